@@ -1,0 +1,150 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jitgemm/error.hpp"
+#include "jitgemm/export.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+enum class Device : std::uint8_t {
+  cuda,      ///< the calling thread's current CUDA device
+  emulator,  ///< this CPU: right results, slowly; for tests and for a first look without a GPU
+  compile_only,  ///< no device: plan(), source() and warm() for ContextOptions::architecture
+};
+
+enum class Tuning : std::uint8_t {
+  off,     ///< the cost model's choice
+  cached,  ///< the tuning database's choice, exact or nearest, else the cost model's
+  on,      ///< as cached for an exact hit, else measure on first use; never during stream capture
+};
+
+struct ContextOptions {
+  Device device = Device::cuda;
+  std::string architecture = {};  ///< of compile_only, and of the emulator if set: "sm_80", "sm_90a", ...
+  std::optional<Tuning> tuning = {};  ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
+  double tuning_budget_seconds = 1.0;          ///< measuring time for one problem
+  double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
+  bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
+  /// Where kernels and the tuning database live; default: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm.
+  std::optional<std::string> cache_dir = {};
+  int emulator_sm_count = 4;
+  std::uint64_t emulator_seed = 0;  ///< of the emulator's adversarial order; 0: in order and fast
+};
+
+/// How good the answer is that chose a configuration, best first.
+enum class PlanSource : std::uint8_t { pinned, exact, measured, nearest, model, fallback };
+JITGEMM_EXPORT std::string_view to_string(PlanSource source);
+
+/// A choice, and why.
+struct JITGEMM_EXPORT Plan {
+  Problem problem;  ///< normalised: leading dimensions filled in
+  KernelConfig config;
+  PlanSource source = PlanSource::model;
+  std::string why;
+  double predicted_us = 0;  ///< by the cost model
+  double measured_us = 0;   ///< median; 0 when not measured
+  double spread = 0;        ///< of the measurement: (p90 - p10) / median
+  // The schedule's facts.
+  std::string device;
+  int tiles_m = 0, tiles_n = 0;
+  int stream_k_tiles = 0, data_parallel_tiles = 0;
+  int programs = 0;          ///< grid size of the launch
+  int k_steps_per_tile = 0;  ///< iterations per tile
+  std::int64_t stream_k_steps = 0;  ///< iterations in total that are dealt out k-step by k-step
+  std::size_t workspace_bytes = 0, smem_bytes = 0;
+  int threads = 0;
+  // Read back from the compiled kernel; -1 until it is compiled.
+  int registers = -1, spill_bytes = -1;
+
+  std::string explain() const;  ///< all of the above for people, several lines
+};
+
+struct TunedCandidate {
+  KernelConfig config;
+  double predicted_us = 0, measured_us = 0, spread = 0;
+  std::string skipped;  ///< why it was not measured or not accepted; empty if it was
+};
+
+struct TuneReport {
+  Plan plan;                               ///< the winner
+  std::vector<TunedCandidate> candidates;  ///< in the order of the cost model
+  double seconds = 0;
+};
+
+struct DeviceDescription {
+  std::string name;
+  std::string architecture;  ///< "sm_90a"
+  int sm_count = 0;
+  std::size_t smem_bytes_per_block = 0, l2_bytes = 0, memory_bytes = 0;
+  bool emulated = false;
+};
+
+/// Counts since the Context was made.
+struct Counters {
+  std::uint64_t launches = 0, compiles = 0, disk_hits = 0, memory_hits = 0, rebuilt = 0, tuned = 0;
+};
+
+/// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the device.
+/// Nothing here prints, aborts, or changes the current CUDA context. Every function may throw Error.
+class JITGEMM_EXPORT Context {
+ public:
+  Context();  ///< Error{no_device} without a driver or a current or first device
+  explicit Context(const ContextOptions& options);
+  ~Context();  ///< waits for nothing: the caller synchronises its streams first; safe after the driver has shut down
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+
+  /// Enqueues D = activation(alpha * A * B + beta * C + bias) on `stream` and returns. The first call with a new problem
+  /// may choose (Tuning), compile or load a kernel. Legal in stream capture; replays of one graph must not overlap.
+  void gemm(const Problem& problem, const Operands& operands, Stream stream = nullptr);
+  /// The same with this configuration.
+  void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig& config);
+
+  /// What gemm() would run now. Measures and compiles nothing.
+  Plan plan(const Problem& problem);
+  Plan plan(const Problem& problem, const KernelConfig& config);
+  /// The plan of gemm() once its kernel is compiled, so that registers and spills are known.
+  Plan compile(const Problem& problem);
+  Plan compile(const Problem& problem, const KernelConfig& config);
+
+  /// The generated kernel source that gemm() would compile.
+  std::string source(const Problem& problem);
+  std::string source(const Problem& problem, const KernelConfig& config);
+  /// The compiled kernel: a cubin, or a shared object on the emulator.
+  std::string binary(const Problem& problem);
+  std::string binary(const Problem& problem, const KernelConfig& config);
+
+  /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
+  void warm(const Problem& problem);
+
+  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total).
+  TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
+
+  /// Every legal configuration, best predicted first.
+  std::vector<Plan> candidates(const Problem& problem);
+
+  /// Bytes that Operands::workspace needs. Counts as the problem's first use: with Tuning::on it may measure, so that
+  /// gemm() will not choose a configuration that needs more.
+  std::size_t workspace_size(const Problem& problem);
+  std::size_t workspace_size(const Problem& problem, const KernelConfig& config);
+
+  DeviceDescription device() const;
+  Counters counters() const;
+
+ private:
+  struct Impl;
+  Impl& impl() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The visible CUDA devices; empty without a driver.
+JITGEMM_EXPORT std::vector<DeviceDescription> cuda_devices();
+
+}  // namespace jitgemm

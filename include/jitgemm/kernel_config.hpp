@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "jitgemm/export.hpp"
+#include "jitgemm/types.hpp"
+
+namespace jitgemm {
+
+/// How a thread block multiplies its tiles.
+enum class MainLoop : std::uint8_t {
+  sm80,  ///< cp.async, ldmatrix, mma.sync: every GPU since sm_80
+  sm90,  ///< TMA, wgmma, producer and consumer warpgroups: sm_90a
+};
+
+/// How the tiles of D, and the k-steps of each tile, are dealt out to the programs (thread blocks) of the grid.
+enum class Schedule : std::uint8_t {
+  data_parallel,      ///< one program a tile
+  persistent,         ///< `grid` programs, each takes every grid-th tile
+  split_k,            ///< each tile's k-steps are cut into `splits` parts
+  stream_k,           ///< all k-steps of all tiles are cut into `grid` equal ranges
+  stream_k_one_tile,  ///< stream_k over the tiles of the last partial wave, whole tiles for the rest
+  stream_k_two_tile,  ///< stream_k over the last partial wave and one full wave, whole tiles for the rest
+};
+
+/// How a problem is computed. Prints as one line that parse_kernel_config() reads back.
+struct KernelConfig {
+  MainLoop main_loop = MainLoop::sm80;
+  int block_m = 128, block_n = 128, block_k = 32;  ///< tile of D, and the depth of one k-step
+  int group_m = 8;                                 ///< tile rows per group of the raster order; 0: linear row order
+  int stages = 3;                                  ///< k-steps in flight in shared memory
+  int warps = 4;                                   ///< that multiply; the sm90 main loop adds a producer warpgroup
+  int cluster_m = 1, cluster_n = 1;                ///< thread blocks a cluster; 1 x 1 is what exists
+  Schedule schedule = Schedule::data_parallel;
+  int splits = 1;  ///< of split_k, else 1
+  int grid = 0;    ///< programs of the persistent and stream-K schedules; 0: one a tile, which splits none
+
+  bool operator==(const KernelConfig&) const = default;
+};
+
+JITGEMM_EXPORT std::string_view to_string(MainLoop main_loop);
+JITGEMM_EXPORT std::string_view to_string(Schedule schedule);
+JITGEMM_EXPORT std::string to_string(const KernelConfig& config);
+JITGEMM_EXPORT std::optional<Schedule> parse_schedule(std::string_view text);
+
+/// Throws Error{invalid_config}, naming the word that it cannot read.
+JITGEMM_EXPORT KernelConfig parse_kernel_config(std::string_view text);
+
+}  // namespace jitgemm

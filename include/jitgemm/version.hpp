@@ -1,0 +1,6 @@
+#pragma once
+
+#define JITGEMM_VERSION_MAJOR 0
+#define JITGEMM_VERSION_MINOR 1
+#define JITGEMM_VERSION_PATCH 0
+#define JITGEMM_VERSION "0.1.0"

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/device_info.hpp"
+#include "core/kernel.hpp"
+#include "core/kernel_interface.hpp"
+#include "jitgemm/types.hpp"
+
+namespace jitgemm {
+
+/// A loaded, launchable kernel. Destroyed before its Backend; unloading is safe after the driver has shut down.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+};
+
+/// One box of a matrix that TMA copies between global and shared memory: a 2-D tensor, inner dimension contiguous.
+struct TensorMapSpec {
+  const void* address = nullptr;  ///< 16-byte aligned
+  DataType type = f16;
+  std::int64_t inner = 0, outer = 0;  ///< elements
+  std::int64_t stride = 0;            ///< elements from one outer index to the next, a multiple of 16 bytes
+  int box_inner = 0, box_outer = 0;   ///< elements; box_inner spans 128 bytes: the 128-byte swizzle is always on
+
+  bool operator==(const TensorMapSpec&) const = default;
+};
+
+enum class CaptureStatus : std::uint8_t { none, capturing };
+
+/// What compiles, loads and launches kernels and owns memory: the CUDA driver with NVRTC, or the emulator.
+/// Thread-safe. Every function throws Error; none leaves the calling thread's current CUDA context changed.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& device() const = 0;
+
+  /// Names the compiler without loading it if it can: what the cache records, e.g. "nvrtc" or "g++".
+  virtual std::string compiler_kind() const = 0;
+  /// The loaded compiler's exact version; loads it.
+  virtual std::string compiler_version() = 0;
+  virtual KernelBinary compile(const KernelSource& source) = 0;
+  virtual std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) = 0;
+
+  /// Asynchronous on the stream. grid programs of `threads` threads.
+  virtual void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
+                      const device::Arguments& arguments, Stream stream) = 0;
+  virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
+
+  // Device memory. allocate() and zeroing work while any stream is capturing, and are not captured.
+  virtual void* allocate(std::size_t bytes) = 0;  ///< 256-byte aligned; Error{out_of_memory}
+  virtual void release(void* memory) noexcept = 0;
+  virtual void zero(void* memory, std::size_t bytes) = 0;  ///< complete on return
+  virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;  ///< complete on return
+  virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;    ///< complete on return
+  virtual void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) = 0;  ///< about N(0,1)
+
+  // Streams.
+  virtual std::uint64_t stream_id(Stream stream) = 0;  ///< never reused, unlike the handle
+  virtual CaptureStatus capture_status(Stream stream) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  virtual Stream create_stream() = 0;  ///< non-blocking
+  virtual void destroy_stream(Stream stream) noexcept = 0;
+
+  /// Milliseconds on the stream between two marks; measuring waits for the second.
+  virtual void* create_event() = 0;
+  virtual void record_event(void* event, Stream stream) = 0;
+  virtual double elapsed_us(void* begin, void* end) = 0;
+  virtual void destroy_event(void* event) noexcept = 0;
+
+  /// While it lives, allocations and module loads by this thread are legal although another thread captures.
+  class RelaxedCapture {
+   public:
+    virtual ~RelaxedCapture() = default;
+  };
+  virtual std::unique_ptr<RelaxedCapture> relax_capture() = 0;
+
+  /// Throws Error{invalid_operand} unless the pointer is memory that this device can read (and write).
+  virtual void check_pointer(const void* pointer, const char* name) = 0;
+};
+
+/// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device 0.
+std::unique_ptr<Backend> make_cuda_backend();
+/// Compiles for an architecture with NVRTC; everything that needs a device throws Error{no_device}.
+std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture);
+
+/// When the emulator lets asynchronous copies and wgmma take effect.
+enum class EmulatorAsynchrony : std::uint8_t { automatic, at_issue, at_wait, random };
+
+/// 0 or automatic: chosen by the seed. JITGEMM_EMULATOR_SEED, _ASYNC (issue, wait, random) and _RESIDENT go before these.
+struct EmulatorOptions {
+  std::string architecture;  ///< empty: "sm_90a"
+  int sm_count = 4;
+  std::uint64_t seed = 0;  ///< of adversarial orders; 0: in order and fast
+  EmulatorAsynchrony asynchrony = EmulatorAsynchrony::automatic;
+  int resident_blocks = 0;       ///< blocks that run at once
+  std::uint64_t step_cap = 0;    ///< operations of all threads before a launch counts as endless
+};
+std::unique_ptr<Backend> make_emulator_backend(const EmulatorOptions& options);
+
+}  // namespace jitgemm

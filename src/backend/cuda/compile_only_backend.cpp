@@ -1,0 +1,56 @@
+#include "backend/backend.hpp"
+#include "backend/cuda/nvrtc.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm {
+namespace {
+
+/// NVRTC for a device that is not there.
+class CompileOnlyBackend final : public Backend {
+ public:
+  explicit CompileOnlyBackend(const std::string& architecture) : device_(device_info_for(architecture)) {}
+
+  const DeviceInfo& device() const override { return device_; }
+  std::string compiler_kind() const override { return cuda::nvrtc_kind(); }
+  std::string compiler_version() override { return cuda::nvrtc().name; }
+  KernelBinary compile(const KernelSource& source) override { return cuda::compile(cuda::nvrtc(), source); }
+
+  std::unique_ptr<LoadedKernel> load(const KernelBinary&, std::size_t) override { no_device("load a kernel"); }
+  void launch(const LoadedKernel&, int, int, std::size_t, const device::Arguments&, Stream) override {
+    no_device("launch a kernel");
+  }
+  device::TensorMap encode_tensor_map(const TensorMapSpec&) override { no_device("encode a tensor map"); }
+  void* allocate(std::size_t) override { no_device("allocate memory"); }
+  void release(void*) noexcept override {}
+  void zero(void*, std::size_t) override { no_device("zero memory"); }
+  void copy_to_device(void*, const void*, std::size_t) override { no_device("copy memory"); }
+  void copy_to_host(void*, const void*, std::size_t) override { no_device("copy memory"); }
+  void fill_random(void*, std::int64_t, DataType, std::uint64_t) override { no_device("fill memory"); }
+  std::uint64_t stream_id(Stream) override { no_device("use a stream"); }
+  CaptureStatus capture_status(Stream) override { no_device("use a stream"); }
+  void synchronize(Stream) override { no_device("use a stream"); }
+  Stream create_stream() override { no_device("use a stream"); }
+  void destroy_stream(Stream) noexcept override {}
+  void* create_event() override { no_device("use an event"); }
+  void record_event(void*, Stream) override { no_device("use an event"); }
+  double elapsed_us(void*, void*) override { no_device("use an event"); }
+  void destroy_event(void*) noexcept override {}
+  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
+  void check_pointer(const void*, const char*) override { no_device("use device memory"); }
+
+ private:
+  [[noreturn]] static void no_device(const char* what) {
+    throw Error(ErrorCode::no_device, std::string("Device::compile_only cannot ") + what +
+                                          "; make the Context with Device::cuda or Device::emulator");
+  }
+
+  DeviceInfo device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture) {
+  return std::make_unique<CompileOnlyBackend>(architecture);
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,376 @@
+#include "backend/cuda/cuda_backend.hpp"
+
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/device_context.hpp"
+#include "backend/cuda/nvrtc.hpp"
+#include "util/log.hpp"
+
+namespace jitgemm::cuda {
+namespace {
+
+constexpr std::size_t pattern_elements = std::size_t(1) << 22;
+
+struct CudaKernel final : LoadedKernel {
+  CudaKernel(const DriverApi& driver_api, CUcontext owner) : api(driver_api), context(owner) {}
+  ~CudaKernel() override {
+    if (module) try_in(api, context, [&] { api.module_unload(module); });
+  }
+  const DriverApi& api;
+  CUcontext context;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+};
+
+CUtensorMapDataType tensor_map_type(DataType type) {
+  if (type == f16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return type == bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+}
+
+std::uint64_t mix(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+/// Copies and zeroing run on a stream of the backend's own, so that they neither wait for other streams nor enter a
+/// capture: callers synchronise a stream before they read what it wrote.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const DriverApi& api) : api_(api), context_(api), device_(device_info(api, context_.device)) {
+    Scope scope(*this);
+    check(api_.stream_create(&own_stream_, CU_STREAM_NON_BLOCKING), ErrorCode::no_device, "cuStreamCreate",
+          "is the GPU out of memory?");
+  }
+  ~CudaBackend() override {
+    for (const auto& [type, pattern] : patterns_) release(pattern);
+    destroy_stream(own_stream_);
+  }
+
+  const DeviceInfo& device() const override { return device_; }
+  std::string compiler_kind() const override { return nvrtc_kind(); }
+  std::string compiler_version() override { return nvrtc().name; }
+  KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }
+
+  std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override;
+  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
+              const device::Arguments& arguments, Stream stream) override;
+  device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override;
+
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory) noexcept override;
+  void zero(void* memory, std::size_t bytes) override;
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override;
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override;
+
+  std::uint64_t stream_id(Stream stream) override;
+  CaptureStatus capture_status(Stream stream) override;
+  void synchronize(Stream stream) override;
+  Stream create_stream() override;
+  void destroy_stream(Stream stream) noexcept override;
+
+  void* create_event() override;
+  void record_event(void* event, Stream stream) override;
+  double elapsed_us(void* begin, void* end) override;
+  void destroy_event(void* event) noexcept override;
+
+  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(api_); }
+  void check_pointer(const void* pointer, const char* name) override;
+
+ private:
+  /// In our context, and free to do what a capture forbids.
+  struct Scope {
+    explicit Scope(const CudaBackend& backend)
+        : current(backend.api_, backend.context_.context), relaxed(backend.api_) {}
+    CurrentContext current;
+    Relaxed relaxed;
+  };
+
+  void check(CUresult result, ErrorCode code, const char* call, const char* way_out) const {
+    cuda::check(api_, result, code, call, way_out);
+  }
+  void wait_for_own_stream() {
+    check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
+  }
+  CUdeviceptr pattern(DataType type);
+
+  static constexpr const char* earlier_failure =
+      "an earlier kernel or copy on this CUDA context may have failed: run under compute-sanitizer to find it";
+
+  const DriverApi& api_;
+  DeviceContext context_;
+  DeviceInfo device_;
+  CUstream own_stream_ = nullptr;
+  std::mutex patterns_mutex_;
+  std::map<DataType, void*> patterns_;  // N(0,1), on the device
+};
+
+std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std::size_t smem_bytes) {
+  Scope scope(*this);
+  int driver_version = 0;
+  api_.driver_get_version(&driver_version);
+  const std::string way_out = "the driver (CUDA " + std::to_string(driver_version / 1000) + "." +
+                              std::to_string(driver_version % 1000 / 10) + ") does not take what " + binary.compiler +
+                              " made for " + binary.architecture +
+                              ": update the driver, or name an older NVRTC in JITGEMM_NVRTC";
+  const auto require = [&](CUresult result, const char* call) {
+    if (result != CUDA_SUCCESS) throw driver_error(api_, result, ErrorCode::load_failed, call, way_out);
+  };
+
+  auto kernel = std::make_unique<CudaKernel>(api_, context_.context);
+  require(api_.module_load_data(&kernel->module, binary.code.data()), "cuModuleLoadData");
+  require(api_.module_get_function(&kernel->function, kernel->module, binary.entry.c_str()), "cuModuleGetFunction");
+  if (smem_bytes > 48 * 1024) {  // more than a launch may ask for unannounced
+    require(api_.func_set_attribute(kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(smem_bytes)),
+            "cuFuncSetAttribute");
+  }
+  // Also makes a driver that loads lazily load now, and not in the first launch, which may be captured.
+  int registers = 0, local_bytes = 0;
+  require(api_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel->function), "cuFuncGetAttribute");
+  require(api_.func_get_attribute(&local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function),
+          "cuFuncGetAttribute");
+  logger().debug("loaded {}: {} registers, {} bytes of local memory a thread", binary.entry, registers, local_bytes);
+  return kernel;
+}
+
+void CudaBackend::launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
+                         const device::Arguments& arguments, Stream stream) {
+  CurrentContext current(api_, context_.context);
+  CUlaunchConfig config = {};
+  config.gridDimX = unsigned(grid);
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = unsigned(threads);
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = unsigned(smem_bytes);
+  config.hStream = stream;
+  void* parameters[] = {const_cast<device::Arguments*>(&arguments)};
+  check(api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr),
+        ErrorCode::launch_failed, "cuLaunchKernelEx", earlier_failure);
+}
+
+device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
+  const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer)};
+  const cuuint64_t strides[] = {cuuint64_t(spec.stride) * size_of(spec.type)};  // bytes
+  const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer)};
+  const cuuint32_t element_strides[] = {1, 1};
+  CUtensorMap encoded;
+  const CUresult result = api_.tensor_map_encode_tiled(
+      &encoded, tensor_map_type(spec.type), 2, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
+  if (result != CUDA_SUCCESS) {
+    throw driver_error(api_, result, ErrorCode::internal,
+                       "cuTensorMapEncodeTiled of " + std::to_string(spec.outer) + " x " + std::to_string(spec.inner) +
+                           " (stride " + std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) +
+                           " x " + std::to_string(spec.box_inner) + ")",
+                       "use main_loop=sm80 for this problem and report it");
+  }
+  return std::bit_cast<device::TensorMap>(encoded);
+}
+
+void* CudaBackend::allocate(std::size_t bytes) {
+  Scope scope(*this);
+  CUdeviceptr memory = 0;
+  if (const CUresult result = api_.mem_alloc(&memory, bytes ? bytes : 1); result != CUDA_SUCCESS) {
+    throw driver_error(api_, result, ErrorCode::out_of_memory, "cuMemAlloc of " + std::to_string(bytes) + " bytes",
+                       "free device memory first");
+  }
+  return reinterpret_cast<void*>(memory);
+}
+
+void CudaBackend::release(void* memory) noexcept {
+  if (memory) try_in(api_, context_.context, [&] { api_.mem_free(address(memory)); });
+}
+
+void CudaBackend::zero(void* memory, std::size_t bytes) {
+  Scope scope(*this);
+  check(api_.memset_d8_async(address(memory), 0, bytes, own_stream_), ErrorCode::launch_failed, "cuMemsetD8Async",
+        earlier_failure);
+  wait_for_own_stream();
+}
+
+void CudaBackend::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  Scope scope(*this);
+  check(api_.memcpy_htod_async(address(to), from, bytes, own_stream_), ErrorCode::launch_failed, "cuMemcpyHtoDAsync",
+        earlier_failure);
+  wait_for_own_stream();
+}
+
+void CudaBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  Scope scope(*this);
+  check(api_.memcpy_dtoh_async(to, address(from), bytes, own_stream_), ErrorCode::launch_failed, "cuMemcpyDtoHAsync",
+        earlier_failure);
+  wait_for_own_stream();
+}
+
+CUdeviceptr CudaBackend::pattern(DataType type) {
+  const std::lock_guard lock(patterns_mutex_);
+  void*& pattern = patterns_[type];
+  if (!pattern) {
+    const std::string host = random_pattern(type, pattern_elements);
+    void* memory = allocate(host.size());
+    try {
+      copy_to_device(memory, host.data(), host.size());
+    } catch (...) {
+      release(memory);
+      throw;
+    }
+    pattern = memory;
+  }
+  return address(pattern);
+}
+
+void CudaBackend::fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) {
+  const CUdeviceptr from = pattern(type);
+  const std::size_t size = size_of(type);
+  Scope scope(*this);
+  // Pieces of the pattern, each from another place in its first half, at least half of it long.
+  for (std::uint64_t piece = 0, done = 0; done < std::uint64_t(elements); ++piece) {
+    const std::uint64_t begin = mix(mix(seed) + piece) % (pattern_elements / 2);
+    const std::uint64_t count = std::min(pattern_elements - begin, std::uint64_t(elements) - done);
+    check(api_.memcpy_dtod_async(address(memory) + done * size, from + begin * size, count * size, own_stream_),
+          ErrorCode::launch_failed, "cuMemcpyDtoDAsync", earlier_failure);
+    done += count;
+  }
+  wait_for_own_stream();
+}
+
+std::uint64_t CudaBackend::stream_id(Stream stream) {
+  CurrentContext current(api_, context_.context);
+  unsigned long long id = 0;
+  check(api_.stream_get_id(stream, &id), ErrorCode::launch_failed, "cuStreamGetId",
+        "pass a live stream of this context");
+  return id;
+}
+
+CaptureStatus CudaBackend::capture_status(Stream stream) {
+  CurrentContext current(api_, context_.context);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(api_.stream_is_capturing(stream, &status), ErrorCode::launch_failed, "cuStreamIsCapturing",
+        "pass a live stream of this context, and not the default stream while another one is captured");
+  return status == CU_STREAM_CAPTURE_STATUS_NONE ? CaptureStatus::none : CaptureStatus::capturing;
+}
+
+void CudaBackend::synchronize(Stream stream) {
+  Scope scope(*this);
+  check(api_.stream_synchronize(stream), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
+}
+
+Stream CudaBackend::create_stream() {
+  Scope scope(*this);
+  CUstream stream = nullptr;
+  check(api_.stream_create(&stream, CU_STREAM_NON_BLOCKING), ErrorCode::out_of_memory, "cuStreamCreate",
+        "free device memory first");
+  return stream;
+}
+
+void CudaBackend::destroy_stream(Stream stream) noexcept {
+  if (stream) try_in(api_, context_.context, [&] { api_.stream_destroy(stream); });
+}
+
+void* CudaBackend::create_event() {
+  Scope scope(*this);
+  CUevent event = nullptr;
+  check(api_.event_create(&event, CU_EVENT_DEFAULT), ErrorCode::out_of_memory, "cuEventCreate",
+        "free device memory first");
+  return event;
+}
+
+void CudaBackend::record_event(void* event, Stream stream) {
+  CurrentContext current(api_, context_.context);
+  check(api_.event_record(static_cast<CUevent>(event), stream), ErrorCode::launch_failed, "cuEventRecord",
+        earlier_failure);
+}
+
+double CudaBackend::elapsed_us(void* begin, void* end) {
+  Scope scope(*this);
+  check(api_.event_synchronize(static_cast<CUevent>(end)), ErrorCode::launch_failed, "cuEventSynchronize",
+        earlier_failure);
+  float milliseconds = 0;
+  check(api_.event_elapsed_time(&milliseconds, static_cast<CUevent>(begin), static_cast<CUevent>(end)),
+        ErrorCode::launch_failed, "cuEventElapsedTime", earlier_failure);
+  return milliseconds * 1e3;
+}
+
+void CudaBackend::destroy_event(void* event) noexcept {
+  if (event) try_in(api_, context_.context, [&] { api_.event_destroy(static_cast<CUevent>(event)); });
+}
+
+void CudaBackend::check_pointer(const void* pointer, const char* name) {
+  Scope scope(*this);
+  unsigned memory_type = 0, managed = 0;
+  int ordinal = -1;
+  std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  std::array<void*, 3> values = {&memory_type, &managed, &ordinal};
+  check(api_.pointer_get_attributes(unsigned(attributes.size()), attributes.data(), values.data(), address(pointer)),
+        ErrorCode::invalid_operand, "cuPointerGetAttributes", "pass memory of this device");
+  if (managed) return;  // moves to where it is used
+  const std::string operand = std::string("operand ") + name;
+  if (memory_type != CU_MEMORYTYPE_DEVICE) {
+    throw Error(ErrorCode::invalid_operand, operand + " points to host memory; copy it to memory of the device first");
+  }
+  CUdevice owner = 0;
+  check(api_.device_get(&owner, ordinal), ErrorCode::invalid_operand, "cuDeviceGet", "pass memory of this device");
+  if (owner != context_.device) {
+    throw Error(ErrorCode::invalid_operand, operand + " is memory of device " + std::to_string(ordinal) +
+                                                ", not of this Context's; make a Context with that device current");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const DriverApi& api) { return std::make_unique<CudaBackend>(api); }
+
+DeviceInfo device_info(const DriverApi& api, CUdevice device) {
+  const char* way_out = "check nvidia-smi";
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    check(api, api.device_get_attribute(&value, which, device), ErrorCode::no_device, "cuDeviceGetAttribute", way_out);
+    return value;
+  };
+  char name[256] = "";
+  check(api, api.device_get_name(name, int(sizeof name), device), ErrorCode::no_device, "cuDeviceGetName", way_out);
+  DeviceInfo info;
+  info.name = name;
+  info.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  info.sm_count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  info.smem_per_block = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  info.smem_per_sm = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
+  info.l2_bytes = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+  check(api, api.device_total_mem(&info.memory_bytes, device), ErrorCode::no_device, "cuDeviceTotalMem", way_out);
+  return info;
+}
+
+}  // namespace jitgemm::cuda
+
+namespace jitgemm {
+
+std::unique_ptr<Backend> make_cuda_backend() { return cuda::make_backend(cuda::driver()); }
+
+std::vector<DeviceDescription> cuda_devices() {
+  std::vector<DeviceDescription> devices;
+  try {
+    const cuda::DriverApi& api = cuda::driver();
+    int count = 0;
+    cuda::check(api, api.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
+    for (int i = 0; i < count; ++i) {
+      CUdevice device = 0;
+      cuda::check(api, api.device_get(&device, i), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
+      devices.push_back(describe(cuda::device_info(api, device)));
+    }
+  } catch (const Error& e) {
+    logger().info("no CUDA devices: {}", e.what());
+  }
+  return devices;
+}
+
+}  // namespace jitgemm

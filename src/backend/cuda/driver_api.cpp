@@ -1,0 +1,91 @@
+#include "backend/cuda/driver_api.hpp"
+
+#include <dlfcn.h>
+
+namespace jitgemm::cuda {
+namespace {
+
+constexpr const char* without_device = "install the NVIDIA driver, or use Device::emulator or Device::compile_only";
+
+template <typename Function>
+void bind(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (!function) {
+    throw Error(ErrorCode::no_device, std::string("the NVIDIA driver has no ") + name +
+                                          ": it is older than CUDA 12.0; update the driver to 525 or newer");
+  }
+}
+
+}  // namespace
+
+DriverApi load_driver(const std::string& library_name) {
+  void* library = dlopen(library_name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw Error(ErrorCode::no_device, std::string("no CUDA driver (") + dlerror() + "); " + without_device);
+
+  // The names carry the version whose signature cuda.h declares today.
+  DriverApi api;
+  bind(library, api.init, "cuInit");
+  bind(library, api.driver_get_version, "cuDriverGetVersion");
+  bind(library, api.get_error_name, "cuGetErrorName");
+  bind(library, api.get_error_string, "cuGetErrorString");
+  bind(library, api.device_get_count, "cuDeviceGetCount");
+  bind(library, api.device_get, "cuDeviceGet");
+  bind(library, api.device_get_name, "cuDeviceGetName");
+  bind(library, api.device_get_attribute, "cuDeviceGetAttribute");
+  bind(library, api.device_total_mem, "cuDeviceTotalMem_v2");
+  bind(library, api.device_primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  bind(library, api.device_primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
+  bind(library, api.ctx_get_current, "cuCtxGetCurrent");
+  bind(library, api.ctx_push_current, "cuCtxPushCurrent_v2");
+  bind(library, api.ctx_pop_current, "cuCtxPopCurrent_v2");
+  bind(library, api.ctx_get_device, "cuCtxGetDevice");
+  bind(library, api.module_load_data, "cuModuleLoadData");
+  bind(library, api.module_unload, "cuModuleUnload");
+  bind(library, api.module_get_function, "cuModuleGetFunction");
+  bind(library, api.func_set_attribute, "cuFuncSetAttribute");
+  bind(library, api.func_get_attribute, "cuFuncGetAttribute");
+  bind(library, api.launch_kernel_ex, "cuLaunchKernelEx");
+  bind(library, api.tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
+  bind(library, api.mem_alloc, "cuMemAlloc_v2");
+  bind(library, api.mem_free, "cuMemFree_v2");
+  bind(library, api.memset_d8_async, "cuMemsetD8Async");
+  bind(library, api.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
+  bind(library, api.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
+  bind(library, api.memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
+  bind(library, api.pointer_get_attributes, "cuPointerGetAttributes");
+  bind(library, api.stream_create, "cuStreamCreate");
+  bind(library, api.stream_destroy, "cuStreamDestroy_v2");
+  bind(library, api.stream_synchronize, "cuStreamSynchronize");
+  bind(library, api.stream_get_id, "cuStreamGetId");
+  bind(library, api.stream_is_capturing, "cuStreamIsCapturing");
+  bind(library, api.thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  bind(library, api.event_create, "cuEventCreate");
+  bind(library, api.event_destroy, "cuEventDestroy_v2");
+  bind(library, api.event_record, "cuEventRecord");
+  bind(library, api.event_synchronize, "cuEventSynchronize");
+  bind(library, api.event_elapsed_time, "cuEventElapsedTime");
+
+  check(api, api.init(0), ErrorCode::no_device, "cuInit", without_device);
+  return api;
+}
+
+const DriverApi& driver() {
+  static const DriverApi& api = *new DriverApi(load_driver());  // outlives every static object that may still need it
+  return api;
+}
+
+Error driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
+                   const std::string& way_out) {
+  const char *name = nullptr, *text = nullptr;
+  api.get_error_name(result, &name);
+  api.get_error_string(result, &text);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) code = ErrorCode::out_of_memory;
+  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
+    code = ErrorCode::not_capturable;
+  }
+  const std::string what = call + " failed: " + (name ? name : "CUDA error " + std::to_string(int(result))) +
+                           (text ? std::string(" (") + text + ")" : "") + "; " + way_out;
+  return Error(code, what).with_call(call);
+}
+
+}  // namespace jitgemm::cuda

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::cuda {
+
+/// The driver's functions, found at run time, so that the library loads where there is no driver. Plain pointers: a
+/// test puts functions of its own in.
+struct DriverApi {
+  decltype(&cuInit) init = nullptr;
+  decltype(&cuDriverGetVersion) driver_get_version = nullptr;
+  decltype(&cuGetErrorName) get_error_name = nullptr;
+  decltype(&cuGetErrorString) get_error_string = nullptr;
+
+  decltype(&cuDeviceGetCount) device_get_count = nullptr;
+  decltype(&cuDeviceGet) device_get = nullptr;
+  decltype(&cuDeviceGetName) device_get_name = nullptr;
+  decltype(&cuDeviceGetAttribute) device_get_attribute = nullptr;
+  decltype(&cuDeviceTotalMem) device_total_mem = nullptr;
+  decltype(&cuDevicePrimaryCtxRetain) device_primary_ctx_retain = nullptr;
+  decltype(&cuDevicePrimaryCtxRelease) device_primary_ctx_release = nullptr;
+
+  decltype(&cuCtxGetCurrent) ctx_get_current = nullptr;
+  decltype(&cuCtxPushCurrent) ctx_push_current = nullptr;
+  decltype(&cuCtxPopCurrent) ctx_pop_current = nullptr;
+  decltype(&cuCtxGetDevice) ctx_get_device = nullptr;
+
+  decltype(&cuModuleLoadData) module_load_data = nullptr;
+  decltype(&cuModuleUnload) module_unload = nullptr;
+  decltype(&cuModuleGetFunction) module_get_function = nullptr;
+  decltype(&cuFuncSetAttribute) func_set_attribute = nullptr;
+  decltype(&cuFuncGetAttribute) func_get_attribute = nullptr;
+  decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
+  decltype(&cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;
+
+  decltype(&cuMemAlloc) mem_alloc = nullptr;
+  decltype(&cuMemFree) mem_free = nullptr;
+  decltype(&cuMemsetD8Async) memset_d8_async = nullptr;
+  decltype(&cuMemcpyHtoDAsync) memcpy_htod_async = nullptr;
+  decltype(&cuMemcpyDtoHAsync) memcpy_dtoh_async = nullptr;
+  decltype(&cuMemcpyDtoDAsync) memcpy_dtod_async = nullptr;
+  decltype(&cuPointerGetAttributes) pointer_get_attributes = nullptr;
+
+  decltype(&cuStreamCreate) stream_create = nullptr;
+  decltype(&cuStreamDestroy) stream_destroy = nullptr;
+  decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
+  decltype(&cuStreamGetId) stream_get_id = nullptr;
+  decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
+  decltype(&cuThreadExchangeStreamCaptureMode) thread_exchange_stream_capture_mode = nullptr;
+  decltype(&cuEventCreate) event_create = nullptr;
+  decltype(&cuEventDestroy) event_destroy = nullptr;
+  decltype(&cuEventRecord) event_record = nullptr;
+  decltype(&cuEventSynchronize) event_synchronize = nullptr;
+  decltype(&cuEventElapsedTime) event_elapsed_time = nullptr;
+};
+
+/// Opens the library and calls cuInit. Throws Error{no_device}.
+DriverApi load_driver(const std::string& library = "libcuda.so.1");
+
+/// The process's driver, loaded on first need and never unloaded. Throws Error{no_device}.
+const DriverApi& driver();
+
+/// "cuX failed: CUDA_ERROR_Y (text); way_out". Out of memory and stream capture have their own code whatever `code`
+/// says.
+Error driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
+                   const std::string& way_out);
+
+inline void check(const DriverApi& api, CUresult result, ErrorCode code, const char* call, const char* way_out) {
+  if (result != CUDA_SUCCESS) throw driver_error(api, result, code, call, way_out);
+}
+
+}  // namespace jitgemm::cuda

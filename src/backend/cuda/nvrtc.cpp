@@ -1,0 +1,255 @@
+#include "backend/cuda/nvrtc.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "jitgemm/error.hpp"
+#include "util/log.hpp"
+
+namespace jitgemm::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::array sonames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
+constexpr std::array options = {"-default-device", "--std=c++17"};
+constexpr const char* way_out =
+    "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc` and name the library in JITGEMM_NVRTC";
+
+/// The newest NVRTC under a toolkit's or a wheel's folder.
+std::optional<fs::path> library_under(const fs::path& folder) {
+  for (const char* soname : sonames) {
+    for (const char* sub :
+         {"", "lib64", "lib", "cuda_nvrtc/lib", "cu13/lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) {
+      std::error_code ignored;
+      if (const fs::path path = folder / sub / soname; fs::exists(path, ignored)) return path;
+    }
+  }
+  return std::nullopt;
+}
+
+/// NVRTC opens libnvrtc-builtins by name; the loader does not know the folder of a wheel unless it is loaded already.
+void load_builtins_beside(const void* symbol) {
+  Dl_info info;
+  if (!dladdr(symbol, &info)) return;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::path(info.dli_fname).parent_path(), ignored)) {
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) dlopen(entry.path().c_str(), RTLD_NOW);
+  }
+}
+
+template <typename Function>
+bool bind(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool bind_all(void* library, NvrtcApi& api) {
+  return bind(library, api.version, "nvrtcVersion") && bind(library, api.get_error_string, "nvrtcGetErrorString") &&
+         bind(library, api.create_program, "nvrtcCreateProgram") &&
+         bind(library, api.destroy_program, "nvrtcDestroyProgram") &&
+         bind(library, api.compile_program, "nvrtcCompileProgram") &&
+         bind(library, api.get_program_log_size, "nvrtcGetProgramLogSize") &&
+         bind(library, api.get_program_log, "nvrtcGetProgramLog") &&
+         bind(library, api.get_cubin_size, "nvrtcGetCUBINSize") && bind(library, api.get_cubin, "nvrtcGetCUBIN") &&
+         bind(library, api.get_ptx_size, "nvrtcGetPTXSize") && bind(library, api.get_ptx, "nvrtcGetPTX");
+}
+
+/// An NVRTC program and what becomes of it.
+class Program {
+ public:
+  Program(const NvrtcApi& api, const std::string& text, const std::string& name) : api_(api) {
+    require(api.create_program(&program_, text.c_str(), name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+  }
+  ~Program() { api_.destroy_program(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  nvrtcResult compile(const std::vector<const char*>& arguments) {
+    return api_.compile_program(program_, int(arguments.size()), arguments.data());
+  }
+  std::string log() { return text(api_.get_program_log_size, api_.get_program_log, "nvrtcGetProgramLog"); }
+  std::string cubin() { return bytes(api_.get_cubin_size, api_.get_cubin, "nvrtcGetCUBIN"); }
+  std::string ptx() { return text(api_.get_ptx_size, api_.get_ptx, "nvrtcGetPTX"); }
+
+ private:
+  template <typename Size, typename Get>
+  std::string bytes(Size size_of_it, Get get, const char* call) {
+    std::size_t size = 0;
+    require(size_of_it(program_, &size), call);
+    std::string result(size, '\0');
+    if (size > 0) require(get(program_, result.data()), call);
+    return result;
+  }
+  template <typename Size, typename Get>
+  std::string text(Size size_of_it, Get get, const char* call) {
+    std::string result = bytes(size_of_it, get, call);
+    while (!result.empty() && result.back() == '\0') result.pop_back();
+    return result;
+  }
+  void require(nvrtcResult result, const char* call) {
+    if (result == NVRTC_SUCCESS) return;
+    throw Error(ErrorCode::compile_failed, std::string(call) + " failed: " + api_.get_error_string(result) +
+                                               "; check the installation of " + api_.name)
+        .with_call(call);
+  }
+
+  const NvrtcApi& api_;
+  nvrtcProgram program_ = nullptr;
+};
+
+/// nvrtcVersion() has no build number, but the first lines of any PTX do: "..., release 13.0, V13.0.88".
+std::string exact_name(const NvrtcApi& api) {
+  int major = 0, minor = 0;
+  api.version(&major, &minor);
+  const std::string version = std::to_string(major) + "." + std::to_string(minor);
+  Program program(api, "", "version.cu");
+  if (program.compile({"--gpu-architecture=compute_80"}) == NVRTC_SUCCESS) {
+    const std::string ptx = program.ptx();
+    const std::size_t begin = ptx.find(", V" + version + ".");
+    if (begin != std::string::npos)
+      return "nvrtc " + ptx.substr(begin + 3, ptx.find_first_not_of("0123456789.", begin + 3) - begin - 3);
+  }
+  return "nvrtc " + version;
+}
+
+std::string_view line_with(std::string_view log, std::size_t position) {
+  const std::size_t begin = log.rfind('\n', position) + 1;  // npos + 1 = 0
+  return log.substr(begin, log.find('\n', position) - begin);
+}
+
+/// The line of the first error, without what follows it.
+std::string first_error(std::string_view log) {
+  for (const char* mark : {"): error:", "error:", "error   :", "fatal"}) {
+    if (const std::size_t at = log.find(mark); at != std::string_view::npos) return std::string(line_with(log, at));
+  }
+  return std::string(log.substr(0, log.find('\n')));
+}
+
+/// ptxas's advice that it gave up what the sm90 main loop is built on: C7500 to C7599.
+std::optional<std::string> serialisation_advice(std::string_view log) {
+  const auto digit = [&](std::size_t i) { return i < log.size() && log[i] >= '0' && log[i] <= '9'; };
+  for (std::size_t at = log.find("C75"); at != std::string_view::npos; at = log.find("C75", at + 1)) {
+    if (digit(at + 3) && digit(at + 4) && !digit(at + 5)) return std::string(line_with(log, at));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_libraries() {
+  if (const char* named = std::getenv("JITGEMM_NVRTC"); named && *named) {
+    std::error_code ignored;
+    if (fs::is_regular_file(named, ignored)) return {named};
+    if (const auto library = library_under(named)) return {library->string()};
+    throw Error(ErrorCode::invalid_option,
+                std::string("JITGEMM_NVRTC=") + named +
+                    " is neither a libnvrtc.so nor a folder that has one; correct or unset it");
+  }
+  std::vector<fs::path> folders;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* home = std::getenv(variable); home && *home) folders.emplace_back(home);
+  }
+  folders.emplace_back("/usr/local/cuda");
+#ifdef JITGEMM_NVRTC_DIR
+  folders.emplace_back(JITGEMM_NVRTC_DIR);
+#endif
+  std::vector<std::string> libraries;
+  for (const char* soname : sonames) {
+    libraries.emplace_back(soname);
+    for (const fs::path& folder : folders) {
+      for (const char* sub : {"lib64", "lib", ""}) libraries.push_back(folder / sub / soname);
+    }
+  }
+  return libraries;
+}
+
+NvrtcApi load_nvrtc(const std::vector<std::string>& libraries) {
+  std::string tried;
+  for (const std::string& name : libraries) {
+    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) continue;
+    NvrtcApi api;
+    if (!bind_all(library, api)) {
+      tried = " (" + name + " is no NVRTC, or older than 11.1)";
+      continue;
+    }
+    load_builtins_beside(reinterpret_cast<void*>(api.version));
+    api.name = exact_name(api);
+    logger().debug("{} from {}", api.name, name);
+    return api;
+  }
+  if (tried.empty() && libraries.size() == 1) tried = " (" + libraries[0] + " cannot be loaded)";
+  throw Error(ErrorCode::no_compiler, "no NVRTC to compile kernels with" + tried + "; " + way_out);
+}
+
+const NvrtcApi& nvrtc() {
+  static const NvrtcApi& api = *new NvrtcApi(load_nvrtc(nvrtc_libraries()));  // never unloaded
+  return api;
+}
+
+std::string nvrtc_kind() {
+  std::string kind = "nvrtc";
+  for (const char* option : options) kind += std::string(" ") + option;
+  return kind;
+}
+
+PtxasInfo parse_ptxas_info(std::string_view log) {
+  // The sum over all lines of the number in front of `unit`.
+  const auto sum = [&](std::string_view unit) {
+    int total = 0;
+    for (std::size_t at = log.find(unit); at != std::string_view::npos; at = log.find(unit, at + 1)) {
+      std::size_t begin = at;
+      while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+      int value = 0;
+      std::from_chars(log.data() + begin, log.data() + at, value);
+      total += value;
+    }
+    return total;
+  };
+  return {sum(" registers"), sum(" bytes spill stores") + sum(" bytes spill loads"), sum(" bytes smem")};
+}
+
+KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
+  const std::string architecture = "--gpu-architecture=" + source.architecture;
+  std::vector<const char*> arguments(options.begin(), options.end());
+  arguments.push_back(architecture.c_str());
+  arguments.push_back("--ptxas-options=-v");  // registers and spills, in the log
+
+  Program program(api, source.text, source.entry + ".cu");
+  const nvrtcResult result = program.compile(arguments);
+  const std::string log = program.log();
+  const auto failure = [&](ErrorCode code, const std::string& what) {
+    return Error(code, what).with_config(source.config).with_call("nvrtcCompileProgram").with_log(log);
+  };
+  if (result == NVRTC_ERROR_INVALID_OPTION) {
+    throw failure(ErrorCode::no_compiler, api.name + " cannot compile for " + source.architecture + " (" +
+                                              first_error(log) +
+                                              "); install a newer NVRTC and name it in JITGEMM_NVRTC");
+  }
+  if (result != NVRTC_SUCCESS) {
+    throw failure(ErrorCode::compile_failed,
+                  api.name + " refuses the kernel: " + (log.empty() ? api.get_error_string(result) : first_error(log)) +
+                      "; Error::log() has the rest, Context::source() the text");
+  }
+  if (const auto advice = serialisation_advice(log)) {
+    throw failure(ErrorCode::compile_failed, "ptxas gave up asynchrony that the kernel is built on: " + *advice +
+                                                 "; use another configuration or NVRTC");
+  }
+
+  const PtxasInfo info = parse_ptxas_info(log);
+  KernelBinary binary;
+  binary.code = program.cubin();
+  binary.entry = source.entry;
+  binary.architecture = source.architecture;
+  binary.compiler = api.name;
+  binary.registers = info.registers;
+  binary.spill_bytes = info.spill_bytes;
+  binary.static_smem_bytes = info.static_smem_bytes;
+  return binary;
+}
+
+}  // namespace jitgemm::cuda

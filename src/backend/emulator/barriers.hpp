@@ -1,0 +1,14 @@
+#pragma once
+
+#include "backend/emulator/launch.hpp"
+
+namespace jitgemm::emulator {
+
+/// A fault unless there is one.
+Mbarrier& mbarrier_at(Thread& thread, u32 address, const char* operation);
+void check_usable_by_tma(Thread& thread, const Mbarrier& barrier);
+
+/// Ends the phase if nothing is missing.
+void complete_phase(Launch& launch, Mbarrier& barrier);
+
+}  // namespace jitgemm::emulator

@@ -1,0 +1,168 @@
+#include "backend/emulator/compiler.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "backend/emulator/device.hpp"
+#include "backend/emulator/device_text.hpp"
+#include "jitgemm/error.hpp"
+#include "util/atomic_file.hpp"
+#include "util/hash.hpp"
+#include "util/log.hpp"
+
+namespace jitgemm::emulator {
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool with_asan = true;
+#else
+constexpr bool with_asan = false;
+#endif
+#if defined(JITGEMM_UBSAN)
+constexpr bool with_ubsan = true;
+#else
+constexpr bool with_ubsan = false;
+#endif
+
+bool is_executable(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0;
+}
+
+std::string on_path(const std::string& name) {
+  if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string directory; std::getline(directories, directory, ':');)
+    if (const std::string candidate = directory + "/" + name; !directory.empty() && is_executable(candidate)) return candidate;
+  return "";
+}
+
+struct Outcome {
+  int status = 0;
+  std::string output;
+};
+
+/// Runs a program without a shell; standard output and error go to a file of `directory`.
+Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& directory) {
+  const std::string log = directory.file("log");
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed)
+    throw Error(ErrorCode::no_compiler, "cannot run " + words[0] + ": " + std::strerror(failed) +
+                                            "; set JITGEMM_CXX to a C++20 compiler");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(log).value_or("")};
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::error_code failed;
+  path_ = (std::filesystem::temp_directory_path(failed) / "jitgemm-XXXXXX").string();
+  if (failed || !mkdtemp(path_.data()))
+    throw Error(ErrorCode::io, "cannot make a temporary directory " + path_ + "; set TMPDIR to a writable one");
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), std::streamsize(text.size()));
+  if (!file.flush()) throw Error(ErrorCode::io, "cannot write " + path + "; set TMPDIR to a directory with space");
+}
+
+std::string HostCompiler::kind() {
+  return "g++ emulator-" + digest_of(emulator_device_text()).substr(0, 16) + "-" +
+         std::to_string(device::emulator::Interface::current_version) + (with_asan ? " asan" : "") +
+         (with_ubsan ? " ubsan" : "");
+}
+
+const HostCompiler::Found& HostCompiler::find() {
+  std::lock_guard lock(mutex_);
+  if (!found_.path.empty()) return found_;
+  Found found;
+  if (const char* chosen = std::getenv("JITGEMM_CXX"); chosen && *chosen) {
+    found.path = on_path(chosen);
+    if (found.path.empty())
+      throw Error(ErrorCode::no_compiler,
+                  std::string("JITGEMM_CXX=") + chosen + " is not an executable; set it to a C++20 compiler");
+  } else {
+    for (const char* name : {"c++", "g++"})
+      if (found.path.empty()) found.path = on_path(name);
+    if (found.path.empty())
+      throw Error(ErrorCode::no_compiler,
+                  "the emulator needs a C++20 compiler and finds neither c++ nor g++ on PATH; install one or set JITGEMM_CXX");
+  }
+  const TemporaryDirectory directory;
+  const Outcome version = run({found.path, "--version"}, directory);
+  if (version.status != 0)
+    throw Error(ErrorCode::no_compiler, found.path + " --version fails; set JITGEMM_CXX to a C++20 compiler")
+        .with_log(version.output);
+  found.version = version.output.substr(0, version.output.find('\n'));
+
+  found.flags = {"-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-Wno-psabi", "-ffp-contract=off"};
+  if (with_asan) found.flags.push_back("-fsanitize=address");
+  if (with_ubsan) found.flags.insert(found.flags.end(), {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"});
+  // Uninitialised accumulators become conspicuous.
+  const std::string pattern = "-ftrivial-auto-var-init=pattern";
+  write_file(directory.file("empty.cpp"), "");
+  if (run({found.path, pattern, "-fsyntax-only", directory.file("empty.cpp")}, directory).status == 0)
+    found.flags.push_back(pattern);
+  found_ = std::move(found);
+  return found_;
+}
+
+std::string HostCompiler::version() { return find().version; }
+
+KernelBinary HostCompiler::compile(const KernelSource& source) {
+  const Found& compiler = find();
+  const TemporaryDirectory directory;
+  write_file(directory.file("device.hpp"), emulator_device_text());
+  write_file(directory.file("kernel.cpp"), source.text);
+  std::vector<std::string> words{compiler.path};
+  words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());
+  words.insert(words.end(), {"-DJITGEMM_EMULATOR=\"device.hpp\"", directory.file("kernel.cpp"), "-o", directory.file("kernel.so")});
+  const Outcome outcome = run(words, directory);
+  if (outcome.status != 0)
+    throw Error(ErrorCode::compile_failed, source.entry + " does not compile for the emulator; log() is the compiler's, and "
+                                           "another JITGEMM_CXX may accept it")
+        .with_config(source.config)
+        .with_call(compiler.path)
+        .with_log(outcome.output);
+  std::optional<std::string> code = read_file(directory.file("kernel.so"));
+  if (!code)
+    throw Error(ErrorCode::io, "cannot read back the compiled kernel; set TMPDIR to a directory with space");
+  KernelBinary binary;
+  binary.code = std::move(*code);
+  binary.entry = source.entry;
+  binary.architecture = source.architecture;
+  binary.compiler = compiler.version;
+  return binary;
+}
+
+}  // namespace jitgemm::emulator

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+
+namespace jitgemm::emulator {
+
+/// The host's C++ compiler: JITGEMM_CXX, else the first of c++ and g++ on PATH. Thread-safe.
+class HostCompiler {
+ public:
+  /// Name of the kind of shared objects that it makes: those of another kind must not be loaded. Needs no compiler.
+  static std::string kind();
+  /// The first line of --version. Throws Error{no_compiler}.
+  std::string version();
+  /// Throws Error{no_compiler}, Error{compile_failed}, Error{io}.
+  KernelBinary compile(const KernelSource& source);
+
+ private:
+  struct Found {
+    std::string path, version;
+    std::vector<std::string> flags;
+  };
+  const Found& find();
+
+  std::mutex mutex_;
+  Found found_;
+};
+
+/// A directory of this process, removed with all that is in it.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();  ///< throws Error{io}
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+void write_file(const std::string& path, std::string_view text);  ///< throws Error{io}
+
+}  // namespace jitgemm::emulator

@@ -1,0 +1,248 @@
+#include "backend/emulator/copies.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/emulator/barriers.hpp"
+#include "backend/emulator/operations.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::emulator {
+
+namespace {
+
+void perform(Thread& thread, const PendingCopy& copy) {
+  unsigned char* to = thread.block->memory.at(thread, copy.shared, copy.size, copy.size, "cp_async");
+  if (copy.bytes > 0) std::memcpy(to, copy.global, copy.bytes);
+  std::memset(to + copy.bytes, 0, copy.size - copy.bytes);
+}
+
+constexpr u32 map_magic = 0x74e50a9;
+
+/// device::TensorMap of the emulator. Lengths in bytes along the inner dimension, in rows along the outer.
+struct Map {
+  u32 magic;
+  u32 element_bytes;
+  unsigned char* address;
+  long long inner_bytes, outer, stride_bytes;
+  u32 box_outer;
+  u32 unused;
+  unsigned char rest[80];
+};
+static_assert(sizeof(Map) == sizeof(device::TensorMap));
+
+Map decode(Thread& thread, const void* opaque, const char* operation) {
+  if (reinterpret_cast<std::uintptr_t>(opaque) % 64 != 0) thread.launch->fault("%s: the tensor map is not 64-byte aligned", operation);
+  Map map;
+  std::memcpy(&map, opaque, sizeof map);
+  if (map.magic != map_magic) thread.launch->fault("%s: the tensor map at %p is not one", operation, opaque);
+  return map;
+}
+Map decode(const device::TensorMap& opaque) {
+  Map map;
+  std::memcpy(&map, &opaque, sizeof map);
+  return map;
+}
+
+constexpr u32 box_row = 128;  // bytes: the 128-byte swizzle is always on
+
+/// Address of the 16-byte chunk that the swizzle puts in place of this one.
+u32 swizzled(u32 address) { return address ^ (address >> 3 & 0x70); }
+
+/// Calls f(chunk's shared address, its global address or null, bytes in bounds) for each 16-byte chunk of a box.
+template <class F>
+void for_each_chunk(const Map& map, u32 shared, int inner, int outer, F f) {
+  for (u32 row = 0; row < map.box_outer; ++row) {
+    const long long y = outer + (long long)row;
+    for (u32 offset = 0; offset < box_row; offset += 16) {
+      const long long x = (long long)inner * map.element_bytes + offset;
+      long long low = 0, high = 0;  // bytes of the chunk that are in bounds
+      if (y >= 0 && y < map.outer) {
+        low = std::clamp(-x, 0LL, 16LL);
+        high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
+      }
+      f(swizzled(shared + row * box_row + offset), map.address + y * map.stride_bytes + x, low, high);
+    }
+  }
+}
+
+void perform(Block& block, Thread& thread, const PendingStore& store) {
+  const Map map = decode(store.map);
+  for_each_chunk(map, store.shared, store.inner, store.outer,
+                 [&](u32 shared, unsigned char* global, long long low, long long high) {
+                   if (low >= high) return;
+                   const unsigned char* from = block.memory.at(thread, shared, 16, 16, "TMA store");
+                   std::memcpy(global + low, from + low, high - low);
+                 });
+}
+
+/// Completes the groups up to `done`, and calls `effect` for what had not taken effect.
+template <class Pending, class Effect>
+void complete_groups(std::vector<Pending>& pending, u32 done, Effect effect) {
+  auto rest = pending.begin();
+  for (auto& work : pending) {
+    if (work.group <= done)
+      effect(work);
+    else
+      *rest++ = work;
+  }
+  pending.erase(rest, pending.end());
+}
+
+}  // namespace
+
+void cp_async(u32 shared, const void* global, u32 size, u32 bytes) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  if (bytes > size) launch.fault("cp_async of %u bytes into %u", bytes, size);
+  if (reinterpret_cast<std::uintptr_t>(global) % size != 0 && bytes > 0)
+    launch.fault("cp_async of %u bytes from %p, which is not a multiple of that", size, global);
+  SharedMemory& memory = thread.block->memory;
+  memory.at(thread, shared, size, size, "cp_async");
+  if (thread.copies.entity == 0)
+    thread.copies.entity = thread.block->add_entity({"the cp.async of thread %u (group %u from 1)", thread.index, &thread});
+  thread.last_copy_group = thread.copy_group;
+  memory.write(thread, shared, size, {thread.copies.entity, thread.copy_group}, Proxy::generic, "cp_async");
+  const PendingCopy copy{shared, size, bytes, thread.copy_group, global};
+  if (launch.acts_at_issue())
+    perform(thread, copy);
+  else
+    thread.pending_copies.push_back(copy);
+}
+
+void cp_async_commit_group() { ++current->copy_group; }
+
+void cp_async_wait_group(u32 pending) {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  if (thread.copy_group <= pending) return;
+  const u32 done = thread.copy_group - 1 - pending;
+  if (done <= thread.copies.time) return;
+  complete_groups(thread.pending_copies, done, [&](const PendingCopy& copy) { perform(thread, copy); });
+  thread.copies.time = done;
+}
+
+void fire_copy(Thread& thread) {
+  auto& pending = thread.pending_copies;
+  if (pending.empty()) return;
+  const std::size_t i = thread.launch->random() % pending.size();
+  perform(thread, pending[i]);
+  pending.erase(pending.begin() + i);
+}
+
+void tma_load_2d(u32 shared, const void* opaque, u32 address, int inner, int outer) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  Block& block = *thread.block;
+  launch.preempt();
+  const Map map = decode(thread, opaque, "tma_load_2d");
+  Mbarrier& barrier = mbarrier_at(thread, address, "tma_load_2d");
+  check_usable_by_tma(thread, barrier);
+  const u32 bytes = map.box_outer * box_row;
+  block.memory.at(thread, shared, bytes, 1024, "tma_load_2d");
+  block.memory.write(thread, shared, bytes, {barrier.entity, barrier.phase + 1}, Proxy::tma, "tma_load_2d");
+  ++barrier.outstanding;
+  PendingLoad load{&block, {}, shared, address, inner, outer};
+  std::memcpy(&load.map, opaque, sizeof load.map);
+  if (launch.acts_at_issue())
+    land(launch, load);
+  else
+    launch.loads().push_back(load);
+}
+
+void land(Launch& launch, const PendingLoad& load) {
+  Block& block = *load.block;
+  Thread& thread = block.threads[0];
+  const Map map = decode(load.map);
+  for_each_chunk(map, load.shared, load.inner, load.outer,
+                 [&](u32 shared, const unsigned char* global, long long low, long long high) {
+                   unsigned char* to = block.memory.at(thread, shared, 16, 16, "TMA load");
+                   std::memset(to, 0, 16);
+                   if (low < high) std::memcpy(to + low, global + low, high - low);
+                 });
+  for (Mbarrier& barrier : block.mbarriers) {
+    if (barrier.address != load.barrier) continue;
+    --barrier.outstanding;
+    barrier.bytes -= map.box_outer * box_row;
+    complete_phase(launch, barrier);
+  }
+}
+
+void tma_store_2d(const void* opaque, u32 shared, int inner, int outer) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  Block& block = *thread.block;
+  launch.preempt();
+  const Map map = decode(thread, opaque, "tma_store_2d");
+  const u32 bytes = map.box_outer * box_row;
+  block.memory.at(thread, shared, bytes, 1024, "tma_store_2d");
+  if (thread.stores.entity == 0)
+    thread.stores.entity = block.add_entity({"the TMA stores of thread %u (group %u from 1)", thread.index});
+  thread.last_store_group = thread.store_group;
+  block.memory.read(thread, shared, bytes, {thread.stores.entity, thread.store_group}, Proxy::tma, "tma_store_2d");
+  PendingStore store{{}, shared, thread.store_group, inner, outer};
+  std::memcpy(&store.map, opaque, sizeof store.map);
+  if (launch.acts_at_issue())
+    perform(block, thread, store);
+  else
+    thread.pending_stores.push_back(store);
+}
+
+void tma_store_commit_group() { ++current->store_group; }
+
+void tma_store_wait_group_read(u32 pending) {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  if (thread.store_group <= pending) return;
+  const u32 done = thread.store_group - 1 - pending;
+  if (done <= thread.stores.time) return;
+  complete_groups(thread.pending_stores, done, [&](const PendingStore& store) { perform(*thread.block, thread, store); });
+  thread.stores.time = done;
+}
+
+void fire_store(Thread& thread) {
+  auto& pending = thread.pending_stores;
+  if (pending.empty()) return;
+  const std::size_t i = thread.launch->random() % pending.size();
+  perform(*thread.block, thread, pending[i]);
+  pending.erase(pending.begin() + i);
+}
+
+void check_copies_finished(Thread& thread) {
+  if (thread.last_copy_group > thread.copies.time)
+    thread.launch->fault("ends with a cp.async of group %u unfinished: it waited for groups up to %u",
+                         thread.last_copy_group, thread.copies.time);
+  if (thread.last_store_group > thread.stores.time)
+    thread.launch->fault("ends while a TMA store of group %u may still read shared memory: it waited for groups up to %u",
+                         thread.last_store_group, thread.stores.time);
+}
+
+device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_operand, "a matrix that TMA cannot copy: " + why + "; use the sm80 main loop");
+  };
+  const long long size = (long long)size_of(spec.type);
+  if (!spec.address) refuse("its address is null");
+  if (reinterpret_cast<std::uintptr_t>(spec.address) % 16 != 0) refuse("its address is not a multiple of 16");
+  if (spec.inner < 1 || spec.outer < 1 || spec.inner > 1LL << 32 || spec.outer > 1LL << 32)
+    refuse("its sizes are not in 1..2^32");
+  if (spec.stride * size % 16 != 0) refuse("its stride is not a multiple of 16 bytes");
+  if (spec.stride * size >= 1LL << 40 || spec.stride <= 0) refuse("its stride is not in 1..2^40 bytes");
+  if (spec.box_inner < 1 || spec.box_inner > 256 || spec.box_outer < 1 || spec.box_outer > 256)
+    refuse("its box is not in 1..256");
+  if (spec.box_inner * size != box_row) refuse("its box is not 128 bytes wide");
+  Map map{};
+  map.magic = map_magic;
+  map.element_bytes = u32(size);
+  map.address = static_cast<unsigned char*>(const_cast<void*>(spec.address));
+  map.inner_bytes = spec.inner * size;
+  map.outer = spec.outer;
+  map.stride_bytes = spec.stride * size;
+  map.box_outer = u32(spec.box_outer);
+  device::TensorMap result;
+  std::memcpy(&result, &map, sizeof map);
+  return result;
+}
+
+}  // namespace jitgemm::emulator

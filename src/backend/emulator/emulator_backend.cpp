@@ -1,0 +1,228 @@
+#include <dlfcn.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/backend.hpp"
+#include "backend/emulator/compiler.hpp"
+#include "backend/emulator/copies.hpp"
+#include "backend/emulator/interface.hpp"
+#include "backend/emulator/launch.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm {
+
+namespace {
+
+using emulator::Launch;
+
+class EmulatedKernel final : public LoadedKernel {
+ public:
+  EmulatedKernel(const KernelBinary& binary, std::size_t smem) : smem_bytes(smem) {
+    const emulator::TemporaryDirectory directory;
+    const std::string path = directory.file("kernel.so");
+    emulator::write_file(path, binary.code);
+    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library_) refuse(dlerror());
+    const auto bind = reinterpret_cast<void (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
+    entry = reinterpret_cast<Launch::Entry>(dlsym(library_, binary.entry.c_str()));
+    if (!bind || !entry) {
+      dlclose(library_);
+      refuse("it has no kernel " + binary.entry);
+    }
+    bind(&emulator::interface());
+  }
+  ~EmulatedKernel() override { dlclose(library_); }
+
+  Launch::Entry entry;
+  std::size_t smem_bytes;
+
+ private:
+  [[noreturn]] static void refuse(const std::string& why) {
+    throw Error(ErrorCode::load_failed, "the emulator cannot load a kernel: " + why + "; compile it again").with_call("dlopen");
+  }
+  void* library_;
+};
+
+/// The number that an environment variable holds, if it is set.
+std::optional<std::uint64_t> number_from_environment(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return std::nullopt;
+  std::uint64_t value = 0;
+  const char* end = text + std::strlen(text);
+  if (const auto [stop, failed] = std::from_chars(text, end, value); failed != std::errc() || stop != end)
+    throw Error(ErrorCode::invalid_option, std::string(name) + "=" + text + " is not a number; unset it or set it to one");
+  return value;
+}
+
+EmulatorOptions with_environment(EmulatorOptions options) {
+  if (const auto seed = number_from_environment("JITGEMM_EMULATOR_SEED")) options.seed = *seed;
+  if (const auto resident = number_from_environment("JITGEMM_EMULATOR_RESIDENT")) {
+    if (*resident < 1 || *resident > 1024)
+      throw Error(ErrorCode::invalid_option, "JITGEMM_EMULATOR_RESIDENT=" + std::to_string(*resident) + " is not in 1..1024; unset it");
+    options.resident_blocks = int(*resident);
+  }
+  if (const char* text = std::getenv("JITGEMM_EMULATOR_ASYNC"); text && *text) {
+    const std::string mode = text;
+    if (mode == "issue")
+      options.asynchrony = EmulatorAsynchrony::at_issue;
+    else if (mode == "wait")
+      options.asynchrony = EmulatorAsynchrony::at_wait;
+    else if (mode == "random")
+      options.asynchrony = EmulatorAsynchrony::random;
+    else
+      throw Error(ErrorCode::invalid_option, "JITGEMM_EMULATOR_ASYNC=" + mode + " is not a mode; use issue, wait or random");
+  }
+  return options;
+}
+
+std::uint64_t mixed(std::uint64_t z) {  // splitmix64
+  z += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+std::uint16_t to_bf16(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/// Of finite |x| < 65504; below 2^-14 rounded to a multiple of 2^-24.
+std::uint16_t to_f16(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  const std::uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude < 0x38800000) return std::uint16_t(sign | std::uint32_t(std::nearbyint(std::fabs(x) * 0x1p24f)));
+  return std::uint16_t(sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+
+class EmulatorBackend final : public Backend {
+ public:
+  explicit EmulatorBackend(const EmulatorOptions& options) : options_(options) {
+    const std::string architecture = options.architecture.empty() ? "sm_90a" : options.architecture;
+    device_ = device_info_for(architecture);
+    if (options.sm_count < 1 || options.sm_count > 1024)
+      throw Error(ErrorCode::invalid_option,
+                  "emulator_sm_count=" + std::to_string(options.sm_count) + " is not in 1..1024; use 4");
+    if (options.resident_blocks < 0 || options.resident_blocks > 1024)
+      throw Error(ErrorCode::invalid_option,
+                  "resident_blocks=" + std::to_string(options.resident_blocks) + " is not in 0..1024; use 0");
+    device_.name = "emulator";
+    device_.sm_count = options.sm_count;
+    device_.emulated = true;
+  }
+
+  const DeviceInfo& device() const override { return device_; }
+  std::string compiler_kind() const override { return emulator::HostCompiler::kind(); }
+  std::string compiler_version() override { return compiler_.version(); }
+  KernelBinary compile(const KernelSource& source) override { return compiler_.compile(source); }
+  std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override {
+    return std::make_unique<EmulatedKernel>(binary, smem_bytes);
+  }
+
+  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes, const device::Arguments& arguments,
+              Stream) override {
+    const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
+    const auto refuse = [](const std::string& why) {
+      throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
+    };
+    if (grid < 1) refuse("a grid of " + std::to_string(grid));
+    if (threads < 32 || threads > 1024 || threads % 32 != 0)
+      refuse(std::to_string(threads) + " threads are not a multiple of 32 in 32..1024");
+    if (smem_bytes > device_.smem_per_block)
+      refuse(std::to_string(smem_bytes) + " bytes of shared memory, of " + std::to_string(device_.smem_per_block));
+    if (smem_bytes > emulated.smem_bytes)
+      refuse(std::to_string(smem_bytes) + " bytes of shared memory, loaded for " + std::to_string(emulated.smem_bytes));
+
+    Launch::Options options;
+    options.grid = grid;
+    options.threads = threads;
+    options.smem_bytes = smem_bytes;
+    options.seed = options_.seed;
+    options.resident = options_.resident_blocks;
+    if (options.resident == 0) options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
+    options.asynchrony = options_.asynchrony;
+    if (options.asynchrony == EmulatorAsynchrony::automatic) {
+      // The lowest bit chooses the order of warps.
+      constexpr EmulatorAsynchrony modes[] = {EmulatorAsynchrony::random, EmulatorAsynchrony::at_wait, EmulatorAsynchrony::at_issue};
+      options.asynchrony = options.seed == 0 ? EmulatorAsynchrony::at_issue : modes[options.seed / 2 % 3];
+    }
+    options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
+    Launch(options, emulated.entry, arguments).run();
+  }
+
+  device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override { return emulator::encode_tensor_map(spec); }
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    // Not rounded up, so that AddressSanitizer sees the end.
+    if (posix_memalign(&memory, 256, bytes ? bytes : 1) != 0)
+      throw Error(ErrorCode::out_of_memory, "no host memory for " + std::to_string(bytes) + " bytes; free some");
+    return memory;
+  }
+  void release(void* memory) noexcept override { std::free(memory); }
+  void zero(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+
+  void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override {
+    for (std::int64_t i = 0; i < elements; ++i) {
+      // The sum of four uniform numbers is bell-shaped; scaled to variance 1.
+      const std::uint64_t bits = mixed(mixed(seed) + std::uint64_t(i));
+      float sum = -2;
+      for (int part = 0; part < 4; ++part) sum += (float(bits >> 16 * part & 0xffff) + 0.5f) * 0x1p-16f;
+      const float x = sum * 1.7320508f;
+      if (type == f16)
+        static_cast<std::uint16_t*>(memory)[i] = to_f16(x);
+      else if (type == bf16)
+        static_cast<std::uint16_t*>(memory)[i] = to_bf16(x);
+      else
+        static_cast<float*>(memory)[i] = x;
+    }
+  }
+
+  // Launches are complete on return, so a stream is but a name.
+  std::uint64_t stream_id(Stream stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
+  CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
+  void synchronize(Stream) override {}
+  Stream create_stream() override {
+    static std::atomic<std::uintptr_t> next{0x1000};
+    return reinterpret_cast<Stream>(next += 16);
+  }
+  void destroy_stream(Stream) noexcept override {}
+
+  void* create_event() override { return new Clock::time_point(Clock::now()); }
+  void record_event(void* event, Stream) override { *static_cast<Clock::time_point*>(event) = Clock::now(); }
+  double elapsed_us(void* begin, void* end) override {
+    return std::chrono::duration<double, std::micro>(*static_cast<Clock::time_point*>(end) -
+                                                     *static_cast<Clock::time_point*>(begin))
+        .count();
+  }
+  void destroy_event(void* event) noexcept override { delete static_cast<Clock::time_point*>(event); }
+
+  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
+
+  void check_pointer(const void* pointer, const char* name) override {
+    if (!pointer) throw Error(ErrorCode::invalid_operand, std::string(name) + " is null; pass host memory to the emulator");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  EmulatorOptions options_;
+  DeviceInfo device_;
+  emulator::HostCompiler compiler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_emulator_backend(const EmulatorOptions& options) {
+  return std::make_unique<EmulatorBackend>(with_environment(options));
+}
+
+}  // namespace jitgemm

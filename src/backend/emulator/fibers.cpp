@@ -1,0 +1,134 @@
+#include "backend/emulator/fibers.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <mutex>
+
+#include "jitgemm/error.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace jitgemm::emulator {
+
+namespace {
+
+namespace context = boost::context::detail;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool with_asan = true;
+constexpr std::size_t stack_bytes = 256 << 10;  // its frames are larger
+void announce_switch(void** keep, const Fiber& to) {
+  __sanitizer_start_switch_fiber(keep, to.stack_bottom, to.stack_bytes);
+}
+void finish_switch(void* kept) { __sanitizer_finish_switch_fiber(kept, nullptr, nullptr); }
+void unpoison(void* memory, std::size_t bytes) { __asan_unpoison_memory_region(memory, bytes); }
+#else
+constexpr bool with_asan = false;
+constexpr std::size_t stack_bytes = 64 << 10;
+void announce_switch(void**, const Fiber&) {}
+void finish_switch(void*) {}
+void unpoison(void*, std::size_t) {}
+#endif
+
+constexpr std::size_t guard_bytes = 4096;
+
+void resumed(context::transfer_t transfer) {
+  if (transfer.data) static_cast<Fiber*>(transfer.data)->context = transfer.fctx;
+}
+
+thread_local void (*fiber_entry)() = nullptr;  // the same for all fibers of a launch
+
+void start(context::transfer_t transfer) {
+  finish_switch(nullptr);
+  resumed(transfer);
+  fiber_entry();
+}
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Stacks>> free;
+};
+Pool& pool() {
+  static Pool instance;
+  return instance;
+}
+
+}  // namespace
+
+void Fiber::adopt_host_stack() {
+  if (!with_asan) return;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* bottom = nullptr;
+  std::size_t bytes = 0;
+  pthread_attr_getstack(&attributes, &bottom, &bytes);
+  pthread_attr_destroy(&attributes);
+  stack_bottom = bottom;
+  stack_bytes = bytes;
+}
+
+void switch_fiber(Fiber& from, Fiber& to) {
+  announce_switch(&from.fake_stack, to);
+  const context::transfer_t transfer = context::jump_fcontext(to.context, &from);
+  finish_switch(from.fake_stack);
+  resumed(transfer);
+}
+
+void leave_fiber(Fiber&, Fiber& to) {
+  announce_switch(nullptr, to);
+  context::jump_fcontext(to.context, nullptr);
+  __builtin_unreachable();
+}
+
+Stacks::Stacks(int count) : count_(count) {
+  void* memory = mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    throw Error(ErrorCode::out_of_memory, "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
+  memory_ = static_cast<char*>(memory);
+  for (int i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, guard_bytes, PROT_NONE);
+}
+
+Stacks::~Stacks() {
+  unpoison(memory_, stack_bytes * count_);
+  munmap(memory_, stack_bytes * count_);
+}
+
+void Stacks::prepare(int i, Fiber& fiber, void (*entry)()) {
+  char* bottom = memory_ + i * stack_bytes + guard_bytes;
+  const std::size_t bytes = stack_bytes - guard_bytes;
+  unpoison(bottom, bytes);  // what an earlier fiber left behind
+  // Stacks of equal page offset would fight for the same cache sets.
+  const std::size_t colour = std::size_t(i) * 17 % 64 * 64;
+  fiber.stack_bottom = bottom;
+  fiber.stack_bytes = bytes;
+  fiber.fake_stack = nullptr;
+  fiber_entry = entry;
+  fiber.context = context::make_fcontext(bottom + bytes - colour, bytes - colour, start);
+}
+
+std::unique_ptr<Stacks> take_stacks(int count) {
+  {
+    std::lock_guard lock(pool().mutex);
+    auto& free = pool().free;
+    for (std::size_t i = 0; i < free.size(); ++i) {
+      if (free[i]->count() != count) continue;
+      auto stacks = std::move(free[i]);
+      free.erase(free.begin() + i);
+      return stacks;
+    }
+  }
+  return std::make_unique<Stacks>(count);
+}
+
+void return_stacks(std::unique_ptr<Stacks> stacks) {
+  std::lock_guard lock(pool().mutex);
+  auto& free = pool().free;
+  if (free.size() >= 16) free.erase(free.begin());
+  free.push_back(std::move(stacks));
+}
+
+}  // namespace jitgemm::emulator

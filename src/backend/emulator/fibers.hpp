@@ -1,0 +1,46 @@
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace jitgemm::emulator {
+
+/// A stack and where it was left. The host's thread is one too, with a stack of its own.
+struct Fiber {
+  boost::context::detail::fcontext_t context = nullptr;
+  const void* stack_bottom = nullptr;
+  std::size_t stack_bytes = 0;
+  void* fake_stack = nullptr;  // AddressSanitizer's
+
+  void adopt_host_stack();
+};
+
+/// Leaves `from`, continues `to`, and returns when somebody switches to `from` again.
+void switch_fiber(Fiber& from, Fiber& to);
+/// The same; `from` never runs again, and its stack may be reused once `to` runs.
+[[noreturn]] void leave_fiber(Fiber& from, Fiber& to);
+
+/// Stacks of one block's threads, with a guard page below each.
+class Stacks {
+ public:
+  explicit Stacks(int count);
+  ~Stacks();
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  int count() const { return count_; }
+  /// Makes `fiber` start at `entry`, which never returns, on stack i.
+  void prepare(int i, Fiber& fiber, void (*entry)());
+
+ private:
+  int count_;
+  char* memory_;
+};
+
+/// Stacks are kept for the next launch: mapping them is slow.
+std::unique_ptr<Stacks> take_stacks(int count);
+void return_stacks(std::unique_ptr<Stacks> stacks);
+
+}  // namespace jitgemm::emulator

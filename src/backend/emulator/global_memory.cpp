@@ -1,0 +1,108 @@
+#include "backend/emulator/global_memory.hpp"
+
+#include <cstring>
+
+#include "backend/emulator/operations.hpp"
+
+namespace jitgemm::emulator {
+
+namespace {
+
+void check_alignment(Thread& thread, const void* address, const char* operation) {
+  if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
+    thread.launch->fault("%s at %p, which is not a multiple of 16", operation, address);
+}
+
+/// Whether what another block released is known to the thread.
+bool acquired(Thread& thread, const PartialCell& cell) {
+  if (!cell.released) return false;
+  for (const auto& acquisition : thread.block->global.acquisitions)
+    if (acquisition.counter == cell.counter && acquisition.position > cell.position && thread.knows(acquisition.by)) return true;
+  return false;
+}
+
+}  // namespace
+
+void flush(LaunchGlobalMemory& memory) {
+  for (auto& [address, cell] : memory.cells)
+    if (!cell.released) std::memcpy(reinterpret_cast<void*>(address), cell.data, sizeof cell.data);
+  memory.cells.clear();
+}
+
+void misaligned_global(const void* address, u32 bytes) {
+  current->launch->fault("access of %u bytes of global memory at %p, which is not a multiple of that", bytes, address);
+}
+
+void st_global_cg_v4(float* address, float x, float y, float z, float w) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  check_alignment(thread, address, "st_global_cg_v4");
+  const auto key = reinterpret_cast<std::uintptr_t>(address);
+  auto [place, is_new] = launch.global().cells.try_emplace(key);
+  PartialCell& cell = place->second;
+  if (!is_new) {
+    if (cell.block == thread.block->index ? !thread.knows(cell.writer) : !acquired(thread, cell))
+      launch.fault("race: st_global_cg_v4 at %p, not synchronised with its previous writer in block %u", (void*)address,
+                   cell.block);
+  }
+  if (is_new || cell.released || cell.block != thread.block->index) thread.block->global.unreleased.push_back(key);
+  cell.block = thread.block->index;
+  cell.writer = thread.now;
+  cell.released = false;
+  const float data[4] = {x, y, z, w};
+  std::memcpy(cell.data, data, sizeof data);
+}
+
+void ld_global_cg_v4(const float* address, float* x) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  check_alignment(thread, address, "ld_global_cg_v4");
+  const auto& cells = launch.global().cells;
+  const auto found = cells.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == cells.end())
+    launch.fault("ld_global_cg_v4 at %p, which no block has written in this launch", (const void*)address);
+  const PartialCell& cell = found->second;
+  if (cell.block == thread.block->index) {
+    if (!thread.knows(cell.writer))
+      launch.fault("race: ld_global_cg_v4 at %p, not synchronised with its writer, thread %u of this block",
+                   (const void*)address, cell.writer.entity);
+  } else if (!cell.released) {
+    launch.fault("ld_global_cg_v4 at %p of what thread %u of block %u has written and not released", (const void*)address,
+                 cell.writer.entity, cell.block);
+  } else if (!acquired(thread, cell)) {
+    launch.fault("ld_global_cg_v4 at %p of what block %u has released by increment %u of counter %p, not acquired",
+                 (const void*)address, cell.block, cell.position, cell.counter);
+  }
+  std::memcpy(x, cell.data, sizeof cell.data);
+}
+
+u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) misaligned_global(address, 4);
+  LaunchGlobalMemory& global = launch.global();
+  BlockGlobalMemory& mine = thread.block->global;
+  const u32 position = global.increments[address]++;
+  auto rest = mine.unreleased.begin();
+  for (const std::uintptr_t key : mine.unreleased) {
+    PartialCell& cell = global.cells.at(key);
+    if (thread.knows(cell.writer)) {
+      cell.released = true;
+      cell.counter = address;
+      cell.position = position;
+      std::memcpy(reinterpret_cast<void*>(key), cell.data, sizeof cell.data);
+    } else {
+      *rest++ = key;
+    }
+  }
+  mine.unreleased.erase(rest, mine.unreleased.end());
+  const u32 old = *address;
+  *address = old >= limit ? 0 : old + 1;
+  mine.acquisitions.push_back({address, position, thread.now});
+  return old;
+}
+
+}  // namespace jitgemm::emulator

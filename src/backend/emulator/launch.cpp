@@ -1,0 +1,408 @@
+#include "backend/emulator/launch.hpp"
+
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+#include <numeric>
+
+#include "backend/emulator/copies.hpp"
+#include "backend/emulator/wgmma.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::emulator {
+
+thread_local Thread* current = nullptr;
+
+namespace {
+
+struct HostFault {};  // a fault found while no thread runs
+
+}  // namespace
+
+Block::Block() = default;
+Block::~Block() = default;
+
+Entity Block::add_entity(const EntityInfo& info) {
+  entities.push_back(info);
+  return Entity(threads.size() + entities.size() - 1);
+}
+
+Launch::Launch(const Options& options, Entry entry, const device::Arguments& arguments)
+    : options_(options), entry_(entry), arguments_(arguments), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {}
+
+Launch::~Launch() {
+  for (auto& block : blocks_)
+    if (block->stacks) return_stacks(std::move(block->stacks));
+}
+
+u64 Launch::random() {  // splitmix64
+  u64 z = random_state_ += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+bool Launch::acts_at_issue() {
+  switch (options_.asynchrony) {
+    case Asynchrony::at_wait: return false;
+    case Asynchrony::random: return chance(2);
+    default: return true;
+  }
+}
+
+void Launch::set_ready(const Warp& warp, bool ready) {
+  const u64 bit = u64(1) << warp.slot % 64;
+  u64& word = ready_[warp.slot / 64];
+  word = ready ? word | bit : word & ~bit;
+  if (ready) reconsider_ = true;
+}
+
+void Launch::start_block(Block& block, u32 index) {
+  const u32 count = threads();
+  block.index = index;
+  block.alive = count;
+  block.entities.clear();
+  block.mbarriers.clear();
+  block.global = {};
+  for (NamedBarrier& barrier : block.barriers) barrier = {};
+  // Any multiple of 128 is possible on a device; seed 0 has the friendliest.
+  block.memory.reset(options_.smem_bytes, 1024 + (adversarial() ? u32(random() % 16) * 128 : 0));
+  block.threads.assign(count, {});
+  block.warps.assign(count / 32, {});
+  block.warpgroups.clear();
+  for (u32 g = 0; g < (count + 127) / 128; ++g) block.warpgroups.push_back(std::make_unique<Warpgroup>(block, g * 128));
+  block.free_registers = 0;
+  block.waiting_for_registers.clear();
+  for (u32 i = 0; i < count; ++i) {
+    Thread& thread = block.threads[i];
+    thread.launch = this;
+    thread.block = &block;
+    thread.warp = &block.warps[i / 32];
+    thread.index = i;
+    thread.lane = i % 32;
+    thread.now = {i, 1};
+    block.stacks->prepare(int(i), thread.fiber, thread_main);
+  }
+  for (u32 w = 0; w < count / 32; ++w) {
+    Warp& warp = block.warps[w];
+    warp.block = &block;
+    warp.slot = int(block.slot * (count / 32) + w);
+    warp.first = w * 32;
+    warp.runnable = all_lanes;
+    warp.priority = (u64(1) << 62) + random() % (u64(1) << 62);
+    slots_[warp.slot] = &warp;
+    set_ready(warp, true);
+  }
+}
+
+void Launch::run() {
+  host_.adopt_host_stack();
+  const int resident = std::min(options_.grid, options_.resident);
+  slots_.resize(std::size_t(resident) * (threads() / 32));
+  ready_.assign((slots_.size() + 63) / 64, 0);
+  std::vector<u32> order(options_.grid);
+  std::iota(order.begin(), order.end(), 0u);
+  if (adversarial())
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+
+  std::size_t started = 0, finished = 0;
+  for (int i = 0; i < resident; ++i) {
+    Block& block = *blocks_.emplace_back(std::make_unique<Block>());
+    block.launch = this;
+    block.slot = i;
+    block.stacks = take_stacks(int(threads()));
+    start_block(block, order[started++]);
+  }
+  try {
+    while (finished < order.size()) {
+      Thread* next = choose(nullptr, 0);
+      if (!next) {
+        if (fire(true)) continue;
+        fault_ = hang_report();
+        break;
+      }
+      current = next;
+      switch_fiber(host_, next->fiber);
+      current = nullptr;
+      if (!fault_.empty()) break;
+      if (finished_) {
+        ++finished;
+        if (started < order.size()) start_block(*finished_, order[started++]);
+        finished_ = nullptr;
+      }
+    }
+  } catch (const HostFault&) {
+  }
+  flush(global_);
+  if (fault_.empty()) return;
+  const std::string first_line = fault_.substr(0, fault_.find('\n'));
+  throw Error(ErrorCode::emulator_fault, "the kernel is wrong: " + first_line + "; the emulator's seed " +
+                                             std::to_string(options_.seed) + " shows it again")
+      .with_log(fault_ + "\n(seed " + std::to_string(options_.seed) + ", " + std::to_string(options_.resident) +
+                " resident blocks)");
+}
+
+Thread* Launch::choose_lane(Warp& warp, u32 after) {
+  const u32 shift = (adversarial() ? u32(random()) : after + 1) % 32;
+  const u32 lane = (std::countr_zero(std::rotr(warp.runnable, int(shift))) + shift) % 32;
+  return &warp.block->threads[warp.first + lane];
+}
+
+Thread* Launch::choose(const Warp* warp, u32 lane) {
+  const bool runnable = warp && warp->runnable;
+  const bool by_priority = options_.seed % 2 == 1;
+  if (runnable) {
+    const bool stay = !adversarial() || (by_priority ? !reconsider_ : !chance(64));
+    if (stay) return choose_lane(const_cast<Warp&>(*warp), lane);
+  }
+  int best = -1;
+  if (adversarial() && by_priority) {
+    for (std::size_t i = 0; i < ready_.size(); ++i)
+      for (u64 word = ready_[i]; word; word &= word - 1) {
+        const int slot = int(i * 64) + std::countr_zero(word);
+        if (best < 0 || slots_[slot]->priority > slots_[best]->priority) best = slot;
+      }
+    reconsider_ = false;
+  } else {
+    const std::size_t count = slots_.size();
+    const std::size_t first = adversarial() ? random() % count : warp ? warp->slot + 1 : 0;
+    for (std::size_t i = 0; i < count && best < 0; ++i) {
+      const std::size_t slot = (first + i) % count;
+      if (ready_[slot / 64] >> slot % 64 & 1) best = int(slot);
+    }
+  }
+  return best < 0 ? nullptr : choose_lane(*slots_[best], 31);
+}
+
+void Launch::dispatch() {
+  Thread& from = *current;
+  Thread* next = choose(from.warp, from.lane);
+  if (next == &from) return;
+  current = next;
+  switch_fiber(from.fiber, next ? next->fiber : host_);
+}
+
+void Launch::wait(Wait what, u32 address, u32 detail) {
+  Thread& thread = *current;
+  Warp& warp = *thread.warp;
+  thread.wait = what;
+  thread.wait_address = address;
+  thread.wait_detail = detail;
+  warp.runnable &= ~(1u << thread.lane);
+  if (!warp.runnable) set_ready(warp, false);
+  dispatch();
+}
+
+void Launch::wake(Thread& thread) {
+  thread.wait = Wait::nothing;
+  Warp& warp = *thread.warp;
+  if (!warp.runnable) set_ready(warp, true);
+  warp.runnable |= 1u << thread.lane;
+}
+
+void Launch::wake_lanes(Warp& warp, u32 lanes) {
+  if (!warp.runnable) set_ready(warp, true);
+  warp.runnable |= lanes;
+  for (u32 rest = lanes; rest; rest &= rest - 1)
+    warp.block->threads[warp.first + std::countr_zero(rest)].wait = Wait::nothing;
+}
+
+void Launch::preempt_slowly() {
+  const u64 dice = random();
+  if (options_.asynchrony == Asynchrony::random && dice % 8 == 0) fire(false);
+  const u64 order = dice >> 8;
+  if (options_.seed % 2 == 1) {
+    if (order % 256 == 0) {  // a change point: the current warp falls behind all others
+      current->warp->priority = --lowest_priority_;
+      reconsider_ = true;
+    }
+    if (reconsider_) dispatch();
+  } else if (order % 32 == 0) {
+    Thread& from = *current;
+    Thread* next = choose(nullptr, 0);
+    if (next == &from) return;
+    current = next;
+    switch_fiber(from.fiber, next->fiber);
+  }
+}
+
+/// Lets one piece of asynchronous work take effect. `any`: nothing else can run, so a TMA load must.
+bool Launch::fire(bool any) {
+  if (!loads_.empty() && (any || chance(2))) {
+    const std::size_t i = random() % loads_.size();
+    std::swap(loads_[i], loads_.back());
+    const PendingLoad load = loads_.back();
+    loads_.pop_back();
+    land(*this, load);
+    return true;
+  }
+  if (any || !current) return false;
+  fire_copy(*current);
+  fire_store(*current);
+  fire_wgmma(*current);
+  return true;
+}
+
+void Launch::thread_main() { current->launch->run_thread(); }
+
+void Launch::run_thread() {
+  const char* failure = nullptr;
+  try {
+    entry_(arguments_);
+  } catch (const std::exception&) {  // must not leave the fiber
+    failure = "the emulator is out of memory";
+  }
+  if (failure) fault("%s", failure);
+  Thread& thread = *current;
+  Warp& warp = *thread.warp;
+  Block& block = *thread.block;
+  if (warp.arrived) fault("ends while other lanes of its warp wait in %s", to_string(warp.collective));
+  check_copies_finished(thread);
+  check_wgmma_finished(thread);
+  thread.wait = Wait::finished;
+  warp.exited |= 1u << thread.lane;
+  warp.runnable &= ~(1u << thread.lane);
+  if (!warp.runnable) set_ready(warp, false);
+  Thread* next = nullptr;
+  if (--block.alive == 0) {
+    check_finished(block);
+    finished_ = &block;
+  } else {
+    next = choose(&warp, thread.lane);
+  }
+  current = next;
+  leave_fiber(thread.fiber, next ? next->fiber : host_);
+}
+
+void Launch::check_finished(Block& block) {
+  for (u32 id = 0; id < 16; ++id)
+    if (block.barriers[id].arrived)
+      fault("the block ends with %u of %u threads at barrier %u", block.barriers[id].arrived, block.barriers[id].threads, id);
+  for (const Mbarrier& barrier : block.mbarriers) {
+    if (barrier.outstanding)
+      fault("the block ends with %u TMA loads on mbarrier 0x%x unfinished", barrier.outstanding, barrier.address);
+    if (barrier.bytes)
+      fault("the block ends with %lld announced bytes missing at mbarrier 0x%x", barrier.bytes, barrier.address);
+  }
+}
+
+void Launch::fault(const char* format, ...) {
+  char text[1024];
+  int used = 0;
+  if (current)
+    used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", current->block->index, current->index,
+                         current->index / 32);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text + used, sizeof text - used, format, arguments);
+  va_end(arguments);
+  fault_ = text;
+  if (!current) throw HostFault();
+  Thread& thread = *current;
+  current = nullptr;
+  leave_fiber(thread.fiber, host_);
+}
+
+const char* to_string(Collective collective) {
+  static constexpr const char* names[] = {"nothing",  "warp_sync",    "warp_uniform", "ldmatrix_x4", "ldmatrix_x4_trans",
+                                          "stmatrix_x4", "mma (f16)", "mma (bf16)",   "wgmma_fence", "wgmma",
+                                          "wgmma_commit_group", "wgmma_wait_group", "setmaxnreg"};
+  return names[int(collective)];
+}
+
+std::string Launch::hang_report() const {
+  std::string report = "nothing can run: the launch hangs";
+  for (const auto& block : blocks_) {
+    if (block->alive == 0) continue;
+    for (std::size_t i = 0; i < block->threads.size();) {
+      const Thread& first = block->threads[i];
+      std::size_t end = i;
+      const auto same = [&](const Thread& t) {
+        return t.wait == first.wait && t.wait_address == first.wait_address && t.wait_detail == first.wait_detail &&
+               (first.wait != Wait::collective || t.warp == first.warp);
+      };
+      while (end < block->threads.size() && same(block->threads[end])) ++end;
+      char text[256];
+      const u32 a = first.wait_address, d = first.wait_detail;
+      int used = std::snprintf(text, sizeof text, "\nblock %u, threads %zu-%zu: ", block->index, i, end - 1);
+      char* rest = text + used;
+      const std::size_t space = sizeof text - used;
+      switch (first.wait) {
+        case Wait::collective:
+          std::snprintf(rest, space, "in %s, which the whole warp must call: %d of 32 lanes have",
+                        to_string(first.warp->collective), std::popcount(first.warp->arrived));
+          break;
+        case Wait::warpgroup:
+          std::snprintf(rest, space, "in %s, which the whole warpgroup must call", to_string(Collective(d)));
+          break;
+        case Wait::barrier:
+          std::snprintf(rest, space, "at barrier %u, which %u threads have reached of %u", a, block->barriers[a].arrived, d);
+          break;
+        case Wait::mbarrier: {
+          std::snprintf(rest, space, "at mbarrier 0x%x for parity %u", a, d);
+          for (const Mbarrier& barrier : block->mbarriers)
+            if (barrier.address == a)
+              std::snprintf(rest, space, "at mbarrier 0x%x for parity %u: its phase %u lacks %d of %u arrivals and %lld bytes",
+                            a, d, barrier.phase, barrier.pending, barrier.count, barrier.bytes);
+          break;
+        }
+        case Wait::registers:
+          std::snprintf(rest, space, "in setmaxnreg_inc(%u): %u registers are free", d, block->free_registers);
+          break;
+        case Wait::finished: std::snprintf(rest, space, "finished"); break;
+        case Wait::nothing: std::snprintf(rest, space, "runnable"); break;
+      }
+      report += text;
+      i = end;
+    }
+  }
+  return report;
+}
+
+bool arrive(Thread& thread, Collective collective) {
+  Warp& warp = *thread.warp;
+  if (warp.arrived == 0) {
+    if (warp.exited)
+      thread.launch->fault("%s after lane %d of the warp has ended", to_string(collective), std::countr_zero(warp.exited));
+    warp.collective = collective;
+  } else if (warp.collective != collective) {
+    thread.launch->fault("%s while lane %d of the warp is in %s: the warp has diverged", to_string(collective),
+                         std::countr_zero(warp.arrived), to_string(warp.collective));
+  }
+  warp.arrived |= 1u << thread.lane;
+  if (warp.arrived == all_lanes) return true;
+  thread.launch->wait(Wait::collective);
+  return false;
+}
+
+void finish_collective(Warp& warp) {
+  warp.arrived = 0;
+  warp.block->launch->wake_lanes(warp, all_lanes);
+}
+
+void release_to(Clock& clock, SharedClock& merged, Thread& thread) {
+  if (thread.known.get() && !(thread.known == merged)) {
+    clock.join(*thread.known.get());
+    merged = thread.known;
+  }
+  for (const Stamp stamp : {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
+    clock.raise(stamp);
+  ++thread.now.time;
+}
+
+void acquire(Thread& thread, const SharedClock& clock) {
+  thread.known = thread.launch->joiner().join(thread.known, clock);
+}
+
+Description describe(const Block& block, Stamp stamp) {
+  Description d;
+  if (stamp.entity < block.threads.size()) {
+    std::snprintf(d.text, sizeof d.text, "thread %u (warp %u)", stamp.entity, stamp.entity / 32);
+  } else {
+    const EntityInfo& info = block.entities[stamp.entity - block.threads.size()];
+    std::snprintf(d.text, sizeof d.text, info.name, info.of, stamp.time);
+  }
+  return d;
+}
+
+}  // namespace jitgemm::emulator

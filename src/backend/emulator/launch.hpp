@@ -1,0 +1,260 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "backend/emulator/clock.hpp"
+#include "backend/emulator/fibers.hpp"
+#include "backend/emulator/global_memory.hpp"
+#include "backend/emulator/shared_memory.hpp"
+
+namespace jitgemm::emulator {
+
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+constexpr u32 all_lanes = 0xffffffff;
+
+struct Block;
+struct Warp;
+struct Warpgroup;
+class Launch;
+
+/// When asynchronous work takes effect between its issue and the wait that guarantees it.
+using Asynchrony = EmulatorAsynchrony;
+
+/// What all threads of a warp do together.
+enum class Collective : std::uint8_t {
+  none, warp_sync, warp_uniform, ldmatrix, ldmatrix_trans, stmatrix, mma_f16, mma_bf16,
+  wgmma_fence, wgmma, wgmma_commit_group, wgmma_wait_group, setmaxnreg,
+};
+const char* to_string(Collective collective);
+
+enum class Wait : std::uint8_t { nothing, collective, warpgroup, barrier, mbarrier, registers, finished };
+
+/// A cp.async that has not taken effect.
+struct PendingCopy {
+  u32 shared, size, bytes, group;
+  const void* global;
+};
+
+/// A TMA store that still reads shared memory.
+struct PendingStore {
+  device::TensorMap map;
+  u32 shared, group;
+  int inner, outer;
+};
+
+struct Thread {
+  Fiber fiber;
+  Launch* launch = nullptr;
+  Block* block = nullptr;
+  Warp* warp = nullptr;
+  u32 index = 0, lane = 0;
+
+  Wait wait = Wait::nothing;
+  u32 wait_address = 0, wait_detail = 0;  // barrier id or mbarrier address; thread count or parity
+
+  // What it knows of the others, and its own stamps, which `known` may lag behind.
+  SharedClock known;
+  Stamp now;           // its ordinary accesses
+  Stamp copies;        // its cp.async groups that are complete; entity 0 until there is one
+  Stamp copies_fenced; // of these, those before a fence_proxy_async
+  Stamp stores;        // its groups of TMA stores that have read shared memory
+  Stamp fenced;        // its accesses before a fence_proxy_async
+  Stamp wgmmas;        // its warpgroup's wgmma groups that it waited for
+
+  u32 copy_group = 1, last_copy_group = 0;    // the open one; the last one that copies
+  u32 store_group = 1, last_store_group = 0;
+  std::vector<PendingCopy> pending_copies;
+  std::vector<PendingStore> pending_stores;
+
+  bool knows(Stamp s) const {
+    if (known.knows(s) || s.entity == index) return true;
+    return knows_own(s, copies) || knows_own(s, stores) || knows_own(s, wgmmas) || knows_own(s, fenced) ||
+           knows_own(s, copies_fenced);
+  }
+
+ private:
+  static bool knows_own(Stamp s, Stamp own) { return s.entity == own.entity && own.entity != 0 && s.time <= own.time; }
+};
+
+/// What the lanes of a warp hand in for a collective operation, until the last one carries it out for all.
+struct LaneArguments {
+  void* result;
+  const u32* a;
+  u32 x[4];
+  u64 descriptors[2];
+};
+
+struct Warp {
+  Block* block = nullptr;
+  int slot = 0;       // among the resident warps
+  u32 first = 0;      // its first thread
+  u32 runnable = 0;   // lanes
+  u32 arrived = 0;    // lanes at the collective
+  u32 exited = 0;     // lanes
+  u64 priority = 0;
+  Collective collective = Collective::none;
+  LaneArguments lanes[32];
+};
+
+/// bar.sync 0..15.
+struct NamedBarrier {
+  u32 threads = 0;  // expected; 0: nobody has arrived
+  u32 arrived = 0;
+  bool reducing = false, any = false, result = false;
+  std::vector<Thread*> waiting;
+};
+
+struct Mbarrier {
+  u32 address = 0, count = 0;
+  int pending = 0;
+  long long bytes = 0;  // signed: data may land before it is announced
+  u32 phase = 0;        // completed
+  Entity entity = 0;    // the copies that complete on it, by phase
+  Stamp initialised;
+  Stamp fenced;         // of the fence_mbarrier_init
+  Clock arriving;       // what the arrived threads knew
+  SharedClock merged, completed;
+  u32 outstanding = 0;  // TMA loads
+  std::vector<Thread*> waiting;
+};
+
+/// A TMA load that has not landed.
+struct PendingLoad {
+  Block* block;
+  device::TensorMap map;
+  u32 shared, barrier;
+  int inner, outer;
+};
+
+/// What an entity is that is not a thread.
+struct EntityInfo {
+  const char* name;  // a format for `of` and a time
+  u32 of;
+  const Thread* copier = nullptr;  // whose cp.async it is
+};
+
+struct Block {
+  Launch* launch = nullptr;
+  int slot = 0;
+  u32 index = 0;
+  u32 alive = 0;  // threads
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  std::unique_ptr<Stacks> stacks;
+  SharedMemory memory;
+  NamedBarrier barriers[16];
+  std::deque<Mbarrier> mbarriers;
+  BlockGlobalMemory global;
+  u32 free_registers = 0;  // that setmaxnreg_dec gave up
+  std::vector<Thread*> waiting_for_registers;
+  std::vector<EntityInfo> entities;  // those after the threads
+
+  Block();
+  ~Block();
+  Entity add_entity(const EntityInfo& info);
+};
+
+/// One launch: the resident blocks, who runs next, and the first fault.
+class Launch {
+ public:
+  struct Options {
+    int grid = 0, threads = 0;
+    std::size_t smem_bytes = 0;
+    int resident = 1;
+    u64 seed = 0;
+    Asynchrony asynchrony = Asynchrony::at_issue;
+    u64 step_cap = 0;
+  };
+  using Entry = void (*)(device::Arguments);
+
+  Launch(const Options& options, Entry entry, const device::Arguments& arguments);
+  ~Launch();
+
+  /// Throws Error{emulator_fault}.
+  void run();
+
+  // For the threads.
+  bool adversarial() const { return options_.seed != 0; }
+  u32 grid() const { return u32(options_.grid); }
+  u32 threads() const { return u32(options_.threads); }
+  u64 random();
+  bool chance(u32 one_in) { return random() % one_in == 0; }
+
+  /// Stops the current thread until somebody wakes it.
+  void wait(Wait what, u32 address = 0, u32 detail = 0);
+  void wake(Thread& thread);
+  void wake_lanes(Warp& warp, u32 lanes);
+  /// In adversarial mode, lets others go first or asynchronous work take effect, now and then.
+  void preempt() {
+    if (++steps_ > options_.step_cap) fault("no end after %llu steps", (unsigned long long)options_.step_cap);
+    if (adversarial()) preempt_slowly();
+  }
+  /// Whether asynchronous work that is issued now takes effect at once.
+  bool acts_at_issue();
+
+  /// Ends the launch. `format` and the rest as of printf; the current block and thread are put in front.
+  [[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  std::vector<PendingLoad>& loads() { return loads_; }
+  ClockJoiner& joiner() { return joiner_; }
+  LaunchGlobalMemory& global() { return global_; }
+
+ private:
+  void start_block(Block& block, u32 index);
+  void check_finished(Block& block);
+  [[noreturn]] void run_thread();
+  static void thread_main();
+  void preempt_slowly();
+  Thread* choose(const Warp* current, u32 current_lane);
+  Thread* choose_lane(Warp& warp, u32 after);
+  void dispatch();
+  bool fire(bool any);
+  std::string hang_report() const;
+  void set_ready(const Warp& warp, bool ready);
+
+  Options options_;
+  Entry entry_;
+  device::Arguments arguments_;
+  Fiber host_;
+  std::vector<std::unique_ptr<Block>> blocks_;  // resident
+  std::vector<Warp*> slots_;
+  std::vector<u64> ready_;  // bit per slot
+  bool reconsider_ = false;
+  u64 random_state_;
+  u64 steps_ = 0;
+  u64 lowest_priority_ = u64(1) << 62;
+  Block* finished_ = nullptr;
+  std::string fault_;
+  std::vector<PendingLoad> loads_;
+  ClockJoiner joiner_;
+  LaunchGlobalMemory global_;
+};
+
+/// The thread that runs on this host thread.
+extern thread_local Thread* current __attribute__((tls_model("initial-exec")));
+
+/// Arrives at a collective; true for the last lane of the warp, which carries it out and calls finish_collective(). The
+/// others come back when it has.
+bool arrive(Thread& thread, Collective collective);
+void finish_collective(Warp& warp);
+
+// Happens-before.
+/// `merged` is the latest that went into `clock`, which need not go in again.
+void release_to(Clock& clock, SharedClock& merged, Thread& thread);
+void acquire(Thread& thread, const SharedClock& clock);
+
+/// Text for faults, without allocation: the stack it is on may be abandoned.
+struct Description {
+  char text[128];
+};
+Description describe(const Block& block, Stamp stamp);
+
+}  // namespace jitgemm::emulator

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "backend/emulator/launch.hpp"
+
+// What the kernel calls through device::emulator::Interface, on behalf of the current thread.
+namespace jitgemm::emulator {
+
+// barriers.cpp
+void bar_sync(u32 id, u32 threads);
+bool bar_red_or(u32 id, u32 threads, bool predicate);
+void warp_sync();
+u32 warp_uniform(u32 value);
+void mbarrier_init(u32 barrier, u32 count);
+void fence_mbarrier_init();
+void mbarrier_arrive(u32 barrier);
+void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes);
+void mbarrier_wait_parity(u32 barrier, u32 parity);
+void fence_proxy_async();
+
+// shared_memory.cpp
+void st_shared(u32 address, const void* data, u32 bytes);
+void ld_shared_v4(u32 address, u32* x);
+void ldmatrix_x4(u32 address, u32* x, bool transposed);
+void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3);
+
+// global_memory.cpp
+void misaligned_global(const void* address, u32 bytes);
+void ld_global_cg_v4(const float* address, float* x);
+void st_global_cg_v4(float* address, float x, float y, float z, float w);
+u32 atom_inc_acq_rel_gpu(u32* address, u32 limit);
+
+// copies.cpp
+void cp_async(u32 shared, const void* global, u32 size, u32 bytes);
+void cp_async_commit_group();
+void cp_async_wait_group(u32 pending);
+void tma_load_2d(u32 shared, const void* map, u32 barrier, int inner, int outer);
+void tma_store_2d(const void* map, u32 shared, int inner, int outer);
+void tma_store_commit_group();
+void tma_store_wait_group_read(u32 pending);
+
+// tensor_core.cpp, wgmma.cpp
+void mma_m16n8k16(bool bf16, float* d, const u32* a, u32 b0, u32 b1);
+void wgmma_fence();
+void wgmma_commit_group();
+void wgmma_wait_group(u32 pending);
+void wgmma(bool bf16, u32 n, bool transpose_a, bool transpose_b, float* d, unsigned long long a, unsigned long long b,
+           bool accumulate);
+void setmaxnreg(u32 registers, bool increase);
+
+}  // namespace jitgemm::emulator

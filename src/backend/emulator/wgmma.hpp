@@ -1,0 +1,50 @@
+#pragma once
+
+#include "backend/emulator/launch.hpp"
+
+namespace jitgemm::emulator {
+
+/// The accumulators of a wgmma while they belong to the tensor cores.
+struct Accumulators {
+  float* registers[128];  // each thread's
+  u32 n = 0;
+  std::vector<float> values;  // 64 x n
+  u32 last_group = 0;         // that adds to them
+  bool in_flight[4] = {};     // for each warp, until its wait
+};
+
+struct PendingWgmma {
+  bool bf16, transpose_a, transpose_b, accumulate;
+  u32 n, group;
+  u64 a, b;
+  Accumulators* accumulators;
+
+  bool same_operation(const PendingWgmma& o) const {
+    return bf16 == o.bf16 && transpose_a == o.transpose_a && transpose_b == o.transpose_b && accumulate == o.accumulate &&
+           n == o.n && a == o.a && b == o.b;
+  }
+};
+
+struct Warpgroup {
+  Warpgroup(Block& its_block, u32 first_thread);
+
+  Block& block;
+  u32 first;         // thread
+  u32 arrived = 0;   // warps at a collective of the warpgroup
+  Collective collective = Collective::none;
+  Entity entity = 0;
+  u32 open_group[4] = {1, 1, 1, 1};                   // of each warp
+  bool needs_fence[4] = {true, true, true, true};     // before a wgmma on registers that threads may have touched
+  u32 registers;                                      // a thread
+  PendingWgmma operation;                             // of the warps that have arrived
+  std::vector<PendingWgmma> pending;
+  std::vector<std::unique_ptr<Accumulators>> accumulators;
+};
+
+/// Some of the warpgroup's pending wgmmas take effect, the oldest first.
+void fire_wgmma(Thread& thread);
+
+/// A fault if the thread ends with a wgmma that it did not wait for.
+void check_wgmma_finished(Thread& thread);
+
+}  // namespace jitgemm::emulator

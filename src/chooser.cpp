@@ -1,0 +1,162 @@
+#include "chooser.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "jitgemm/version.hpp"
+#include "util/log.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
+
+}  // namespace
+
+Chooser::Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options)
+    : backend_(backend), store_(store), options_(options), db_(options.tuning_db) {}
+
+Choice Chooser::preview(const Problem& problem) {
+  if (auto choice = remembered(shape_of(problem))) return *choice;
+  Choice choice = look_up(problem);
+  if (measures(problem) && choice.source != PlanSource::exact) choice.why += "; gemm() will measure first";
+  return choice;
+}
+
+Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) {
+  if (settled) *settled = true;
+  const Problem shape = shape_of(problem);
+  if (auto choice = remembered(shape)) return *choice;
+  Choice choice = look_up(problem);
+  if (measures(problem) && choice.source != PlanSource::exact) {
+    if (!may_measure) {
+      if (settled) *settled = false;
+      choice.why += "; not measured during stream capture";
+      return choice;
+    }
+    const std::lock_guard lock(measuring_);
+    if (auto meanwhile = remembered(shape)) return *meanwhile;
+    choice = look_up(problem);
+    const double left = options_.total_budget_seconds - spent_seconds_;
+    if (choice.source == PlanSource::exact) {
+      // Another thread or process has measured it while this one waited.
+    } else if (left <= 0) {
+      choice.why += "; not measured: the Context's tuning budget is spent";
+    } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
+      spent_seconds_ += result->seconds;
+      if (const std::string broken = why_illegal(result->config, problem, backend_.device()); broken.empty()) {
+        choice = {result->config,
+                  PlanSource::measured,
+                  "fastest of those measured now",
+                  predict_us(result->config, problem, backend_.device()),
+                  result->median_us,
+                  result->spread};
+      }
+    } else {
+      choice.why += "; not measured: nothing could be run";
+    }
+  }
+  remember(shape, choice);
+  return choice;
+}
+
+TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, int)>& progress) {
+  const std::lock_guard lock(measuring_);
+  auto result = measure(problem, options_.budget_seconds, progress);
+  if (!result) {
+    throw Error(ErrorCode::out_of_memory, "nothing could be measured; free device memory, or tune a smaller problem");
+  }
+  forget();
+  return *result;
+}
+
+std::optional<Choice> Chooser::remembered(const Problem& shape) {
+  const std::shared_lock lock(settled_mutex_);
+  const auto found = settled_.find(shape);
+  if (found == settled_.end()) return std::nullopt;
+  return found->second;
+}
+
+void Chooser::remember(const Problem& shape, const Choice& choice) {
+  const std::unique_lock lock(settled_mutex_);
+  if (settled_.size() >= most_settled) settled_.clear();
+  settled_.insert_or_assign(shape, choice);
+}
+
+void Chooser::forget() {
+  const std::unique_lock lock(settled_mutex_);
+  settled_.clear();
+}
+
+Choice Chooser::look_up(const Problem& problem) {
+  if (options_.tuning == Tuning::off) return by_model(problem);
+  const DeviceInfo& device = backend_.device();
+  const Problem shape = tuned_shape(problem);
+  TuningLookup found = db_.find(shape, device);
+  if (found.match == Match::none) return by_model(problem);
+
+  // The look-up has checked this for the bucket, which is another problem.
+  if (const std::string broken = why_illegal(found.config, problem, device); !broken.empty()) {
+    Choice choice = by_model(problem);
+    choice.source = PlanSource::fallback;
+    choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
+    return choice;
+  }
+  if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
+  return {found.config,
+          found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
+          found.why,
+          predict_us(found.config, problem, device),
+          shape.m == problem.m ? found.measured_us : 0,
+          found.spread};
+}
+
+Choice Chooser::by_model(const Problem& problem) {
+  const std::vector<RankedConfig> ranked = rank(problem, backend_.device(), 1);
+  if (ranked.empty()) {
+    throw Error(ErrorCode::internal, "no configuration is legal; pass one, and report the problem");
+  }
+  return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
+}
+
+std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget_seconds,
+                                           const std::function<void(int, int)>& progress) {
+  const Problem shape = tuned_shape(problem);
+  const DeviceInfo& device = backend_.device();
+  TuneOptions options;
+  options.budget_seconds = budget_seconds;
+  options.progress = progress;
+  const auto ranked = rank(shape, device, std::size_t(options.candidates));
+  auto result = jitgemm::tune(backend_, store_, shape, ranked, options);
+  if (!result) return std::nullopt;
+  ++tuned_;
+  TuningRecord record;
+  record.problem = shape;
+  record.device_name = device.name;
+  record.compute_capability = device.compute_capability;
+  record.sm_count = device.sm_count;
+  record.emulated = device.emulated;
+  record.config = result->config;
+  record.median_us = result->median_us;
+  record.spread = result->spread;
+  record.library_version = JITGEMM_VERSION;
+  db_.add(record);
+  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(shape), result->seconds, to_string(result->config),
+                result->median_us);
+  return result;
+}
+
+Problem Chooser::tuned_shape(const Problem& problem) const {
+  Problem shape = shape_of(problem);
+  if (!options_.bucket_m || shape.m < 2) return shape;
+  const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
+  if (bucket > INT32_MAX) return shape;
+  shape.m = bucket;
+  // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
+  if (shape.layout_a == Layout::column_major) shape.lda = std::max(shape.lda, shape.m);
+  return shape;
+}
+
+bool Chooser::measures(const Problem& problem) const { return options_.tuning == Tuning::on && reads_ab(problem); }
+
+}  // namespace jitgemm

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "core/problem.hpp"
+#include "jitgemm/context.hpp"
+#include "tune/autotuner.hpp"
+#include "tune/tuning_db.hpp"
+
+namespace jitgemm {
+
+/// Problems as keys: shape_of() what is asked.
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const { return hash_value(problem); }
+};
+struct ProblemEqual {
+  bool operator()(const Problem& x, const Problem& y) const { return equal(x, y); }
+};
+
+/// A configuration, and why.
+struct Choice {
+  KernelConfig config;
+  PlanSource source = PlanSource::model;
+  std::string why;
+  double predicted_us = 0, measured_us = 0, spread = 0;
+};
+
+struct ChooserOptions {
+  Tuning tuning = Tuning::on;
+  double budget_seconds = 0;        ///< of one problem
+  double total_budget_seconds = 0;  ///< of all that choose() measures
+  bool bucket_m = false;
+  std::optional<std::filesystem::path> tuning_db;
+};
+
+/// Chooses configurations for normalised problems. What choose() has settled once stays, until tune(). Thread-safe.
+class Chooser {
+ public:
+  Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options);
+
+  /// Without measuring.
+  Choice preview(const Problem& problem);
+  /// May measure, one problem at a time, when tuning is on. `settled` is false if a later call may choose better.
+  Choice choose(const Problem& problem, bool may_measure, bool* settled = nullptr);
+  /// Measures and stores, whatever was known. Throws Error{out_of_memory} if nothing could be measured.
+  TuneResult tune(const Problem& problem, const std::function<void(int, int)>& progress);
+
+  std::uint64_t tuned() const { return tuned_; }
+
+ private:
+  std::optional<Choice> remembered(const Problem& shape);
+  void remember(const Problem& shape, const Choice& choice);
+  void forget();
+  Choice look_up(const Problem& problem);
+  Choice by_model(const Problem& problem);
+  std::optional<TuneResult> measure(const Problem& problem, double budget_seconds,
+                                    const std::function<void(int, int)>& progress);
+  Problem tuned_shape(const Problem& problem) const;
+  bool measures(const Problem& problem) const;
+
+  Backend& backend_;
+  KernelStore& store_;
+  const ChooserOptions options_;
+  TuningDb db_;
+  std::mutex measuring_;      // two measurements at once would disturb each other
+  double spent_seconds_ = 0;  // under measuring_
+  std::atomic<std::uint64_t> tuned_ = 0;
+  std::shared_mutex settled_mutex_;
+  std::unordered_map<Problem, Choice, ProblemHash, ProblemEqual> settled_;
+};
+
+}  // namespace jitgemm

@@ -1,0 +1,387 @@
+#include "jitgemm/context.hpp"
+
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+
+#include "chooser.hpp"
+#include "core/launch_shape.hpp"
+#include "jit/launcher.hpp"
+#include "jit/source_generator.hpp"
+#include "ready_table.hpp"
+#include "tensor_map_cache.hpp"
+#include "util/log.hpp"
+#include "workspace_pool.hpp"
+
+namespace jitgemm {
+namespace {
+
+[[noreturn]] void invalid_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
+
+Tuning tuning_mode(const ContextOptions& options) {
+  if (options.tuning) return *options.tuning;
+  const char* text = std::getenv("JITGEMM_TUNING");
+  const std::string_view mode = text ? text : "";
+  if (mode == "off") return Tuning::off;
+  if (mode == "cached") return Tuning::cached;
+  if (mode == "on") return Tuning::on;
+  if (!mode.empty())
+    invalid_option("JITGEMM_TUNING=" + std::string(mode) + " is not known; set it to off, cached or on");
+  // Times of an emulated device say little, and take long to get.
+  return options.device == Device::cuda ? Tuning::on : Tuning::cached;
+}
+
+void check_budget(const char* name, double seconds) {
+  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
+}
+
+std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
+  switch (options.device) {
+    case Device::cuda:
+      if (!options.architecture.empty()) {
+        invalid_option("architecture=" + options.architecture +
+                       " is for Device::compile_only and Device::emulator; leave it empty for a CUDA device");
+      }
+      return make_cuda_backend();
+    case Device::emulator:
+      if (options.emulator_sm_count < 1)
+        invalid_option("emulator_sm_count is below 1; give the number of SMs to emulate");
+      return make_emulator_backend({options.architecture, options.emulator_sm_count, options.emulator_seed});
+    case Device::compile_only:
+      if (options.architecture.empty()) {
+        invalid_option("Device::compile_only needs an architecture; give one such as sm_80 or sm_90a");
+      }
+      return make_compile_only_backend(options.architecture);
+  }
+  invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
+}
+
+ChooserOptions chooser_options(const ContextOptions& options) {
+  check_budget("tuning_budget_seconds", options.tuning_budget_seconds);
+  check_budget("tuning_total_budget_seconds", options.tuning_total_budget_seconds);
+  ChooserOptions chooser;
+  chooser.tuning = tuning_mode(options);
+  if (chooser.tuning == Tuning::on && options.device == Device::compile_only) chooser.tuning = Tuning::cached;
+  chooser.budget_seconds = options.tuning_budget_seconds;
+  chooser.total_budget_seconds = options.tuning_total_budget_seconds;
+  chooser.bucket_m = options.bucket_m;
+  const std::filesystem::path home =
+      options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
+  if (!home.empty()) chooser.tuning_db = home / "tuning.jsonl";
+  return chooser;
+}
+
+KernelCacheOptions cache_options(const ContextOptions& options) {
+  KernelCacheOptions cache;
+  if (options.cache_dir) cache.directory = *options.cache_dir;
+  return cache;
+}
+
+/// Runs `call`, and has what it throws say which problem and configuration it was about.
+template <typename Call>
+auto with_names(const Problem& problem, const KernelConfig* config, Call&& call) {
+  try {
+    return call();
+  } catch (Error& error) {
+    if (error.problem().empty()) error.with_problem(to_string(problem));
+    if (config && error.config().empty()) error.with_config(to_string(*config));
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::out_of_memory, "out of host memory; free some first").with_problem(to_string(problem));
+  }
+}
+
+}  // namespace
+
+struct Context::Impl {
+  explicit Impl(const ContextOptions& options)
+      : chooser_options(jitgemm::chooser_options(options)),
+        backend(make_backend(options)),
+        cache(cache_options(options)),
+        store(*backend, cache),
+        chooser(*backend, store, chooser_options),
+        workspaces(*backend),
+        tensor_maps(*backend) {}
+
+  void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig* pinned);
+  Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
+  void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
+  Workspace workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream);
+  void check_pointers(const Problem& problem, const Operands& operands);
+
+  Choice pinned_choice(const Problem& problem, const KernelConfig& config);
+  Choice preview(const Problem& problem, const KernelConfig* pinned) {
+    return pinned ? pinned_choice(problem, *pinned) : chooser.preview(problem);
+  }
+  KernelSource generate(const Problem& problem, const KernelConfig& config) {
+    return jitgemm::generate(problem, config, backend->device());
+  }
+  Plan make_plan(const Problem& problem, const Choice& choice);
+  Plan plan(const Problem& problem, const KernelConfig* pinned);
+  Plan compile(const Problem& problem, const KernelConfig* pinned);
+  KernelSource source(const Problem& problem, const KernelConfig* pinned);
+  std::size_t workspace_size(const Problem& problem, const KernelConfig* pinned);
+
+  ChooserOptions chooser_options;
+  std::unique_ptr<Backend> backend;
+  KernelCache cache;
+  KernelStore store;
+  Chooser chooser;
+  WorkspacePool workspaces;
+  TensorMapCache tensor_maps;
+  ReadyTable ready_table;
+  CheckedPointers checked_pointers;
+  std::atomic<std::uint64_t> launches = 0;
+};
+
+void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream stream, const KernelConfig* pinned) {
+  with_names(asked, pinned, [&] {
+    const Problem normalised = normalise(asked);
+    if (normalised.m == 0 || normalised.n == 0) return;
+    const Problem problem = with_operands(normalised, operands);
+    check_pointers(problem, operands);
+    Ready ready;
+    const ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
+    if (!ready_table.find(key, ready)) ready = make_ready(key, problem, stream);
+    with_names(asked, &ready.config, [&] { launch(ready, problem, operands, stream); });
+  });
+}
+
+Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Stream stream) {
+  const std::uint64_t epoch = ready_table.epoch();
+  const bool capturing = backend->capture_status(stream) == CaptureStatus::capturing;
+  bool settled = true;
+  Ready ready;
+  ready.config =
+      key.pinned ? pinned_choice(problem, *key.pinned).config : chooser.choose(problem, !capturing, &settled).config;
+  ready.shape = launch_shape(problem, ready.config);
+  with_names(problem, &ready.config, [&] {
+    try {
+      const auto relaxed = backend->relax_capture();
+      ready.kernel = store.get(generate(problem, ready.config), ready.shape.smem_bytes).get();
+    } catch (const Error& error) {
+      if (!capturing || (error.code() != ErrorCode::load_failed && error.code() != ErrorCode::not_capturable)) throw;
+      throw Error(ErrorCode::not_capturable,
+                  std::string("the kernel is not loaded yet and stream capture forbids it (") + error.what() +
+                      "); run gemm() with this problem once before the capture")
+          .with_call(error.call());
+    }
+  });
+  if (settled) ready_table.add(key, ready, epoch);
+  return ready;
+}
+
+void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {
+  const LaunchShape& shape = ready.shape;
+  const Workspace workspace = workspace_for(shape, operands, stream);
+  const device::Arguments arguments =
+      make_arguments(problem, ready.config, shape, operands, workspace,
+                     [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
+  try {
+    backend->launch(*ready.kernel->loaded, shape.grid, shape.threads, shape.smem_bytes, arguments, stream);
+  } catch (...) {
+    if (shape.counters > 0) workspaces.forget(stream);
+    throw;
+  }
+  launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+Workspace Context::Impl::workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream) {
+  if (shape.partial_bytes == 0 && shape.counters == 0) return {};
+  std::size_t partial_bytes = shape.partial_bytes;
+  const bool given = operands.workspace && partial_bytes > 0;
+  if (given && operands.workspace_bytes < partial_bytes) {
+    throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(operands.workspace_bytes) +
+                                                    " bytes where this call needs " + std::to_string(partial_bytes) +
+                                                    "; ask workspace_size(), or pass none");
+  }
+  if (given && std::bit_cast<std::uintptr_t>(operands.workspace) % 256 != 0) {
+    throw Error(ErrorCode::invalid_operand, "the workspace is not 256-byte aligned; align it");
+  }
+  if (given) partial_bytes = 0;
+  Workspace workspace = backend->capture_status(stream) == CaptureStatus::capturing
+                            ? workspaces.of_capture(partial_bytes, shape.counters)
+                            : workspaces.of_stream(stream, partial_bytes, shape.counters);
+  if (given) workspace.partials = operands.workspace;
+  return workspace;
+}
+
+void Context::Impl::check_pointers(const Problem& problem, const Operands& operands) {
+  checked_pointers.check(*backend, operands.d, "D");
+  if (reads_ab(problem)) {
+    checked_pointers.check(*backend, operands.a, "A");
+    checked_pointers.check(*backend, operands.b, "B");
+  }
+  if (reads_c(problem)) checked_pointers.check(*backend, operands.c, "C");
+  if (problem.bias) checked_pointers.check(*backend, operands.bias, "bias");
+  if (operands.workspace) checked_pointers.check(*backend, operands.workspace, "workspace");
+}
+
+Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
+  if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
+    throw Error(ErrorCode::invalid_config,
+                "the configuration is not legal here: " + broken + "; candidates() lists those that are")
+        .with_config(to_string(config));
+  }
+  return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, backend->device()), 0, 0};
+}
+
+Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
+  const LaunchShape shape = launch_shape(problem, choice.config);
+  const device::Decomposition& d = shape.decomposition;
+  Plan plan;
+  plan.problem = problem;
+  plan.config = choice.config;
+  plan.source = choice.source;
+  plan.why = choice.why;
+  plan.predicted_us = choice.predicted_us;
+  plan.measured_us = choice.measured_us;
+  plan.spread = choice.spread;
+  plan.device = backend->device().name;
+  plan.tiles_m = d.tiles_m;
+  plan.tiles_n = d.tiles_n;
+  plan.stream_k_tiles = d.stream_k_tiles;
+  plan.data_parallel_tiles = d.splits > 1 ? 0 : device::tile_count(d) - d.stream_k_tiles;
+  plan.programs = shape.grid;
+  plan.k_steps_per_tile = d.k_steps;
+  plan.stream_k_steps = std::int64_t(d.stream_k_tiles) * d.k_steps;
+  plan.workspace_bytes = shape.partial_bytes;
+  plan.smem_bytes = shape.smem_bytes;
+  plan.threads = shape.threads;
+  return plan;
+}
+
+Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  Plan plan = make_plan(problem, preview(problem, pinned));
+  const CacheKey key = cache_key(generate(problem, plan.config), backend->compiler_kind());
+  if (const auto entry = cache.find(key, [&] { return backend->compiler_version(); })) {
+    plan.registers = entry->binary.registers;
+    plan.spill_bytes = entry->binary.spill_bytes;
+  }
+  return plan;
+}
+
+Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  Plan plan = make_plan(problem, preview(problem, pinned));
+  const KernelBinary binary = store.warm(generate(problem, plan.config)).binary;
+  plan.registers = binary.registers;
+  plan.spill_bytes = binary.spill_bytes;
+  return plan;
+}
+
+KernelSource Context::Impl::source(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  return generate(problem, preview(problem, pinned).config);
+}
+
+std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  // A later gemm() must not choose anew and need more, so this counts as the first use.
+  const Choice choice = pinned ? pinned_choice(problem, *pinned) : chooser.choose(problem, true);
+  return launch_shape(problem, choice.config).partial_bytes;
+}
+
+Context::Context() : Context(ContextOptions{}) {}
+Context::Context(const ContextOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Context::~Context() = default;
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
+
+Context::Impl& Context::impl() const {
+  if (!impl_) throw Error(ErrorCode::no_device, "this Context was moved from; use the one that it was moved to");
+  return *impl_;
+}
+
+void Context::gemm(const Problem& problem, const Operands& operands, Stream stream) {
+  impl().gemm(problem, operands, stream, nullptr);
+}
+void Context::gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig& config) {
+  impl().gemm(problem, operands, stream, &config);
+}
+
+Plan Context::plan(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().plan(problem, nullptr); });
+}
+Plan Context::plan(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().plan(problem, &config); });
+}
+
+Plan Context::compile(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().compile(problem, nullptr); });
+}
+Plan Context::compile(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().compile(problem, &config); });
+}
+
+std::string Context::source(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().source(problem, nullptr).text; });
+}
+std::string Context::source(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().source(problem, &config).text; });
+}
+
+std::string Context::binary(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().store.warm(impl().source(problem, nullptr)).binary.code; });
+}
+std::string Context::binary(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().store.warm(impl().source(problem, &config)).binary.code; });
+}
+
+void Context::warm(const Problem& problem) { binary(problem); }
+
+TuneReport Context::tune(const Problem& asked, const std::function<void(int, int)>& progress) {
+  return with_names(asked, nullptr, [&] {
+    Impl& self = impl();
+    const Problem problem = normalise(asked);
+    if (!reads_ab(problem)) {
+      throw Error(ErrorCode::invalid_problem, "nothing is multiplied, so there is nothing to tune; give sizes above 0");
+    }
+    const TuneResult result = self.chooser.tune(problem, progress);
+    self.ready_table.clear();
+    TuneReport report;
+    report.plan = self.make_plan(
+        problem, {result.config, PlanSource::measured, "fastest of those measured now",
+                  predict_us(result.config, problem, self.backend->device()), result.median_us, result.spread});
+    report.candidates = result.candidates;
+    report.seconds = result.seconds;
+    return report;
+  });
+}
+
+std::vector<Plan> Context::candidates(const Problem& asked) {
+  return with_names(asked, nullptr, [&] {
+    const Problem problem = normalise(asked);
+    std::vector<Plan> plans;
+    for (const RankedConfig& ranked : rank(problem, impl().backend->device())) {
+      plans.push_back(impl().make_plan(
+          problem, {ranked.config, PlanSource::model,
+                    "number " + std::to_string(plans.size() + 1) + " by the cost model", ranked.predicted_us, 0, 0}));
+    }
+    return plans;
+  });
+}
+
+std::size_t Context::workspace_size(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().workspace_size(problem, nullptr); });
+}
+std::size_t Context::workspace_size(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().workspace_size(problem, &config); });
+}
+
+DeviceDescription Context::device() const { return describe(impl().backend->device()); }
+
+Counters Context::counters() const {
+  const Impl& self = impl();
+  Counters counters;
+  counters.launches = self.launches;
+  counters.compiles = self.store.compiles();
+  counters.disk_hits = self.store.disk_hits();
+  counters.memory_hits = self.store.memory_hits();
+  counters.rebuilt = self.store.rebuilt();
+  counters.tuned = self.chooser.tuned();
+  return counters;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "jitgemm/context.hpp"
+
+namespace jitgemm {
+
+/// The facts of a device that choices depend on.
+struct DeviceInfo {
+  std::string name;
+  int compute_capability = 0;  ///< 10 * major + minor: 80, 86, 89, 90, 100, 120
+  int sm_count = 0;
+  std::size_t smem_per_block = 0;  ///< bytes, with the opt-in
+  std::size_t smem_per_sm = 0;     ///< bytes
+  std::size_t l2_bytes = 0, memory_bytes = 0;
+  bool emulated = false;
+
+  /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
+  std::string architecture() const;
+  bool has_wgmma() const { return compute_capability == 90; }
+};
+
+/// A typical device of an architecture ("sm_90a": H100/H200 with 132 SMs), for compiling without one.
+/// Throws Error{invalid_option} for an unknown name.
+DeviceInfo device_info_for(const std::string& architecture);
+
+DeviceDescription describe(const DeviceInfo& device);
+
+}  // namespace jitgemm

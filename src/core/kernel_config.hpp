@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "core/device_info.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules that
+/// concern the configuration alone stand in the templates as static_asserts, in the same words.
+std::string why_illegal(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
+
+/// Most counters of split tiles that one launch may use: the size of a Context's counter block.
+inline constexpr int max_counters = 1 << 17;
+
+/// How the warps that multiply share a tile.
+struct WarpGrid {
+  int m, n;
+};
+WarpGrid warp_grid_of(const KernelConfig& config);
+
+/// Threads of a block, and bytes of dynamic shared memory.
+int threads_of(const KernelConfig& config);
+std::size_t smem_bytes_of(const KernelConfig& config, const Problem& problem);
+
+std::size_t hash_value(const KernelConfig& config);
+
+}  // namespace jitgemm

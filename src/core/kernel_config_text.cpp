@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+#include "jitgemm/error.hpp"
+#include "jitgemm/kernel_config.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr std::array schedules{Schedule::data_parallel, Schedule::persistent,        Schedule::split_k,
+                               Schedule::stream_k,      Schedule::stream_k_one_tile, Schedule::stream_k_two_tile};
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+bool parse_int(std::string_view text, int& value) {
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
+/// "128x256x64" into as many integers.
+template <typename... Int>
+bool parse_extents(std::string_view text, Int&... values) {
+  const std::vector<std::string_view> words = split(text, 'x');
+  std::size_t i = 0;
+  return words.size() == sizeof...(values) && (parse_int(words[i++], values) && ...);
+}
+
+/// False for a word that names no field or has a bad value. `field` becomes the field's name.
+bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string_view::npos) {
+    for (MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
+      if (word == to_string(main_loop)) return field = "main loop", config.main_loop = main_loop, true;
+    }
+    field = "tile";
+    return parse_extents(word, config.block_m, config.block_n, config.block_k);
+  }
+  field = word.substr(0, equals);
+  const std::string_view value = word.substr(equals + 1);
+  if (field == "schedule") {
+    const std::optional<Schedule> schedule = parse_schedule(value);
+    if (schedule) config.schedule = *schedule;
+    return schedule.has_value();
+  }
+  if (field == "group_m") return parse_int(value, config.group_m);
+  if (field == "stages") return parse_int(value, config.stages);
+  if (field == "warps") return parse_int(value, config.warps);
+  if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n);
+  if (field == "splits") return parse_int(value, config.splits);
+  if (field == "grid") return parse_int(value, config.grid);
+  return false;
+}
+
+}  // namespace
+
+std::string_view to_string(MainLoop main_loop) {
+  switch (main_loop) {
+    case MainLoop::sm80: return "sm80";
+    case MainLoop::sm90: return "sm90";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::data_parallel: return "data_parallel";
+    case Schedule::persistent: return "persistent";
+    case Schedule::split_k: return "split_k";
+    case Schedule::stream_k: return "stream_k";
+    case Schedule::stream_k_one_tile: return "stream_k_one_tile";
+    case Schedule::stream_k_two_tile: return "stream_k_two_tile";
+  }
+  return "unknown";
+}
+
+std::optional<Schedule> parse_schedule(std::string_view text) {
+  for (Schedule schedule : schedules) {
+    if (to_string(schedule) == text) return schedule;
+  }
+  return std::nullopt;
+}
+
+std::string to_string(const KernelConfig& config) {
+  const auto number = [](int value) { return std::to_string(value); };
+  std::string text(to_string(config.main_loop));
+  text += " " + number(config.block_m) + "x" + number(config.block_n) + "x" + number(config.block_k);
+  text += " group_m=" + number(config.group_m);
+  text += " stages=" + number(config.stages);
+  text += " warps=" + number(config.warps);
+  if (config.cluster_m != 1 || config.cluster_n != 1) {
+    text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n);
+  }
+  text += " schedule=" + std::string(to_string(config.schedule));
+  if (config.schedule == Schedule::split_k || config.splits != 1) text += " splits=" + number(config.splits);
+  if (config.grid != 0) text += " grid=" + number(config.grid);
+  return text;
+}
+
+KernelConfig parse_kernel_config(std::string_view text) {
+  KernelConfig config;
+  std::vector<std::string_view> seen;
+  for (std::string_view word : split(text, ' ')) {
+    if (word.empty()) continue;
+    std::string_view field;
+    if (!parse_word(word, config, field)) {
+      throw Error(ErrorCode::invalid_config, "cannot read \"" + std::string(word) +
+                                                 "\" in a configuration: write it like \"" + to_string(KernelConfig{}) +
+                                                 "\"");
+    }
+    for (std::string_view earlier : seen) {
+      if (earlier == field) {
+        throw Error(ErrorCode::invalid_config, "\"" + std::string(word) + "\" gives the configuration's " +
+                                                   std::string(field) + " a second time: leave one out");
+      }
+    }
+    seen.push_back(field);
+  }
+  if (seen.empty()) {
+    throw Error(ErrorCode::invalid_config,
+                "the configuration is empty: write it like \"" + to_string(KernelConfig{}) + "\"");
+  }
+  return config;
+}
+
+}  // namespace jitgemm

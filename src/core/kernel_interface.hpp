@@ -1,0 +1,7 @@
+#pragma once
+
+// The templates that the host compiles too. They include nothing, so their order matters here.
+// clang-format off
+#include "schedule.cuh"
+#include "arguments.cuh"
+// clang-format on

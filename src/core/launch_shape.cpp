@@ -1,0 +1,61 @@
+#include "core/launch_shape.hpp"
+
+#include <algorithm>
+
+#include "core/problem.hpp"
+
+namespace jitgemm {
+
+device::Partition partition_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::data_parallel:
+    case Schedule::persistent: return device::Partition::whole_tiles;
+    case Schedule::split_k: return device::Partition::split_k;
+    default: return device::Partition::stream_k;
+  }
+}
+
+LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
+  LaunchShape shape;
+  device::Decomposition& d = shape.decomposition;
+  d.tiles_m = int((p.m + c.block_m - 1) / c.block_m);
+  d.tiles_n = int((p.n + c.block_n - 1) / c.block_n);
+  // With nothing to multiply, one k-step of zeros.
+  d.k_steps = reads_ab(p) ? int((p.k + c.block_k - 1) / c.block_k) : 1;
+  d.stream_k_tiles = 0;
+  d.splits = 1;
+  const int tiles = device::tile_count(d);
+  d.programs = tiles;
+
+  switch (c.schedule) {
+    case Schedule::data_parallel: break;
+    case Schedule::persistent:
+      if (c.grid > 0) d.programs = std::min(c.grid, tiles);
+      break;
+    case Schedule::split_k:
+      d.splits = std::min(c.splits, d.k_steps);
+      d.programs = c.grid > 0 ? std::min(c.grid, tiles * d.splits) : tiles * d.splits;
+      break;
+    case Schedule::stream_k:
+    case Schedule::stream_k_one_tile:
+    case Schedule::stream_k_two_tile:
+      if (c.grid == 0 || tiles == 0) break;
+      d.programs = c.grid;
+      d.stream_k_tiles = c.schedule == Schedule::stream_k            ? tiles
+                         : c.schedule == Schedule::stream_k_one_tile ? device::one_tile_stream_k_tiles(tiles, c.grid)
+                                                                     : device::two_tile_stream_k_tiles(tiles, c.grid);
+      break;
+  }
+
+  const device::Partition partition = partition_of(c.schedule);
+  const int groups = c.main_loop == MainLoop::sm90 ? c.warps / 4 : 1;
+  shape.grid = tiles == 0 ? 0 : d.programs;
+  shape.threads = threads_of(c);
+  shape.smem_bytes = smem_bytes_of(c, p);
+  shape.partial_bytes =
+      std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m) * std::size_t(c.block_n) * 4;
+  shape.counters = device::cut_tile_count(partition, d) * groups;
+  return shape;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,100 @@
+#include <sstream>
+
+#include "core/problem.hpp"
+#include "jitgemm/context.hpp"
+
+namespace jitgemm {
+namespace {
+
+std::string times(std::initializer_list<std::int64_t> factors) {
+  std::string text;
+  for (std::int64_t factor : factors) text += (text.empty() ? "" : " x ") + std::to_string(factor);
+  return text;
+}
+
+std::string microseconds(double us) {
+  std::ostringstream text;
+  text.setf(std::ios::fixed);
+  text.precision(us < 100 ? 2 : 0);
+  text << us << " us";
+  return text.str();
+}
+
+std::string bytes(std::size_t count) {
+  std::ostringstream text;
+  text << count << " bytes";
+  if (count >= 1 << 20) {
+    text.precision(3);
+    text << " (" << double(count) / (1 << 20) << " MiB)";
+  }
+  return text.str();
+}
+
+std::string counted(std::int64_t count, const std::string& unit) {
+  return std::to_string(count) + " " + unit + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string_view to_string(PlanSource source) {
+  switch (source) {
+    case PlanSource::pinned:
+      return "pinned";
+    case PlanSource::exact:
+      return "exact";
+    case PlanSource::measured:
+      return "measured";
+    case PlanSource::nearest:
+      return "nearest";
+    case PlanSource::model:
+      return "model";
+    case PlanSource::fallback:
+      return "fallback";
+  }
+  return "unknown";
+}
+
+std::string Plan::explain() const {
+  std::ostringstream text;
+  const auto line = [&text](std::string label, const std::string& value) {
+    label.resize(16, ' ');
+    text << label << value << '\n';
+  };
+  const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n;
+  const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
+
+  line("problem", to_string(problem));
+  line("device", device);
+  line("M, N, K", std::to_string(problem.m) + ", " + std::to_string(problem.n) + ", " + std::to_string(problem.k));
+  line("configuration", to_string(config));
+  line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
+                        counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
+  line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
+  line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
+                       std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
+  line("tile grid", times({tiles_m, tiles_n}));
+  line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
+                    " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
+                    " = " + std::to_string(tiles) + " in total");
+  line("programs", std::to_string(programs));
+  line("iterations", std::to_string(k_steps_per_tile) + " per tile, " + std::to_string(stream_k_steps) +
+                         " stream-K in total, " + std::to_string(tiles * k_steps_per_tile) + " in all");
+  line("registers", registers < 0
+                        ? "not compiled yet"
+                        : std::to_string(registers) + " a thread, " +
+                              (spill_bytes > 0 ? std::to_string(spill_bytes) + " bytes spilled" : "no spills"));
+  line("shared memory", bytes(smem_bytes));
+  line("workspace", bytes(workspace_bytes));
+  std::ostringstream percent;
+  percent.precision(2);
+  percent << 100 * spread << "%";
+  line("time", "predicted " + microseconds(predicted_us) + ", " +
+                   (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + percent.str() + ")"
+                                    : std::string("not measured")) +
+                   ", floor on an H200 " + microseconds(floor_us(problem)));
+  line("source", std::string(to_string(source)));
+  line("why", why);
+  return text.str();
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace jitgemm {
+
+/// Creates what is missing of a cache directory, for its owner only. Empty, or why no kernel may be read from or stored
+/// in it: anyone who can write there can run code as us.
+std::string prepare_private_directory(const std::filesystem::path& directory);
+
+/// The same for a directory that somebody else provides, to read from.
+std::string why_not_readable(const std::filesystem::path& directory);
+
+// What the environment says of the kernel cache; an empty variable counts as none. Throw Error{invalid_option} for
+// nonsense, naming the variable and what it accepts.
+std::optional<std::filesystem::path> system_cache_directory();  ///< JITGEMM_SYSTEM_CACHE_DIR
+std::optional<std::uintmax_t> max_cache_bytes();                ///< JITGEMM_CACHE_MAX_BYTES
+bool compiler_must_match();                                     ///< JITGEMM_CACHE_COMPILER=exact; any is the default
+
+}  // namespace jitgemm

@@ -1,0 +1,151 @@
+#include "jit/cache_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "util/atomic_file.hpp"
+#include "util/publish_step.hpp"
+
+namespace jitgemm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view extension = ".kernel";
+constexpr std::size_t digest_letters = 32;
+constexpr std::int64_t second = 1'000'000'000;  // ns
+constexpr std::int64_t touch_interval = 60 * second;
+constexpr std::int64_t stale_age = 3600 * second;
+constexpr double usage_lock_seconds = 5;
+
+bool is_digest(std::string_view text) {
+  return text.size() == digest_letters && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::int64_t now_ns() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch).count();
+}
+
+std::int64_t modified_ns(const struct stat& status) {
+  return std::int64_t(status.st_mtim.tv_sec) * second + status.st_mtim.tv_nsec;
+}
+
+template <typename Visit>
+void each_file(const fs::path& directory, Visit visit) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    struct stat status {};
+    if (stat(it->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) visit(it->path(), status);
+  }
+}
+
+std::optional<std::uintmax_t> parse_sum(const std::optional<std::string>& text) {
+  std::uintmax_t sum = 0;
+  if (!text || text->empty() || text->back() != '\n') return std::nullopt;
+  const char* const end = text->data() + text->size() - 1;
+  const auto [rest, error] = std::from_chars(text->data(), end, sum);
+  return error == std::errc() && rest == end ? std::optional(sum) : std::nullopt;
+}
+
+/// In place, since it follows every publication: a torn number does not parse, and then the directory is listed.
+void write_sum(const fs::path& file, std::uintmax_t sum) {
+  const std::string text = std::to_string(sum) + '\n';
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (descriptor < 0) return;
+  const bool written = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(descriptor);
+  if (!written) unlink(file.c_str());
+}
+
+}  // namespace
+
+fs::path cache_file_path(const fs::path& directory, const std::string& digest) {
+  return is_digest(digest) ? directory / (digest + std::string(extension)) : fs::path();
+}
+
+fs::path cache_lock_path(const fs::path& directory, const std::string& name) { return directory / "locks" / name; }
+
+std::vector<CacheFile> cache_files(const fs::path& directory) {
+  std::vector<CacheFile> files;
+  each_file(directory, [&](const fs::path& path, const struct stat& status) {
+    const std::string digest = path.stem().string();
+    if (path.extension() != extension || !is_digest(digest)) return;
+    files.push_back({path, digest, static_cast<std::uintmax_t>(status.st_size), modified_ns(status)});
+  });
+  std::sort(files.begin(), files.end(), [](const CacheFile& x, const CacheFile& y) {
+    return std::tie(x.last_used_ns, x.digest) < std::tie(y.last_used_ns, y.digest);
+  });
+  return files;
+}
+
+void touch(const fs::path& file) {
+  // The time of modification: unlike that of access, reading and backing up the cache leave it alone.
+  struct stat status {};
+  if (stat(file.c_str(), &status) == 0 && now_ns() - modified_ns(status) < touch_interval) return;
+  const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+  utimensat(AT_FDCWD, file.c_str(), times, 0);
+}
+
+std::uintmax_t remove_file(const CacheFile& file) { return unlink(file.path.c_str()) == 0 ? file.bytes : 0; }
+
+std::uintmax_t sweep_stale(const fs::path& directory) {
+  std::uintmax_t freed = 0;
+  const std::int64_t now = now_ns();
+  const auto is_stale = [&](const struct stat& status) { return now - modified_ns(status) > stale_age; };
+  each_file(directory, [&](const fs::path& path, const struct stat& status) {
+    if (!is_temporary_name(path.filename().string()) || !is_stale(status)) return;
+    freed += remove_file({path, {}, static_cast<std::uintmax_t>(status.st_size), 0});
+  });
+  each_file(directory / "locks", [&](const fs::path& path, const struct stat& status) {
+    if (!is_stale(status)) return;
+    const FileLock lock(path, 0);
+    if (lock.held()) unlink(path.c_str());
+  });
+  return freed;
+}
+
+std::uintmax_t hold_bound(const fs::path& directory, std::uintmax_t max_bytes, std::uintmax_t added,
+                          const fs::path& keep, bool list) {
+  const fs::path sum_file = directory / "bytes";
+  const FileLock lock(cache_lock_path(directory, "bytes"), usage_lock_seconds);
+  publish_step("count");
+  if (lock.held() && !list) {
+    // Errs on the safe side: an entry that replaced another, or was listed before it was added, counts twice.
+    const auto sum = parse_sum(read_file(sum_file, 64));
+    if (sum && *sum <= max_bytes && added <= max_bytes - *sum) {
+      write_sum(sum_file, *sum + added);
+      return 0;
+    }
+  }
+  const std::vector<CacheFile> files = cache_files(directory);
+  std::uintmax_t sum = 0, freed = 0;
+  for (const CacheFile& file : files) sum += file.bytes;
+  for (const CacheFile& file : files) {
+    if (sum <= max_bytes) break;
+    if (file.path == keep) continue;
+    publish_step("evict");
+    const std::uintmax_t bytes = remove_file(file);
+    if (bytes == 0 && errno != ENOENT) continue;
+    freed += bytes;
+    sum -= file.bytes;
+  }
+  if (lock.held()) {
+    write_sum(sum_file, sum);
+  } else {
+    unlink(sum_file.c_str());
+  }
+  return freed;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,252 @@
+#include "jit/kernel_cache.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "jit/cache_directory.hpp"
+#include "jit/cache_entry.hpp"
+#include "jit/cache_files.hpp"
+#include "jitgemm/error.hpp"
+#include "util/atomic_file.hpp"
+#include "util/log.hpp"
+#include "util/publish_step.hpp"
+
+namespace jitgemm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t default_max_bytes = std::uintmax_t(1) << 30;
+
+fs::path checked_option(const fs::path& path) {
+  if (path.empty()) {
+    throw Error(ErrorCode::invalid_option,
+                "the kernel cache's directory is an empty path; give one, or leave it unset");
+  }
+  const fs::path whole = fs::absolute(path).lexically_normal();  // the process may change its directory later
+  return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
+}
+
+std::optional<fs::path> open_writable_layer(const fs::path& directory) {
+  const std::string why = directory.empty() ? "there is no home directory" : prepare_private_directory(directory);
+  if (why.empty()) return directory;
+  warn_once("no cache " + directory.string(),
+            "kernel cache " + directory.string() + " is not used, kernels are kept in memory only: " + why +
+                "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to");
+  return std::nullopt;
+}
+
+std::optional<fs::path> open_system_layer(const fs::path& directory) {
+  const std::string why = why_not_readable(directory);
+  if (why.empty()) return directory;
+  warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() + " is not used: " +
+                                                         why + "; correct or unset JITGEMM_SYSTEM_CACHE_DIR");
+  return std::nullopt;
+}
+
+/// The entry without text and code, or nullopt with what is wrong with it. verify: reads and checks all of it.
+std::optional<CacheEntry> inspect(const CacheFile& file, bool verify, std::string* why) {
+  const auto bytes =
+      verify ? read_file(file.path, max_entry_bytes) : read_head(file.path, entry_head_bytes + max_metadata_bytes);
+  if (!bytes) {
+    *why = std::generic_category().message(errno);
+    return std::nullopt;
+  }
+  if (!verify) return unpack_entry_head(*bytes, file.bytes, file.digest, why);
+  auto entry = unpack_entry(*bytes, file.digest, why);
+  if (entry) entry->source.text = entry->binary.code = {};
+  return entry;
+}
+
+/// Files that cannot be read, and those of other versions of the library, are left alone.
+bool is_damaged(const CacheFile& file) {
+  const auto bytes = read_file(file.path, max_entry_bytes);
+  if (!bytes) return errno == EFBIG;
+  return !is_other_schema(*bytes) && !unpack_entry(*bytes, file.digest, nullptr);
+}
+
+}  // namespace
+
+struct KernelCache::Impl {
+  std::optional<fs::path> directory, system_directory;
+  std::uintmax_t max_bytes = default_max_bytes;
+  double lock_timeout_seconds = 0;
+  bool exact_compiler = false;
+  std::atomic<bool> listed = false;  ///< the writable layer, by this object
+
+  std::mutex mutex;
+  std::set<fs::path> refused;  ///< files to pass over that could not be removed
+
+  /// drop: removes a damaged file. Only to be done by who replaces it next, or it may hit another's replacement.
+  std::optional<CacheEntry> read(const fs::path& path, const std::string& digest, bool drop);
+  std::optional<CacheEntry> find(const CacheKey& key, const std::function<std::string()>& compiler_version, bool drop);
+  void discard(const fs::path& path, const std::string& digest, const std::string& why);
+  void publish(const CacheKey& key, const CacheEntry& entry) noexcept;
+};
+
+void KernelCache::Impl::discard(const fs::path& path, const std::string& digest, const std::string& why) {
+  warn_once("discard " + path.string() + why, "kernel cache entry " + path.string() + " is dropped: " + why);
+  const bool writable = directory && path == cache_file_path(*directory, digest);
+  if (writable && (unlink(path.c_str()) == 0 || errno == ENOENT)) return;
+  const std::lock_guard lock(mutex);
+  refused.insert(path);
+}
+
+std::optional<CacheEntry> KernelCache::Impl::read(const fs::path& path, const std::string& digest, bool drop) {
+  {
+    const std::lock_guard lock(mutex);
+    if (refused.contains(path)) return std::nullopt;
+  }
+  const auto bytes = read_file(path, max_entry_bytes);
+  if (!bytes && errno == ENOENT) return std::nullopt;
+  if (!bytes && errno != EFBIG) {  // says nothing about the entry: there may just be no file descriptor left
+    const std::string why = std::generic_category().message(errno);
+    warn_once("read " + path.string(), "kernel cache entry " + path.string() + " cannot be read: " + why +
+                                           "; the kernel is compiled, correct the file's permissions to use it");
+    return std::nullopt;
+  }
+  std::string why = "larger than any kernel";
+  if (bytes) {
+    if (auto entry = unpack_entry(*bytes, digest, &why)) return entry;
+  }
+  if (drop) discard(path, digest, why);
+  return std::nullopt;
+}
+
+std::optional<CacheEntry> KernelCache::Impl::find(const CacheKey& key,
+                                                  const std::function<std::string()>& compiler_version, bool drop) {
+  for (const auto& layer : {directory, system_directory}) {
+    const fs::path path = layer ? cache_file_path(*layer, key.digest) : fs::path();
+    if (path.empty()) continue;
+    auto entry = read(path, key.digest, drop);
+    if (!entry) continue;
+    if (exact_compiler && compiler_version && entry->binary.compiler != compiler_version()) {
+      logger().debug("kernel cache: {} was compiled by {}, not by this compiler", path.string(),
+                     entry->binary.compiler);
+      continue;
+    }
+    logger().debug("kernel cache: hit {}", path.string());
+    if (layer == directory) touch(path);
+    return entry;
+  }
+  return std::nullopt;
+}
+
+/// A cache that cannot store is slower, not wrong: nothing here may fail the call that compiled.
+void KernelCache::Impl::publish(const CacheKey& key, const CacheEntry& entry) noexcept try {
+  const fs::path path = directory ? cache_file_path(*directory, key.digest) : fs::path();
+  if (path.empty()) return;
+  const std::string bytes = pack_entry(key, entry);
+  const std::uintmax_t bound = std::min<std::uintmax_t>(max_bytes, max_entry_bytes);
+  std::string why;
+  if (bytes.size() > bound) {
+    why = "an entry of " + std::to_string(bytes.size()) + " bytes is above the bound of " + std::to_string(bound);
+  } else if (write_atomically(path, bytes, &why)) {
+    {
+      const std::lock_guard lock(mutex);
+      refused.erase(path);
+    }
+    logger().debug("kernel cache: published {}", path.string());
+    const bool list = !listed.exchange(true);
+    hold_bound(*directory, max_bytes, bytes.size(), path, list);
+    if (list) sweep_stale(*directory);
+    return;
+  }
+  warn_once("publish " + directory->string(),
+            "kernel cache " + directory->string() + " cannot store a kernel, which is compiled again next time: " +
+                why + "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
+} catch (const std::exception& error) {
+  logger().warn("kernel cache: cannot store a kernel: {}", error.what());
+}
+
+KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_shared<Impl>()) {
+  impl_->exact_compiler = compiler_must_match();
+  impl_->lock_timeout_seconds = options.lock_timeout_seconds;
+  impl_->max_bytes = options.max_bytes != 0 ? options.max_bytes : max_cache_bytes().value_or(default_max_bytes);
+  impl_->directory =
+      open_writable_layer(options.directory ? checked_option(*options.directory) : default_cache_directory());
+  const auto system = options.system_directory ? checked_option(*options.system_directory) : system_cache_directory();
+  if (system) impl_->system_directory = open_system_layer(*system);
+}
+
+std::optional<CacheEntry> KernelCache::find(const CacheKey& key, const std::function<std::string()>& compiler_version) {
+  return impl_->find(key, compiler_version, true);
+}
+
+CacheEntry KernelCache::find_or_compile(const CacheKey& key, const std::function<CacheEntry()>& compile,
+                                        const std::function<std::string()>& compiler_version, bool* hit) {
+  if (hit != nullptr) *hit = true;
+  if (auto entry = impl_->find(key, compiler_version, false)) return *std::move(entry);
+  std::optional<FileLock> lock;
+  if (impl_->directory) {
+    const fs::path path = cache_lock_path(*impl_->directory, key.digest);
+    mkdir(impl_->directory->c_str(), 0700);  // it may have been removed meanwhile
+    mkdir(path.parent_path().c_str(), 0700);
+    lock.emplace(path, impl_->lock_timeout_seconds);
+  }
+  if (auto entry = impl_->find(key, compiler_version, true)) return *std::move(entry);
+  if (hit != nullptr) *hit = false;
+  publish_step("compile");
+  CacheEntry entry = compile();
+  impl_->publish(key, entry);
+  return entry;
+}
+
+void KernelCache::store(const CacheKey& key, const CacheEntry& entry) { impl_->publish(key, entry); }
+
+void KernelCache::drop(const CacheKey& key, const std::string& why) {
+  for (const auto& layer : {impl_->directory, impl_->system_directory}) {
+    const fs::path path = layer ? cache_file_path(*layer, key.digest) : fs::path();
+    std::error_code error;
+    if (!path.empty() && fs::exists(path, error)) impl_->discard(path, key.digest, why);
+  }
+}
+
+std::optional<fs::path> KernelCache::directory() const { return impl_->directory; }
+
+std::uintmax_t KernelCache::max_bytes() const { return impl_->max_bytes; }
+
+std::vector<CacheEntryInfo> KernelCache::list(bool verify) {
+  std::vector<CacheEntryInfo> infos;
+  for (const auto& layer : {impl_->directory, impl_->system_directory}) {
+    if (!layer) continue;
+    const std::vector<CacheFile> files = cache_files(*layer);
+    for (auto file = files.rbegin(); file != files.rend(); ++file) {
+      CacheEntryInfo info{.path = file->path,
+                          .digest = file->digest,
+                          .state = "ok",
+                          .bytes = file->bytes,
+                          .last_used = file->last_used_ns / 1'000'000'000,
+                          .read_only = layer != impl_->directory,
+                          .entry = {}};
+      if (auto entry = inspect(*file, verify, &info.state)) info.entry = *std::move(entry);
+      infos.push_back(std::move(info));
+    }
+  }
+  return infos;
+}
+
+std::uintmax_t KernelCache::prune(std::uintmax_t max_bytes) {
+  if (!impl_->directory) return 0;
+  std::uintmax_t freed = sweep_stale(*impl_->directory);
+  for (const CacheFile& file : cache_files(*impl_->directory)) {
+    if (is_damaged(file)) freed += remove_file(file);
+  }
+  return freed + hold_bound(*impl_->directory, max_bytes, 0, {}, true);
+}
+
+std::uintmax_t KernelCache::clear() {
+  if (!impl_->directory) return 0;
+  const std::uintmax_t freed = sweep_stale(*impl_->directory);
+  return freed + hold_bound(*impl_->directory, 0, 0, {}, true);
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,151 @@
+#include "jit/source_generator.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "core/kernel_config.hpp"
+#include "core/launch_shape.hpp"
+#include "core/problem.hpp"
+#include "jit/templates.hpp"
+#include "jitgemm/error.hpp"
+#include "jitgemm/version.hpp"
+#include "util/atomic_file.hpp"
+
+namespace jitgemm {
+namespace {
+
+/// For work on the templates: JITGEMM_TEMPLATES_DIR names a folder that is read instead of the embedded files.
+std::string template_file(const std::string& name) {
+  const char* directory = std::getenv("JITGEMM_TEMPLATES_DIR");
+  if (!directory || !*directory) return std::string(template_text(name));
+  const auto path = std::filesystem::path(directory) / name;
+  if (auto text = read_file(path)) return *std::move(text);
+  throw Error(ErrorCode::invalid_option, "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
+}
+
+using Values = std::map<std::string, std::string, std::less<>>;
+
+/// Replaces each ${name}. An unknown name is a bug of the template.
+std::string fill_in(std::string_view text, const Values& values) {
+  std::string out;
+  while (!text.empty()) {
+    const auto begin = text.find("${");
+    if (begin == std::string_view::npos) break;
+    const auto end = text.find('}', begin);
+    const auto name = text.substr(begin + 2, end - begin - 2);
+    const auto value = values.find(name);
+    if (end == std::string_view::npos || value == values.end())
+      throw Error(ErrorCode::internal, "gemm.cu.in has the unknown placeholder " + std::string(name));
+    out.append(text.substr(0, begin)).append(value->second);
+    text.remove_prefix(end + 1);
+  }
+  return out.append(text);
+}
+
+std::vector<std::string> ptx_files(MainLoop main_loop) {
+  std::vector<std::string> names = {"special_registers", "barrier", "convert", "global", "shared"};
+  if (main_loop == MainLoop::sm80)
+    names.insert(names.end(), {"cp_async", "mma"});
+  else
+    names.insert(names.end(), {"mbarrier", "tma", "stmatrix", "wgmma"});
+  return names;
+}
+
+std::string device_type(DataType type) {
+  switch (type) {
+    case DataType::f16: return "F16";
+    case DataType::bf16: return "BF16";
+    case DataType::f32: return "float";
+  }
+  throw Error(ErrorCode::internal, "a data type without a name in the templates");
+}
+
+std::string_view partition_name(device::Partition partition) {
+  switch (partition) {
+    case device::Partition::whole_tiles: return "whole_tiles";
+    case device::Partition::split_k: return "split_k";
+    case device::Partition::stream_k: return "stream_k";
+  }
+  throw Error(ErrorCode::internal, "a partition without a name");
+}
+
+std::string flag(bool value) { return value ? "true" : "false"; }
+
+/// What of the problem the source depends on, in words.
+std::string describe(const Problem& p) {
+  std::string text = "A " + std::string(to_string(p.a)) + " " + std::string(to_string(p.layout_a)) + ", B " +
+                     std::string(to_string(p.b)) + " " + std::string(to_string(p.layout_b)) + ", D " +
+                     std::string(to_string(p.d));
+  if (reads_c(p)) text += ", with C";
+  if (p.bias) text += ", with bias";
+  if (p.activation != Activation::none) text += ", " + std::string(to_string(p.activation));
+  return text;
+}
+
+}  // namespace
+
+KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+  const device::Partition partition = partition_of(c.schedule);
+  const WarpGrid warps = warp_grid_of(c);
+  const std::string loop(to_string(c.main_loop));
+  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+
+  // The part of the configuration that is compiled in.
+  KernelConfig compiled = c;
+  compiled.schedule = partition == device::Partition::stream_k  ? Schedule::stream_k
+                      : partition == device::Partition::split_k ? Schedule::split_k
+                                                                : Schedule::data_parallel;
+  compiled.splits = 1;
+  compiled.grid = 0;
+
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = to_string(compiled);
+  source.entry = "gemm_" + loop + "_" + std::to_string(c.block_m) + "x" + std::to_string(c.block_n) + "x" +
+                 std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" + std::string(to_string(p.d)) + "_" +
+                 (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
+
+  std::string ptx;
+  for (const std::string& name : ptx_files(c.main_loop)) ptx += template_file("ptx/" + name + ".cuh") + "\n";
+
+  source.text = fill_in(
+      template_file("gemm.cu.in"),
+      {{"version", JITGEMM_VERSION},
+       {"problem", describe(p)},
+       {"config", "main loop " + source.config},
+       {"architecture", source.architecture},
+       {"block_m", std::to_string(c.block_m)},
+       {"block_n", std::to_string(c.block_n)},
+       {"block_k", std::to_string(c.block_k)},
+       {"group_m", std::to_string(c.group_m)},
+       {"stages", std::to_string(c.stages)},
+       {"warps_m", std::to_string(warps.m)},
+       {"warps_n", std::to_string(warps.n)},
+       {"partition", std::to_string(int(partition))},
+       {"partition_name", std::string(partition_name(partition))},
+       {"element", device_type(p.a)},
+       {"element_d", device_type(p.d)},
+       {"a_k_major", flag(a_k_major)},
+       {"b_k_major", flag(b_k_major)},
+       {"align_a", std::to_string(p.align_a)},
+       {"align_b", std::to_string(p.align_b)},
+       {"align_c", std::to_string(p.align_c)},
+       {"align_d", std::to_string(p.align_d)},
+       {"reads_c", flag(reads_c(p))},
+       {"has_bias", flag(p.bias)},
+       {"activation", std::to_string(int(p.activation))},
+       {"activation_name", std::string(to_string(p.activation))},
+       {"entry", source.entry},
+       {"types.cuh", template_file("types.cuh")},
+       {"schedule.cuh", template_file("schedule.cuh")},
+       {"arguments.cuh", template_file("arguments.cuh")},
+       {"ptx", ptx},
+       {"epilogue.cuh", template_file("epilogue.cuh")},
+       {"fixup.cuh", template_file("fixup.cuh")},
+       {"main_loop", template_file("mainloop_" + loop + ".cuh")}});
+  return source;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/device_info.hpp"
+#include "core/kernel.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// The kernel source of (normalised problem, configuration): templates/ put together from whole files, constants in front.
+/// Depends on the problem's types, layouts, alignments and epilogue, and on the configuration without splits and grid;
+/// not on sizes, scalars or the SM count. Deterministic, byte for byte.
+KernelSource generate(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+
+}  // namespace jitgemm

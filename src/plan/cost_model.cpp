@@ -1,0 +1,242 @@
+#include "plan/cost_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+
+#include "core/launch_shape.hpp"
+#include "core/problem.hpp"
+#include "plan/candidates.hpp"
+
+namespace jitgemm {
+namespace {
+
+// Units: microseconds; bytes, and floating point operations, a microsecond. So 1e6 is 1 TB/s or 1 TFLOP/s.
+
+/// What one SM does with a main loop. The figures are an H200's; other devices scale `flops`.
+struct MainLoopModel {
+  double flops;             // sustained by one SM, shared memory and barriers left out
+  double device_flops;      // by all of them together: the power limit
+  double prologue_us;       // from a program's start to its first product, cold
+  double tile_prologue_us;  // the same for a program's later tiles
+  double fill_latency_us;   // from the issue of a copy to its data in shared memory
+  double step_us;           // barrier, waits and issue of a k-step, exposed when one program has the SM
+  double epilogue_us;       // of a tile, besides its bytes
+};
+
+// mma.sync from registers reaches 630-650 TFLOP/s on 132 SMs; with its operands from shared memory we assume 475 before
+// barriers, about 420 after. A copy takes 600-900 ns from device memory under load.
+constexpr MainLoopModel sm80_model{.flops = 475e6 / 132,
+                                   .device_flops = 475e6,
+                                   .prologue_us = 1.0,
+                                   .tile_prologue_us = 0.7,
+                                   .fill_latency_us = 0.8,
+                                   .step_us = 0.05,
+                                   .epilogue_us = 0.4};
+// 989 TFLOP/s at the boost clock, 800 dense and power-limited. The producer fetches the next tile during the epilogue.
+constexpr MainLoopModel sm90_model{.flops = 970e6 / 132,
+                                   .device_flops = 800e6,
+                                   .prologue_us = 1.3,
+                                   .tile_prologue_us = 0.1,
+                                   .fill_latency_us = 0.9,
+                                   .step_us = 0.035,
+                                   .epilogue_us = 0.6};
+
+/// What differs between devices and DeviceInfo does not say. Memory rates are about 0.87 of the data sheet's.
+struct DeviceModel {
+  int compute_capability;
+  double mma_sync;      // one SM's dense rate with f32 accumulation, an H200's = 1
+  double memory_bytes;  // a microsecond
+};
+constexpr std::array device_models{DeviceModel{80, 0.75, 1.6e6},  DeviceModel{86, 0.26, 0.80e6},
+                                   DeviceModel{87, 0.26, 0.17e6}, DeviceModel{89, 0.36, 0.85e6},
+                                   DeviceModel{90, 1.0, 4.2e6},   DeviceModel{100, 1.0, 6.8e6},
+                                   DeviceModel{103, 1.0, 6.8e6},  DeviceModel{120, 0.36, 1.5e6}};
+
+constexpr double launch_us = 1.0;              // of the 2 us floor of anchors; the rest is prologue and epilogue
+constexpr double l2_bytes_us = 5.0e6;          // partials: all SMs together, reads and writes
+constexpr double operand_l2_bytes_us = 10e6;   // a 128x256 kernel without multicast draws 9 at 700 TFLOP/s
+constexpr double sm_l2_bytes_us = 0.095e6;     // one SM alone: 64 bytes a clock at best
+constexpr double sm_shared_bytes_us = 0.22e6;  // 128 bytes a clock at best
+constexpr double unhidden = 0.06;              // of what runs beside the longest of products, memory and L2 transfers
+constexpr double arrival_us = 1.2;             // of a split tile: release, atomic round trip, acquire
+constexpr int sm_registers = 65536, sm_threads = 2048;
+constexpr int registers_besides_accumulators = 72;
+
+const DeviceModel& model_of(const DeviceInfo& device) {
+  const auto newer = std::find_if(device_models.begin(), device_models.end(), [&](const DeviceModel& model) {
+    return model.compute_capability > device.compute_capability;
+  });
+  return newer == device_models.begin() ? *newer : *std::prev(newer);
+}
+
+/// Rate of copies into shared memory relative to 16-byte ones: below 4 bytes there is no cp.async, and each element
+/// is one load and one store.
+double copy_efficiency(int align) { return align >= 16 ? 1.0 : align >= 8 ? 0.7 : align >= 4 ? 0.4 : 0.15; }
+
+/// The busiest program's share, and how many contribute to a cut tile.
+struct Share {
+  double steps = 0, tiles = 0;
+  double peers = 1;
+};
+
+Share busiest_share(const KernelConfig& config, const device::Decomposition& d) {
+  const auto ceil_div = [](std::int64_t x, std::int64_t y) { return double((x + y - 1) / y); };
+  const std::int64_t tiles = device::tile_count(d);
+  if (config.schedule == Schedule::split_k) {
+    const double parts = ceil_div(tiles * d.splits, d.programs);
+    return {parts * ceil_div(d.k_steps, d.splits), parts, double(d.splits)};
+  }
+  const double whole = ceil_div(tiles - d.stream_k_tiles, d.programs);
+  Share share{whole * d.k_steps, whole, 1};
+  if (d.stream_k_tiles > 0) {
+    const double range = ceil_div(std::int64_t(d.stream_k_tiles) * d.k_steps, d.programs);
+    share.steps += range;
+    share.tiles += std::floor(range / d.k_steps) + 1;
+    share.peers = std::min(double(d.programs), std::ceil(d.k_steps / range) + 1);
+  }
+  return share;
+}
+
+int programs_per_sm(const KernelConfig& config, const LaunchShape& shape, const DeviceInfo& device) {
+  const int accumulators = config.block_m * config.block_n / (config.warps * 32);
+  const int registers = std::min(255, accumulators + registers_besides_accumulators) * shape.threads;
+  const int by_smem = int(device.smem_per_sm / (shape.smem_bytes + 1024));
+  return std::max(1, std::min({by_smem, sm_registers / registers, sm_threads / shape.threads}));
+}
+
+/// One k-step of `resident` programs that share an SM: the slowest of products, shared memory, copies, and latencies.
+double step_us(const KernelConfig& config, const Problem& problem, const MainLoopModel& model, double flops,
+               int resident) {
+  const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a));
+  const double products = 2 * m * n * k / flops;
+  // An m64 wgmma reads its A once, its B for each of two warpgroups; mma.sync reads both for each warp.
+  const WarpGrid warps = warp_grid_of(config);
+  const double reads = config.main_loop == MainLoop::sm90 ? m + 2 * n : m * warps.n + n * warps.m;
+  const double shared = (reads + m + n) * k * element / sm_shared_bytes_us;
+  const double copies =
+      (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element / sm_l2_bytes_us;
+  const double alone = products / std::min(1.0, config.warps / 4.0) + model.step_us;  // four tensor cores an SM
+  const double latency = model.fill_latency_us / (config.stages - 1);
+  return std::max({resident * std::max({products, shared, copies}), alone, latency});
+}
+
+/// Bytes of A and B read from device memory again, where they outgrow the L2: each wave reads as far as its tiles
+/// reach.
+double repeated_bytes(const KernelConfig& config, const Problem& problem, const device::Decomposition& d, double wave,
+                      const DeviceInfo& device) {
+  const double element = double(size_of(problem.a)), k = double(problem.k), tiles = double(device::tile_count(d));
+  const double once = (double(problem.m) + double(problem.n)) * k * element;
+  if (once < 0.7 * double(device.l2_bytes) || wave >= tiles) return 0;
+  const double rows = std::min(double(std::max(1, config.group_m)), double(d.tiles_m));
+  const double columns = std::min(double(d.tiles_n), std::ceil(wave / rows));
+  const double groups = std::max(1.0, wave / (rows * columns));
+  const double wave_bytes = (groups * rows * config.block_m + columns * config.block_n) * k * element;
+  return std::max(0.0, tiles / wave * wave_bytes - once);
+}
+
+/// The emulator's time is what it executes, on one core.
+double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
+  const device::Decomposition& d = shape.decomposition;
+  const double steps = double(device::tile_count(d)) * d.k_steps;
+  const double products = double(config.block_m) * config.block_n * config.block_k / 4096;
+  return 10 + steps * (products * 3 + shape.threads * 0.5) + double(shape.grid) * shape.threads * 2 +
+         double(shape.partial_bytes) / 1000;
+}
+
+}  // namespace
+
+double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  const LaunchShape shape = launch_shape(problem, config);
+  const device::Decomposition& d = shape.decomposition;
+  if (shape.grid == 0) return launch_us;
+  if (device.emulated) return emulated_us(config, shape);
+
+  const DeviceModel& device_model = model_of(device);
+  const bool hopper = config.main_loop == MainLoop::sm90;
+  const MainLoopModel& model = hopper ? sm90_model : sm80_model;
+  const double sms = device.sm_count, flops = hopper ? model.flops : model.flops * device_model.mma_sync;
+
+  // Programs run on the busiest SM in batches of those that it holds at once. The last batch may be smaller.
+  const Share share = busiest_share(config, d);
+  const int programs = int((shape.grid + device.sm_count - 1) / device.sm_count);
+  const int resident = std::min(programs, programs_per_sm(config, shape, device));
+  const int batches = programs / resident, rest = programs % resident;
+  double products_us = batches * share.steps * step_us(config, problem, model, flops, resident);
+  if (rest > 0) products_us += share.steps * step_us(config, problem, model, flops, rest);
+  const double all_flops = 2.0 * device::tile_count(d) * d.k_steps * config.block_m * config.block_n * config.block_k;
+  const double device_flops = model.device_flops * flops / model.flops * sms / 132;
+  products_us = std::max(products_us, all_flops / device_flops);
+
+  // What a tile costs besides products. Programs that share an SM hide it behind each other's products.
+  const double tile_elements = double(config.block_m) * config.block_n;
+  const double d_bytes = tile_elements * double(size_of(problem.d)) * (reads_c(problem) ? 2 : 1);
+  const double store_efficiency = std::min(1.0, problem.align_d / 8.0);
+  const double epilogue = model.epilogue_us + d_bytes / (sm_l2_bytes_us * store_efficiency);
+  const double program_us = model.prologue_us + (share.tiles - 1) * model.tile_prologue_us + share.tiles * epilogue;
+  const double exposed = std::ceil(double(programs) / resident);
+  const double overhead_us = program_us * (resident == 1 ? exposed : 1 + (exposed - 1) / resident);
+
+  // A cut tile: each peer writes its part, the last to arrive reads them all.
+  double fixup_us = 0;
+  if (share.peers > 1) {
+    const double part_bytes = tile_elements * 4;
+    const double all_parts =
+        share.peers * part_bytes * (config.schedule == Schedule::split_k ? device::tile_count(d) : d.stream_k_tiles);
+    fixup_us = arrival_us + (1 + share.peers) * part_bytes / sm_l2_bytes_us + 2 * all_parts / l2_bytes_us;
+  }
+
+  const double wave = std::min(double(device::tile_count(d)), sms * programs_per_sm(config, shape, device));
+  const double bytes =
+      minimum_bytes(problem) + (reads_ab(problem) ? repeated_bytes(config, problem, d, wave, device) : 0);
+  const double l2_bytes = double(device::tile_count(d)) * d.k_steps * (config.block_m + config.block_n) *
+                          config.block_k * double(size_of(problem.a));
+  const double memory_us = bytes / device_model.memory_bytes, l2_us = l2_bytes / operand_l2_bytes_us;
+  const double longest_us = std::max({products_us, memory_us, l2_us});
+  const double main_us = longest_us + unhidden * (products_us + memory_us + l2_us - longest_us);
+  return launch_us + main_us + overhead_us + fixup_us;
+}
+
+namespace {
+
+/// The first `limit` of a sorted list, but no tile and no schedule of a tile crowds out the others: what the model has
+/// wrong about one of them, a measurement of another finds.
+std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std::size_t limit) {
+  const auto same_tile = [](KernelConfig x, const KernelConfig& y) {
+    x.schedule = y.schedule, x.splits = y.splits, x.grid = y.grid, x.group_m = y.group_m;
+    return x == y;
+  };
+  std::vector<RankedConfig> chosen, others;
+  for (const RankedConfig& ranked : sorted) {
+    if (chosen.size() == limit) break;
+    std::size_t of_tile = 0, of_schedule = 0;
+    for (const RankedConfig& earlier : chosen) {
+      if (!same_tile(earlier.config, ranked.config)) continue;
+      ++of_tile;
+      of_schedule += earlier.config.schedule == ranked.config.schedule;
+    }
+    const bool crowded = of_tile >= std::max<std::size_t>(1, limit / 4) || of_schedule >= 2;
+    (crowded ? others : chosen).push_back(ranked);
+  }
+  for (std::size_t i = 0; i < others.size() && chosen.size() < limit; ++i) chosen.push_back(others[i]);
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
+  std::vector<RankedConfig> ranked;
+  for (const KernelConfig& config : candidates(problem, device)) {
+    ranked.push_back({config, predict_us(config, problem, device)});
+  }
+  const auto sooner = [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; };
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  if (limit == 0 || limit >= ranked.size()) return ranked;
+  ranked = shortlist(ranked, limit);
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  return ranked;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,56 @@
+#include "ready_table.hpp"
+
+#include <bit>
+#include <mutex>
+
+namespace jitgemm {
+namespace {
+
+constexpr std::size_t most_entries = 1 << 16;  // then all are made anew, from choices and kernels that are remembered
+
+}  // namespace
+
+bool ReadyTable::find(const ReadyKey& key, Ready& ready) {
+  thread_local struct {
+    std::uint64_t epoch = 0;
+    ReadyKey key;
+    Ready ready;
+  } last;
+  if (last.epoch != epoch_.load(std::memory_order_acquire) || !(last.key == key)) {
+    const std::shared_lock lock(mutex_);
+    const auto found = table_.find(key);
+    if (found == table_.end()) return false;
+    last.key = key;
+    last.ready = found->second;
+    last.epoch = epoch_.load(std::memory_order_relaxed);  // changes only under the lock
+  }
+  ready = last.ready;
+  return true;
+}
+
+void ReadyTable::add(const ReadyKey& key, const Ready& ready, std::uint64_t epoch) {
+  const std::unique_lock lock(mutex_);
+  if (epoch_ != epoch) return;
+  if (table_.size() >= most_entries) table_.clear();
+  table_.insert_or_assign(key, ready);
+}
+
+void ReadyTable::clear() {
+  const std::unique_lock lock(mutex_);
+  table_.clear();
+  epoch_ = next_epoch();
+}
+
+std::uint64_t ReadyTable::next_epoch() {
+  static std::atomic<std::uint64_t> count = 0;
+  return ++count;
+}
+
+void CheckedPointers::check(Backend& backend, const void* pointer, const char* name) {
+  auto& place = places_[std::bit_cast<std::uintptr_t>(pointer) * 0x9e3779b97f4a7c15 >> 54];
+  if (place.load(std::memory_order_relaxed) == pointer) return;
+  backend.check_pointer(pointer, name);
+  place.store(pointer, std::memory_order_relaxed);
+}
+
+}  // namespace jitgemm

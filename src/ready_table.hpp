@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "core/launch_shape.hpp"
+#include "core/problem.hpp"
+#include "jit/kernel_store.hpp"
+
+namespace jitgemm {
+
+/// What launching needs that does not depend on pointers and scalars.
+struct Ready {
+  KernelConfig config;
+  LaunchShape shape;
+  const Kernel* kernel = nullptr;  ///< the KernelStore keeps it
+};
+
+/// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if
+/// any.
+struct ReadyKey {
+  Problem shape;
+  std::optional<KernelConfig> pinned;
+  bool operator==(const ReadyKey& other) const { return pinned == other.pinned && equal(shape, other.shape); }
+};
+
+/// Remembers launches that are ready. Each thread has its last one at hand without a lock. Thread-safe.
+class ReadyTable {
+ public:
+  bool find(const ReadyKey& key, Ready& ready);
+  /// Adds nothing if clear() has come since `epoch`: then the choice may be an old one.
+  void add(const ReadyKey& key, const Ready& ready, std::uint64_t epoch);
+  void clear();
+  std::uint64_t epoch() const { return epoch_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const ReadyKey& key) const {
+      return hash_value(key.shape) ^ (key.pinned ? hash_value(*key.pinned) : 0);
+    }
+  };
+  /// Unique among all tables of the process, so that what a thread remembers of one that is gone fits no other.
+  static std::uint64_t next_epoch();
+
+  std::shared_mutex mutex_;
+  std::unordered_map<ReadyKey, Ready, Hash> table_;
+  std::atomic<std::uint64_t> epoch_ = next_epoch();
+};
+
+/// Pointers that the backend has looked at lately: looking costs about as much as the rest of a call. A place a hash,
+/// and the newer pointer stays. So memory that is freed and comes back as another kind may pass: the check is a help,
+/// not a guard. Thread-safe.
+class CheckedPointers {
+ public:
+  void check(Backend& backend, const void* pointer, const char* name);
+
+ private:
+  std::array<std::atomic<const void*>, 1024> places_ = {};
+};
+
+}  // namespace jitgemm

@@ -1,0 +1,51 @@
+#include "tune/measurement.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace jitgemm {
+
+Statistics summarise(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const auto quantile = [&samples](double q) {
+    const double place = q * double(samples.size() - 1);
+    const auto below = std::size_t(place), above = std::min(below + 1, samples.size() - 1);
+    return samples[below] + (place - double(below)) * (samples[above] - samples[below]);
+  };
+  const double median = quantile(0.5);
+  if (!(median > 0)) return {median, 0, 0};
+  // A median of n samples has a standard error of 1.25 sigma / sqrt(n), and the quartiles are 1.35 sigma apart. Unlike
+  // p10 and p90 they bear a few hiccups.
+  const double noise = 2 * 1.25 / 1.35 * (quantile(0.75) - quantile(0.25)) / std::sqrt(double(samples.size()));
+  return {median, (quantile(0.9) - quantile(0.1)) / median, noise / median};
+}
+
+LaunchTimer::LaunchTimer(Backend& backend) : backend_(backend) {
+  try {
+    stream_ = backend.create_stream();
+    begin_ = backend.create_event();
+    end_ = backend.create_event();
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+LaunchTimer::~LaunchTimer() { release(); }
+
+void LaunchTimer::release() noexcept {
+  if (end_) backend_.destroy_event(end_);
+  if (begin_) backend_.destroy_event(begin_);
+  if (stream_) backend_.destroy_stream(stream_);
+}
+
+double LaunchTimer::time_us(int launches, const std::function<void(int)>& launch, const std::function<void()>& lead) {
+  if (lead) lead();
+  backend_.record_event(begin_, stream_);
+  for (int i = 0; i < launches; ++i) launch(i);
+  backend_.record_event(end_, stream_);
+  return backend_.elapsed_us(begin_, end_) / launches;
+}
+
+}  // namespace jitgemm

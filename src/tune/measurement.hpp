@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.hpp"
+
+namespace jitgemm {
+
+struct Statistics {
+  double median = 0;
+  double spread = 0;  ///< (p90 - p10) / median
+  double noise = 0;   ///< how far the median may be off, as a fraction: two standard errors, by the quartiles
+};
+Statistics summarise(std::vector<double> samples);
+
+/// A stream and two events of its own.
+class LaunchTimer {
+ public:
+  explicit LaunchTimer(Backend& backend);
+  ~LaunchTimer();
+  LaunchTimer(const LaunchTimer&) = delete;
+  LaunchTimer& operator=(const LaunchTimer&) = delete;
+
+  Stream stream() const { return stream_; }
+
+  /// Microseconds of one launch on the device: `lead`, then `launches` of launch(0), launch(1), ... back to back
+  /// between two events. The lead keeps the device busy until the host, which may be slower than the kernel, has
+  /// enqueued them.
+  double time_us(int launches, const std::function<void(int)>& launch, const std::function<void()>& lead = {});
+
+ private:
+  Backend& backend_;
+  Stream stream_ = nullptr;
+  void* begin_ = nullptr;
+  void* end_ = nullptr;
+  void release() noexcept;
+};
+
+}  // namespace jitgemm

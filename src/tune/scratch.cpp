@@ -1,0 +1,88 @@
+#include "tune/scratch.hpp"
+
+#include <algorithm>
+
+#include "core/problem.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr std::size_t memory_budget = std::size_t{1} << 30;  // bytes, more only if one set needs it
+constexpr std::uint64_t seed = 2024;
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+char* at(void* memory, std::size_t offset) { return static_cast<char*>(memory) + offset; }
+
+}  // namespace
+
+std::size_t span_bytes(std::int64_t vectors, std::int64_t extent, std::int64_t ld, DataType type) {
+  if (vectors == 0 || extent == 0) return 0;
+  return std::size_t((vectors - 1) * ld + extent) * size_of(type);
+}
+
+Scratch::Scratch(Backend& backend, const Problem& p, std::size_t partial_bytes, int counters)
+    : backend_(backend), problem_(p), partial_bytes_(partial_bytes), counters_(counters) {
+  const bool a_rows = p.layout_a == Layout::row_major, b_rows = p.layout_b == Layout::row_major;
+  a_bytes_ = padded(a_rows ? span_bytes(p.m, p.k, p.lda, p.a) : span_bytes(p.k, p.m, p.lda, p.a));
+  b_bytes_ = padded(b_rows ? span_bytes(p.k, p.n, p.ldb, p.b) : span_bytes(p.n, p.k, p.ldb, p.b));
+  c_bytes_ = reads_c(p) ? padded(span_bytes(p.m, p.n, p.ldc, p.d)) : 0;
+  bias_bytes_ = p.bias ? padded(span_bytes(1, p.n, p.n, p.d)) : 0;
+  d_bytes_ = padded(span_bytes(p.m, p.n, p.ldd, p.d));
+
+  const DeviceInfo& device = backend.device();
+  const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_;
+  const std::size_t wanted = device.emulated ? 2 : 2 * device.l2_bytes / set_bytes + 1;
+  sets_ = int(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(1, memory_budget / set_bytes)));
+  partials_ = allocate(partial_bytes);
+  counter_memory_ = allocate(std::size_t(counters) * sizeof(unsigned));
+  for (;;) {
+    try {
+      allocate_sets();
+      break;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory || sets_ == 1) throw;
+      sets_ /= 2;
+    }
+  }
+  zero_counters();
+  backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a)), p.a, seed);
+  if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
+    backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(p.d)), p.d, seed + 1);
+  }
+}
+
+Scratch::Memory Scratch::allocate(std::size_t bytes) {
+  return Memory(backend_.allocate(std::max<std::size_t>(bytes, 256)), Release{&backend_});
+}
+
+void Scratch::allocate_sets() {
+  inputs_.reset();
+  addends_.reset();
+  outputs_.reset();
+  const auto sets = std::size_t(sets_);
+  inputs_ = allocate(sets * (a_bytes_ + b_bytes_));
+  addends_ = allocate(sets * (c_bytes_ + bias_bytes_));
+  outputs_ = allocate(sets * d_bytes_);
+}
+
+Operands Scratch::operands(int set) const {
+  const std::size_t input = std::size_t(set) * (a_bytes_ + b_bytes_),
+                    addend = std::size_t(set) * (c_bytes_ + bias_bytes_);
+  Operands operands;
+  operands.a = at(inputs_.get(), input);
+  operands.b = at(inputs_.get(), input + a_bytes_);
+  if (c_bytes_ > 0) operands.c = at(addends_.get(), addend);
+  if (bias_bytes_ > 0) operands.bias = at(addends_.get(), addend + c_bytes_);
+  operands.d = at(outputs_.get(), std::size_t(set) * d_bytes_);
+  return operands;
+}
+
+Workspace Scratch::workspace() const { return {partials_.get(), static_cast<unsigned*>(counter_memory_.get())}; }
+
+void Scratch::zero_counters() {
+  if (counters_ > 0) backend_.zero(counter_memory_.get(), std::size_t(counters_) * sizeof(unsigned));
+}
+
+}  // namespace jitgemm

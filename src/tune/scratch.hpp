@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "jit/launcher.hpp"
+
+namespace jitgemm {
+
+/// Memory of a problem that belongs to nobody: sets of random operands, enough that going round them leaves nothing of
+/// use in the L2, and a workspace.
+class Scratch {
+ public:
+  /// Throws Error{out_of_memory} when not even one set fits.
+  Scratch(Backend& backend, const Problem& problem, std::size_t partial_bytes, int counters);
+
+  int sets() const { return sets_; }
+  Operands operands(int set) const;
+  Workspace workspace() const;
+  void zero_counters();
+
+  std::size_t partial_bytes() const { return partial_bytes_; }
+  int counters() const { return counters_; }
+
+  /// The inputs of all sets in one piece, random throughout.
+  void* inputs() const { return inputs_.get(); }
+  std::size_t input_bytes() const { return std::size_t(sets_) * (a_bytes_ + b_bytes_); }
+
+ private:
+  struct Release {
+    Backend* backend;
+    void operator()(void* memory) const noexcept { backend->release(memory); }
+  };
+  using Memory = std::unique_ptr<void, Release>;
+  Memory allocate(std::size_t bytes);
+  void allocate_sets();
+
+  Backend& backend_;
+  Problem problem_;
+  std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, d_bytes_;  // each of one set
+  std::size_t partial_bytes_;
+  int counters_;
+  int sets_ = 1;
+  Memory partials_, counter_memory_, inputs_, addends_, outputs_;
+};
+
+/// Bytes that an operand spans, from its first element to its last.
+std::size_t span_bytes(std::int64_t vectors, std::int64_t extent, std::int64_t ld, DataType type);
+
+}  // namespace jitgemm

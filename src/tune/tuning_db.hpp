@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/kernel_config.hpp"
+
+namespace jitgemm {
+
+struct TuningRecord {
+  Problem problem;  ///< shape_of()
+  std::string device_name;
+  int compute_capability = 0, sm_count = 0;
+  bool emulated = false;
+  KernelConfig config;
+  double median_us = 0, spread = 0;
+  std::string library_version;
+  std::string date;  ///< of the measurement, "2026-11-21"; add() fills it in
+};
+
+enum class Match : std::uint8_t { none, nearest, exact };
+struct TuningLookup {
+  Match match = Match::none;
+  KernelConfig config;
+  double measured_us = 0, spread = 0;  ///< of this very problem, else 0
+  std::string why;                     ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
+};
+
+/// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Appends are one
+/// write under a file lock, so processes do not mix lines; a bad line is skipped on its own, with one warning a file.
+/// Reads what other processes have added at each look-up. Thread-safe. Never throws for a file that cannot be used.
+class TuningDb {
+ public:
+  explicit TuningDb(std::optional<std::filesystem::path> file);  ///< nullopt: memory only
+  /// Exact: the same shape, compute capability and SM count; the same device name is preferred. Else nearest: the
+  /// record of the same types and layouts that is least far in the sum of |log2| of m, n, k, at most 1 in each. Its
+  /// configuration is legal for this problem, and one that counts on the SMs comes only from a device with as many.
+  TuningLookup find(const Problem& shape, const DeviceInfo& device);
+  void add(const TuningRecord& record);
+  std::vector<TuningRecord> records();
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+std::string to_json_line(const TuningRecord& record);  ///< without the newline
+std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not = nullptr);
+
+}  // namespace jitgemm

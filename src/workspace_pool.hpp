@@ -1,0 +1,44 @@
+#pragma once
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/launcher.hpp"
+
+namespace jitgemm {
+
+/// Scratch for split tiles: one block a stream, by the stream's id, and one a captured call. Launches of one stream
+/// follow each other, so they share a block; a block that got too small is kept beside its successor, since earlier
+/// launches may still use it. All memory stays until the pool dies. Thread-safe.
+class WorkspacePool {
+ public:
+  explicit WorkspacePool(Backend& backend) : backend_(backend) {}
+  ~WorkspacePool();
+
+  Workspace of_stream(Stream stream, std::size_t partial_bytes, int counters);
+  Workspace of_capture(std::size_t partial_bytes, int counters);
+
+  /// Gives the stream a new block next time: after a launch that failed, the counters may not be zero.
+  void forget(Stream stream) noexcept;
+
+ private:
+  struct Block {
+    Workspace workspace;
+    std::size_t partial_bytes = 0;
+    int counters = 0;
+    bool holds(std::size_t bytes, int count) const { return bytes <= partial_bytes && count <= counters; }
+  };
+
+  void grow(Block& block, std::size_t partial_bytes, int counters);
+  void* allocate(std::size_t bytes);
+
+  Backend& backend_;
+  std::shared_mutex blocks_mutex_;
+  std::unordered_map<std::uint64_t, Block> blocks_;  // by stream id
+  std::mutex memory_mutex_;
+  std::vector<void*> memory_;
+};
+
+}  // namespace jitgemm

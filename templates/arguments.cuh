@@ -1,0 +1,31 @@
+// What a launch gives the kernel: one struct, passed by value. Plain C++, also compiled on the host, which fills it.
+#ifndef JITGEMM_ARGUMENTS_CUH
+#define JITGEMM_ARGUMENTS_CUH
+
+namespace jitgemm::device {
+
+/// The hardware's 128-byte description of a matrix and a box in it (cuTensorMapEncodeTiled).
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+
+struct Arguments {
+  TensorMap map_a, map_b, map_d;  // of the sm90 main loop; map_d only when D can be stored by TMA
+
+  const void* a;
+  const void* b;
+  const void* c;     // read only by kernels with READS_C
+  void* d;
+  const void* bias;  // read only by kernels with HAS_BIAS
+  long long lda, ldb, ldc, ldd;  // elements
+  int m, n, k;                   // k = 0 when alpha = 0, A and B are not read then
+  float alpha, beta, slope;
+
+  Decomposition decomposition;
+  float* partials;     // slots of split tiles, see fixup.cuh
+  unsigned* counters;  // one per split tile and consumer group; zero before and after the launch
+};
+
+}  // namespace jitgemm::device
+
+#endif

@@ -1,0 +1,55 @@
+// How a cut tile becomes one. Each contributor stores its partial sums in a slot of its own and counts up; whoever comes
+// last adds the slots in k order and goes on to the epilogue. Nobody waits for another program, so no order of execution
+// can hang, and who comes last does not change a bit of the result. The count wraps to zero for the next launch.
+
+namespace jitgemm::device {
+
+/// For the `group`th of GROUPS groups of GROUP_THREADS threads, each with its part of the tile's accumulators; in what
+/// order does not matter, as all contributors hold them alike. `barrier` is the group's own. `work()` is asked again
+/// wherever it is needed, so that it may live in memory and not in registers. Returns whether `accumulators` now hold the
+/// whole tile, which is so for one contributor.
+template <int GROUPS, int GROUP_THREADS, int COUNT, typename GetWork>
+__device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread, u32 barrier,
+                                             float (&accumulators)[COUNT]) {
+  static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N && COUNT % 4 == 0);
+  if constexpr (PARTITION == Partition::whole_tiles) return true;
+  if (work().peers == 1) return true;
+
+  const auto slot = [&](int tile, int peer) {
+    return args.partials + slot_of<PARTITION>(args.decomposition, tile, peer) * (BLOCK_M * BLOCK_N) +
+           (group * GROUP_THREADS * COUNT + thread * 4);
+  };
+  float* own = slot(work().tile, work().peer);
+#pragma unroll
+  for (int i = 0; i < COUNT; i += 4)
+    ptx::st_global_cg_v4(own + i * GROUP_THREADS, accumulators[i], accumulators[i + 1], accumulators[i + 2],
+                         accumulators[i + 3]);
+
+  ptx::bar_sync(barrier, GROUP_THREADS);  // all of the group's partials are under the release that follows
+  bool last = false;
+  if (thread == 0) {
+    const u32 limit = work().peers - 1;
+    last = ptx::atom_inc_acq_rel_gpu(args.counters + work().tile * GROUPS + group, limit) == limit;
+  }
+  if (!ptx::bar_red_or(barrier, GROUP_THREADS, last)) return false;
+
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) accumulators[i] = 0.0f;
+#pragma unroll 1
+  for (int peer = 0; peer < work().peers; ++peer) {
+    const float* partial = slot(work().tile, peer);
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4) {
+      float x[4];
+      ptx::ld_global_cg_v4(partial + i * GROUP_THREADS, x);
+      accumulators[i] += x[0];
+      accumulators[i + 1] += x[1];
+      accumulators[i + 2] += x[2];
+      accumulators[i + 3] += x[3];
+      if (i % 64 == 60) ptx::warp_sync();  // holds back the loads that follow, to spare registers
+    }
+  }
+  return true;
+}
+
+}  // namespace jitgemm::device

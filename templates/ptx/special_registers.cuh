@@ -1,0 +1,13 @@
+// Where this thread is.
+#ifndef JITGEMM_EMULATOR
+namespace jitgemm::device::ptx {
+
+__device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_index() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_size() { return gridDim.x; }
+
+/// The value of lane 0, known to the compiler to be uniform across the warp. All 32 lanes call it.
+__device__ __forceinline__ u32 warp_uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+}  // namespace jitgemm::device::ptx
+#endif

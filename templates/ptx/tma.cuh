@@ -1,0 +1,36 @@
+// sm_90: copies of whole boxes between global and shared memory by one thread, out-of-bounds elements read as zero and
+// not written. Boxes lie in shared memory with the 128-byte swizzle: rows of 128 bytes, 16-byte chunk c of row r at chunk
+// c ^ (r % 8), base 1024-byte aligned.
+#ifndef JITGEMM_EMULATOR
+namespace jitgemm::device::ptx {
+
+__device__ __forceinline__ void prefetch_tensormap(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// `inner` and `outer` are the box's first element; may lie out of bounds. Completes on the mbarrier with the box's bytes.
+__device__ __forceinline__ void tma_load_2d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(inner), "r"(outer)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_store_2d(const TensorMap* map, u32 shared, int inner, int outer) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared),
+               "r"(inner), "r"(outer)
+               : "memory");
+}
+__device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until at most PENDING of this thread's groups of stores still read shared memory.
+template <int PENDING>
+__device__ __forceinline__ void tma_store_wait_group_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+/// Orders this thread's ordinary accesses of shared memory before later ones by TMA and wgmma.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+}  // namespace jitgemm::device::ptx
+#endif

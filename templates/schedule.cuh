@@ -1,0 +1,167 @@
+// Which k-steps of which tiles of D a program (thread block) computes. Constexpr index arithmetic without a dependency,
+// compiled into the kernel, the planner and the tests.
+//
+// The tiles come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by several programs, the rest is
+// computed whole: program p takes tiles stream_k_tiles + p, + programs, ... A program does its part of the cut tiles
+// first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU",
+// Osama et al., PPoPP 2023, arXiv 2301.03598.
+#ifndef JITGEMM_SCHEDULE_CUH
+#define JITGEMM_SCHEDULE_CUH
+
+namespace jitgemm::device {
+
+/// How tiles are cut along k.
+enum class Partition {
+  whole_tiles,  // not at all
+  split_k,      // every tile into the same number of parts
+  stream_k,     // the k-steps of tiles [0, stream_k_tiles) in one row, cut into one range a program
+};
+
+/// How one launch deals out its work.
+struct Decomposition {
+  int tiles_m, tiles_n;
+  int k_steps;         // of one tile, at least 1
+  int programs;        // grid size
+  int stream_k_tiles;  // of Partition::stream_k, else 0
+  int splits;          // of Partition::split_k, at most k_steps; else 1
+};
+
+constexpr int ceil_div(int x, int y) { return x / y + (x % y != 0); }
+constexpr int min_of(int x, int y) { return x < y ? x : y; }
+
+constexpr int tile_count(const Decomposition& d) { return d.tiles_m * d.tiles_n; }
+
+/// The k-steps of the tiles of Partition::stream_k that are cut; less than 2^31.
+constexpr int stream_k_steps(const Decomposition& d) { return d.stream_k_tiles * d.k_steps; }
+
+/// Tiles that are cut: those of the last, partial wave.
+constexpr int one_tile_stream_k_tiles(int tiles, int programs) { return tiles % programs; }
+
+/// Tiles that are cut: those of the last, partial wave and of one full wave, so that every range is between one and two
+/// tiles long. With less than two waves as one_tile, with full waves only none.
+constexpr int two_tile_stream_k_tiles(int tiles, int programs) {
+  const int tail = tiles % programs;
+  return tail == 0 || tiles < 2 * programs ? tail : tail + programs;
+}
+
+/// Cuts [0, total) into `parts` ranges whose lengths differ by one at most, the longer ones first: where range i begins.
+/// begin(parts) = total.
+constexpr int range_begin(int total, int parts, int i) {
+  const int length = total / parts, longer = total % parts;
+  return i * length + min_of(i, longer);
+}
+
+/// The range that holds x.
+constexpr int range_of(int total, int parts, int x) {
+  const int length = total / parts, longer = total % parts;
+  const int in_longer = longer * (length + 1);
+  return x < in_longer ? x / (length + 1) : longer + (x - in_longer) / length;
+}
+
+/// Some k-steps of one tile, for one program.
+struct Work {
+  int tile;
+  int k_begin, k_end;  // k-steps
+  int peers;           // programs that contribute to this tile
+  int peer;            // this one's place among them, in k order
+};
+
+/// The work of one program, in order, each from the one before, so that there is no state but the work itself.
+template <Partition PARTITION>
+struct WorkList {
+  const Decomposition& d;
+  int program;
+
+  /// False when there is none.
+  constexpr bool first(Work& work) const {
+    if constexpr (PARTITION == Partition::stream_k) {
+      if (cut_steps(range_begin(stream_k_steps(d), d.programs, program), work)) return true;
+    }
+    return from(d.stream_k_tiles + program, work);
+  }
+
+  /// False when `work` was the last.
+  constexpr bool next(Work& work) const {
+    if constexpr (PARTITION == Partition::split_k) return from(work.peer * tile_count(d) + work.tile + d.programs, work);
+    if constexpr (PARTITION == Partition::stream_k) {
+      if (work.tile < d.stream_k_tiles)
+        return cut_steps(work.tile * d.k_steps + work.k_end, work) || from(d.stream_k_tiles + program, work);
+    }
+    return from(work.tile + d.programs, work);
+  }
+
+ private:
+  /// What of this program's range of k-steps lies in one tile, from `step` on.
+  constexpr bool cut_steps(int step, Work& work) const {
+    const int total = stream_k_steps(d), stop = range_begin(total, d.programs, program + 1);
+    if (step >= stop) return false;
+    const int tile = step / d.k_steps, tile_begin = tile * d.k_steps;
+    const int first_program = range_of(total, d.programs, tile_begin);
+    const int last_program = range_of(total, d.programs, tile_begin + d.k_steps - 1);
+    work = {tile, step - tile_begin, min_of(stop - tile_begin, d.k_steps), last_program - first_program + 1,
+            program - first_program};
+    return true;
+  }
+
+  /// A whole tile, or part `index` of the tiles of split_k: all first parts come before all second ones.
+  constexpr bool from(int index, Work& work) const {
+    const int tiles = tile_count(d);
+    if constexpr (PARTITION == Partition::split_k) {
+      const int split = index / tiles;
+      if (split >= d.splits) return false;
+      work = {index % tiles, range_begin(d.k_steps, d.splits, split), range_begin(d.k_steps, d.splits, split + 1), d.splits,
+              split};
+    } else {
+      if (index >= tiles) return false;
+      work = {index, 0, d.k_steps, 1, 0};
+    }
+    return true;
+  }
+};
+
+/// Slots for partial tiles that a launch needs.
+constexpr long long slot_count(Partition partition, const Decomposition& d) {
+  if (partition == Partition::split_k && d.splits > 1) return (long long)tile_count(d) * d.splits;
+  // A range cuts at most two tiles: the one it begins in and the one it ends in.
+  if (partition == Partition::stream_k && d.stream_k_tiles > 0) return 2LL * d.programs;
+  return 0;
+}
+
+/// The slot of a cut tile's peer.
+template <Partition PARTITION>
+constexpr long long slot_of(const Decomposition& d, int tile, int peer) {
+  if constexpr (PARTITION == Partition::split_k) {
+    return (long long)peer * tile_count(d) + tile;
+  } else {
+    const int total = stream_k_steps(d), tile_begin = tile * d.k_steps;
+    const int program = range_of(total, d.programs, tile_begin) + peer;
+    const bool begins_before = range_begin(total, d.programs, program) < tile_begin;
+    return 2LL * program + begins_before;
+  }
+}
+
+/// Tiles that have an arrival counter: tile t < this counts at t.
+constexpr int cut_tile_count(Partition partition, const Decomposition& d) {
+  if (partition == Partition::split_k && d.splits > 1) return tile_count(d);
+  return partition == Partition::stream_k ? d.stream_k_tiles : 0;
+}
+
+struct TileIndex {
+  int m, n;
+};
+
+/// Raster order. group_m = 0: row by row. Else the rows of tiles are taken in groups of group_m, a group column by column,
+/// so that tiles computed at the same time share more of A and B.
+constexpr TileIndex raster(int tile, int tiles_m, int tiles_n, int group_m) {
+  if (group_m == 0) return {tile / tiles_n, tile % tiles_n};
+  group_m = min_of(group_m, tiles_m);
+  const int group_tiles = group_m * tiles_n;
+  const int first_m = tile / group_tiles * group_m;
+  const int rows = min_of(tiles_m - first_m, group_m);
+  const int in_group = tile % group_tiles;
+  return {first_m + in_group % rows, in_group / rows};
+}
+
+}  // namespace jitgemm::device
+
+#endif

@@ -1,0 +1,23 @@
+// Fixed-width integers, and the 16-bit floating-point types as their bit patterns. Plain C++, also compiled on the host.
+
+namespace jitgemm::device {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i64 = long long;
+
+struct F16 {
+  u16 bits;
+};
+struct BF16 {
+  u16 bits;
+};
+
+/// One vector access of 16 bytes.
+struct alignas(16) U32x4 {
+  u32 x, y, z, w;
+};
+
+}  // namespace jitgemm::device

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "core/kernel_config.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::test {
+
+/// A device of virtual time on host memory. A launch computes D = A * B (f16 to f32, row-major) and takes as long as
+/// the test says; the host takes a while for each launch, too.
+class FakeBackend : public Backend {
+ public:
+  struct Behaviour {
+    /// Microseconds of a launch; `k` is the launch's.
+    std::function<double(const KernelConfig&, int k)> time_us = [](const KernelConfig&, int) { return 50.0; };
+    std::function<void(const KernelConfig&)> compile = [](const KernelConfig&) {};  ///< may throw
+    std::function<void(const KernelConfig&)> launch = [](const KernelConfig&) {};   ///< may throw
+    std::function<void(const KernelConfig&, float* d, const device::Arguments&)> spoil = {};
+    double host_us = 3;       ///< of a launch
+    int longest_k = 1 << 30;  ///< a launch with more computes nothing
+    std::size_t memory_bytes = std::size_t{1} << 30;
+    DeviceInfo device = small_device();
+  };
+  static DeviceInfo small_device() {
+    DeviceInfo device = device_info_for("sm_80");
+    device.l2_bytes = 64 * 1024;
+    return device;
+  }
+
+  explicit FakeBackend(Behaviour behaviour) : behaviour_(std::move(behaviour)) {}
+  ~FakeBackend() override {
+    for (const auto& [memory, bytes] : memory_) std::free(memory);
+  }
+
+  int compiles() const { return compiles_; }
+  int launches(const KernelConfig& config) const {
+    const auto found = launches_.find(to_string(config));
+    return found == launches_.end() ? 0 : found->second;
+  }
+  /// Distinct A of all launches.
+  std::size_t inputs_seen() const { return inputs_seen_.size(); }
+  int alive() const { return int(memory_.size()) + streams_ + events_; }
+
+  const DeviceInfo& device() const override { return behaviour_.device; }
+  std::string compiler_kind() const override { return "fake"; }
+  std::string compiler_version() override { return "fake 1"; }
+  KernelBinary compile(const KernelSource& source) override {
+    behaviour_.compile(parse_kernel_config(source.config));
+    const std::lock_guard guard(mutex_);
+    ++compiles_;
+    return {.code = source.config, .entry = source.entry, .architecture = source.architecture, .compiler = "fake 1"};
+  }
+  std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t) override {
+    auto kernel = std::make_unique<FakeKernel>();
+    kernel->config = parse_kernel_config(binary.code);
+    return kernel;
+  }
+
+  void launch(const LoadedKernel& kernel, int grid, int, std::size_t, const device::Arguments& arguments,
+              Stream) override {
+    // The source, and so the kernel, does not say how it is split. The launch does.
+    KernelConfig config = static_cast<const FakeKernel&>(kernel).config;
+    const device::Decomposition& d = arguments.decomposition;
+    config.splits = config.schedule == Schedule::split_k ? d.splits : 1;
+    config.grid = config.schedule == Schedule::split_k || config.schedule == Schedule::data_parallel ? 0 : grid;
+    behaviour_.launch(config);
+    ++launches_[to_string(config)];
+    inputs_seen_.insert(arguments.a);
+    if (arguments.k <= behaviour_.longest_k) multiply(arguments);
+    if (behaviour_.spoil) behaviour_.spoil(config, static_cast<float*>(arguments.d), arguments);
+    host_us_ += behaviour_.host_us;
+    device_us_ = std::max(device_us_, host_us_) + behaviour_.time_us(config, arguments.k);
+  }
+  device::TensorMap encode_tensor_map(const TensorMapSpec&) override { return {}; }
+
+  void* allocate(std::size_t bytes) override {
+    const std::lock_guard guard(mutex_);
+    std::size_t used = bytes;
+    for (const auto& [memory, size] : memory_) used += size;
+    if (used > behaviour_.memory_bytes) throw Error(ErrorCode::out_of_memory, "no memory; give more");
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memory_[memory] = bytes;
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    const std::lock_guard guard(mutex_);
+    memory_.erase(memory);
+    std::free(memory);
+  }
+  void zero(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  /// -2, -1, 1 or 2 in f16.
+  void fill_random(void* memory, std::int64_t elements, DataType, std::uint64_t seed) override {
+    constexpr std::uint16_t values[] = {0xc000, 0xbc00, 0x3c00, 0x4000};
+    auto* const out = static_cast<std::uint16_t*>(memory);
+    std::uint64_t state = seed;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      out[i] = values[state >> 62];
+    }
+  }
+
+  std::uint64_t stream_id(Stream) override { return 1; }
+  CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
+  void synchronize(Stream) override { host_us_ = std::max(host_us_, device_us_); }
+  Stream create_stream() override { return ++streams_, reinterpret_cast<Stream>(this); }
+  void destroy_stream(Stream) noexcept override { --streams_; }
+  void* create_event() override { return ++events_, new double; }
+  void record_event(void* event, Stream) override { *static_cast<double*>(event) = std::max(device_us_, host_us_); }
+  double elapsed_us(void* begin, void* end) override {
+    host_us_ = std::max(host_us_, *static_cast<double*>(end));
+    return *static_cast<double*>(end) - *static_cast<double*>(begin);
+  }
+  void destroy_event(void* event) noexcept override { --events_, delete static_cast<double*>(event); }
+  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
+  void check_pointer(const void*, const char*) override {}
+
+ private:
+  struct FakeKernel : LoadedKernel {
+    KernelConfig config;
+  };
+
+  static float f32_of(std::uint16_t bits) {
+    return (bits & 0x8000 ? -1.0f : 1.0f) * ((bits & 0x7fff) == 0x4000 ? 2.0f : 1.0f);
+  }
+  static void multiply(const device::Arguments& x) {
+    const auto* const a = static_cast<const std::uint16_t*>(x.a);
+    const auto* const b = static_cast<const std::uint16_t*>(x.b);
+    std::vector<float> row(static_cast<std::size_t>(x.n));
+    for (int i = 0; i < x.m; ++i) {
+      std::fill(row.begin(), row.end(), 0.0f);
+      for (int l = 0; l < x.k; ++l) {
+        const float scale = f32_of(a[i * x.lda + l]);
+        for (int j = 0; j < x.n; ++j) row[std::size_t(j)] += scale * f32_of(b[l * x.ldb + j]);
+      }
+      std::copy(row.begin(), row.end(), static_cast<float*>(x.d) + i * x.ldd);
+    }
+  }
+
+  Behaviour behaviour_;
+  std::mutex mutex_;  // compile, load, allocate may come from several threads
+  std::map<void*, std::size_t> memory_;
+  std::map<std::string, int> launches_;
+  std::set<const void*> inputs_seen_;
+  int compiles_ = 0, streams_ = 0, events_ = 0;
+  double host_us_ = 0, device_us_ = 0;
+};
+
+}  // namespace jitgemm::test

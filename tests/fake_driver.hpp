@@ -1,0 +1,191 @@
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "backend/cuda/driver_api.hpp"
+
+namespace jitgemm::test {
+
+/// A CUDA driver of two devices without a GPU, that keeps books: what is alive, which context and capture mode each
+/// call found. Any call can be made to fail.
+struct FakeDriver {
+  static inline CUcontext current = nullptr;
+  static inline std::vector<CUcontext> stack;
+  static inline CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  static inline std::set<const void*> alive;  // memory, modules, streams, events
+  static inline int retained = 0;
+  static inline int calls = 0, failing_call = 0;  // the number of the call that fails; 0: none
+  static inline CUresult failure = CUDA_ERROR_UNKNOWN;
+  static inline bool shut_down = false;
+  static inline std::set<CUcontext> contexts_seen;           // by calls that work in the current one
+  static inline std::set<CUstreamCaptureMode> unsafe_modes;  // by calls that only the relaxed mode allows
+  static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
+  static inline int pointer_device = 0;
+  static inline std::vector<std::string> log;
+
+  static CUcontext context(int i) { return reinterpret_cast<CUcontext>(std::uintptr_t(0x1000 + i)); }
+  static CUcontext primary() { return context(0); }
+
+  static void reset() {
+    current = nullptr;
+    stack.clear();
+    capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    alive.clear();
+    retained = calls = failing_call = 0;
+    failure = CUDA_ERROR_UNKNOWN;
+    shut_down = false;
+    contexts_seen.clear();
+    unsafe_modes.clear();
+    memory_type = CU_MEMORYTYPE_DEVICE;
+    managed = 0;
+    pointer_device = 0;
+    log.clear();
+  }
+
+  static CUresult step() {
+    if (shut_down) return CUDA_ERROR_DEINITIALIZED;
+    return ++calls == failing_call ? failure : CUDA_SUCCESS;
+  }
+  static CUresult work() {
+    contexts_seen.insert(current);
+    return step();
+  }
+  static CUresult unsafe_work() {
+    unsafe_modes.insert(capture_mode);
+    return work();
+  }
+
+  template <typename Handle>
+  static CUresult make(Handle* handle) {
+    if (const CUresult result = unsafe_work(); result != CUDA_SUCCESS) return result;
+    static std::uintptr_t next = 0x100000;
+    const auto* const made = reinterpret_cast<const void*>(next += 256);
+    alive.insert(made);
+    std::memcpy(handle, &made, sizeof made);
+    return CUDA_SUCCESS;
+  }
+  template <typename Handle>
+  static CUresult destroy(Handle handle) {
+    if (shut_down) return CUDA_ERROR_DEINITIALIZED;  // never fails otherwise, so that nothing is left over
+    contexts_seen.insert(current);
+    const void* made = nullptr;
+    std::memcpy(&made, &handle, sizeof made);
+    return alive.erase(made) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+
+  static cuda::DriverApi api() {
+    cuda::DriverApi api;
+    api.init = [](unsigned) { return step(); };
+    api.driver_get_version = [](int* version) { return *version = 12040, CUDA_SUCCESS; };
+    api.get_error_name = [](CUresult result, const char** name) {
+      *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+      return CUDA_SUCCESS;
+    };
+    api.get_error_string = [](CUresult, const char** text) { return *text = "made to fail", CUDA_SUCCESS; };
+    api.device_get_count = [](int* count) { return *count = 2, step(); };
+    api.device_get = [](CUdevice* device, int ordinal) { return *device = 10 + ordinal, step(); };
+    api.device_get_name = [](char* name, int, CUdevice) { return std::strcpy(name, "Fake"), step(); };
+    api.device_get_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+      *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+               : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                                           : 132;
+      return step();
+    };
+    api.device_total_mem = [](std::size_t* bytes, CUdevice) { return *bytes = 1 << 30, step(); };
+    api.device_primary_ctx_retain = [](CUcontext* context, CUdevice) {
+      if (const CUresult result = step(); result != CUDA_SUCCESS) return result;
+      ++retained;
+      return *context = primary(), CUDA_SUCCESS;
+    };
+    api.device_primary_ctx_release = [](CUdevice) { return --retained, CUDA_SUCCESS; };
+    api.ctx_get_current = [](CUcontext* context) {
+      *context = current;
+      return step();
+    };
+    api.ctx_push_current = [](CUcontext context) {
+      if (const CUresult result = step(); result != CUDA_SUCCESS) return result;
+      stack.push_back(current);
+      current = context;
+      return CUDA_SUCCESS;
+    };
+    api.ctx_pop_current = [](CUcontext* context) {
+      *context = current;
+      current = stack.back();
+      stack.pop_back();
+      return CUDA_SUCCESS;
+    };
+    api.ctx_get_device = [](CUdevice* device) { return *device = 10, step(); };
+    api.module_load_data = [](CUmodule* module, const void*) { return make(module); };
+    api.module_unload = [](CUmodule module) { return destroy(module); };
+    api.module_get_function = [](CUfunction* function, CUmodule, const char* name) {
+      log.push_back(std::string("function ") + name);
+      *function = reinterpret_cast<CUfunction>(std::uintptr_t(0x77));
+      return work();
+    };
+    api.func_set_attribute = [](CUfunction, CUfunction_attribute attribute, int value) {
+      log.push_back("attribute " + std::to_string(int(attribute)) + " = " + std::to_string(value));
+      return work();
+    };
+    api.func_get_attribute = [](int* value, CUfunction_attribute, CUfunction) { return *value = 42, work(); };
+    api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+      log.push_back("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
+                    std::to_string(config->sharedMemBytes) + " bytes");
+      return work();
+    };
+    api.tensor_map_encode_tiled = [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
+                                     const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                                     const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+      std::memset(map, 0x5a, sizeof *map);
+      log.push_back("map type " + std::to_string(int(type)) + " rank " + std::to_string(rank) + " sizes " +
+                    std::to_string(sizes[0]) + " " + std::to_string(sizes[1]) + " stride " +
+                    std::to_string(strides[0]) + " box " + std::to_string(box[0]) + " " + std::to_string(box[1]) +
+                    " swizzle " + std::to_string(int(swizzle)) + " fill " + std::to_string(int(fill)));
+      return step();
+    };
+    api.mem_alloc = [](CUdeviceptr* memory, std::size_t) { return make(memory); };
+    api.mem_free = [](CUdeviceptr memory) { return destroy(memory); };
+    api.memset_d8_async = [](CUdeviceptr, unsigned char, std::size_t, CUstream) { return unsafe_work(); };
+    api.memcpy_htod_async = [](CUdeviceptr, const void*, std::size_t, CUstream) { return unsafe_work(); };
+    api.memcpy_dtoh_async = [](void*, CUdeviceptr, std::size_t, CUstream) { return unsafe_work(); };
+    api.memcpy_dtod_async = [](CUdeviceptr, CUdeviceptr, std::size_t bytes, CUstream) {
+      log.push_back("copy " + std::to_string(bytes));
+      return unsafe_work();
+    };
+    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr) {
+      for (unsigned i = 0; i < count; ++i) {
+        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE  ? int(memory_type)
+                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? int(managed)
+                                                                             : pointer_device;
+        std::memcpy(values[i], &value, sizeof value);
+      }
+      return work();
+    };
+    api.stream_create = [](CUstream* stream, unsigned) { return make(stream); };
+    api.stream_destroy = [](CUstream stream) { return destroy(stream); };
+    api.stream_synchronize = [](CUstream) { return unsafe_work(); };
+    api.stream_get_id = [](CUstream stream, unsigned long long* id) {
+      *id = reinterpret_cast<std::uintptr_t>(stream) + 1;
+      return work();
+    };
+    api.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
+      *status = CU_STREAM_CAPTURE_STATUS_NONE;
+      return work();
+    };
+    api.thread_exchange_stream_capture_mode = [](CUstreamCaptureMode* mode) {
+      std::swap(*mode, capture_mode);
+      return CUDA_SUCCESS;
+    };
+    api.event_create = [](CUevent* event, unsigned) { return make(event); };
+    api.event_destroy = [](CUevent event) { return destroy(event); };
+    api.event_record = [](CUevent, CUstream) { return work(); };
+    api.event_synchronize = [](CUevent) { return unsafe_work(); };
+    api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = 0.25f, work(); };
+    return api;
+  }
+};
+
+}  // namespace jitgemm::test

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "jitgemm/context.hpp"
+
+namespace jitgemm::test {
+
+/// One GEMM and where its operands lie. The problem's alignments are those of the pointers.
+struct GemmCase {
+  Problem problem;
+  KernelConfig config;
+  int offset_a = 0, offset_b = 0, offset_c = 0, offset_d = 0;  ///< bytes past a 16-byte boundary
+  bool d_is_c = false;
+};
+std::string to_string(const GemmCase& gemm);
+
+/// Whether choice x of axis i and choice y of axis j, i < j, cannot go together.
+using Forbidden = std::function<bool(std::size_t i, int x, std::size_t j, int y)>;
+/// Rows of choices, one for each axis, in which any two choices of any two axes meet at least once unless forbidden.
+/// Any choices must leave one that is allowed on every other axis.
+std::vector<std::vector<int>> all_pairs(const std::vector<int>& axis_sizes, std::uint64_t seed,
+                                        const Forbidden& forbidden = {});
+
+/// Types, layouts, alignments, leading dimensions, schedules, group sizes, epilogues, tiles and ragged shapes,
+/// pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the
+/// pairwise ones.
+std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
+
+/// The product of types, layouts, alignments, epilogues, schedules and ragged shapes, for one tile.
+std::vector<GemmCase> product_cases(MainLoop main_loop);
+
+/// A case with these sizes; A, B, C and D are aligned to so many bytes and no more.
+GemmCase plain_case(const Problem& problem, const KernelConfig& config, std::array<int, 4> align = {16, 16, 16, 16},
+                    bool d_is_c = false);
+
+enum class Fill : std::uint8_t {
+  normal,    ///< about N(0, 1)
+  integers,  ///< small ones, so that D is exact whatever the order of accumulation
+};
+
+/// Bytes before and behind D that nothing may write.
+inline constexpr std::size_t d_guard_bytes = 256;
+
+/// Memory images, elements in place and NaN elsewhere: pads in front, gaps between rows, operands that must not be
+/// read.
+struct GemmInputs {
+  std::vector<char> a, b, c, bias;
+  std::vector<char> d;  ///< before the call, with guard zones on both sides
+  Fill fill = Fill::normal;
+};
+GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed);
+
+/// Empty, or how D's image after the call breaks the numerics contract, or what was written beside D.
+std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d);
+
+/// A Context and memory for it. On the emulator each operand ends at memory that faults when touched.
+class GemmDevice {
+ public:
+  static ContextOptions emulator(std::uint64_t seed = 0, int sm_count = 3);
+  static ContextOptions cuda();
+
+  explicit GemmDevice(const ContextOptions& options);
+  ~GemmDevice();
+  GemmDevice(GemmDevice&&) noexcept;
+
+  Context& context() { return context_; }
+  /// D's image after the call. The workspace is this function's own, full of NaN.
+  std::vector<char> run(const GemmCase& gemm, const GemmInputs& inputs);
+  /// Compiles the cases' kernels on all cores.
+  void compile(const std::vector<GemmCase>& cases);
+
+ private:
+  Context context_;
+  std::unique_ptr<Backend> cuda_;  // owns the memory of a CUDA device
+};
+
+/// Makes inputs, runs, checks. Empty, or what went wrong, with the case and the error's log.
+std::string run_and_check(GemmDevice& device, const GemmCase& gemm, Fill fill, std::uint64_t seed);
+
+}  // namespace jitgemm::test

@@ -1,0 +1,147 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "gemm_cases.hpp"
+
+namespace jitgemm::test {
+namespace {
+
+/// Kernels of earlier tests and runs: their key is their whole source.
+std::string cache_directory() {
+  if (const char* directory = std::getenv("JITGEMM_TEST_CACHE_DIR")) return directory;
+  return (std::filesystem::current_path() / "test_kernels").string();
+}
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool with_asan = true;
+#else
+constexpr bool with_asan = false;
+#endif
+
+using Memory = std::unique_ptr<char, std::function<void(char*)>>;
+
+/// Host memory whose end faults when passed: AddressSanitizer's, or a protected page's, which may be alignment - 1
+/// bytes off.
+Memory allocate_exactly(std::size_t bytes, std::size_t alignment) {
+  if (with_asan) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, alignment, bytes ? bytes : 1) != 0) throw std::bad_alloc();
+    return {static_cast<char*>(memory), [](char* data) { std::free(data); }};
+  }
+  const auto page = std::size_t(sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (bytes + page - 1) / page * page + 2 * page;  // a protected one on either side
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  char* mapping = static_cast<char*>(memory);
+  mprotect(mapping, page, PROT_NONE);
+  mprotect(mapping + mapped - page, page, PROT_NONE);
+  return {mapping + (mapped - page - bytes) / alignment * alignment, [=](char*) { munmap(mapping, mapped); }};
+}
+
+Memory allocate(Backend* cuda, std::size_t bytes, std::size_t alignment) {
+  if (!cuda) return allocate_exactly(bytes, alignment);
+  return {static_cast<char*>(cuda->allocate(bytes)), [cuda](char* data) { cuda->release(data); }};
+}
+
+}  // namespace
+
+ContextOptions GemmDevice::emulator(std::uint64_t seed, int sm_count) {
+  ContextOptions options;
+  options.device = Device::emulator;
+  options.architecture = "sm_90a";
+  options.tuning = Tuning::off;
+  options.cache_dir = cache_directory();
+  options.emulator_sm_count = sm_count;
+  options.emulator_seed = seed;
+  return options;
+}
+
+ContextOptions GemmDevice::cuda() {
+  ContextOptions options;
+  options.tuning = Tuning::off;
+  options.cache_dir = cache_directory();
+  return options;
+}
+
+GemmDevice::GemmDevice(const ContextOptions& options) : context_(options) {
+  if (options.device == Device::cuda) cuda_ = make_cuda_backend();
+}
+GemmDevice::~GemmDevice() = default;
+GemmDevice::GemmDevice(GemmDevice&&) noexcept = default;
+
+std::vector<char> GemmDevice::run(const GemmCase& gemm, const GemmInputs& inputs) {
+  const auto upload = [this](const std::vector<char>& image, std::size_t alignment) {
+    Memory memory = allocate(cuda_.get(), image.size(), alignment);
+    if (image.empty()) return memory;
+    if (cuda_) {
+      cuda_->copy_to_device(memory.get(), image.data(), image.size());
+    } else {
+      std::memcpy(memory.get(), image.data(), image.size());
+    }
+    return memory;
+  };
+  const Memory a = upload(inputs.a, 16), b = upload(inputs.b, 16), c = upload(inputs.c, 16),
+               bias = upload(inputs.bias, 16), d = upload(inputs.d, 16);
+  const std::vector<char> nan(context_.workspace_size(gemm.problem, gemm.config), char(0xff));
+  const Memory workspace = upload(nan, 256);
+
+  Operands operands;
+  operands.a = a.get() + gemm.offset_a;
+  operands.b = b.get() + gemm.offset_b;
+  operands.d = d.get() + d_guard_bytes + gemm.offset_d;
+  operands.c = gemm.d_is_c ? operands.d : c.get() + gemm.offset_c;
+  operands.bias = bias.get();
+  if (!nan.empty()) {
+    operands.workspace = workspace.get();
+    operands.workspace_bytes = nan.size();
+  }
+  context_.gemm(gemm.problem, operands, nullptr, gemm.config);
+
+  std::vector<char> result(inputs.d.size());
+  if (cuda_) {
+    cuda_->synchronize(nullptr);
+    cuda_->copy_to_host(result.data(), d.get(), result.size());
+  } else {
+    std::memcpy(result.data(), d.get(), result.size());
+  }
+  return result;
+}
+
+void GemmDevice::compile(const std::vector<GemmCase>& cases) {
+  std::set<std::string> seen;
+  std::vector<const GemmCase*> distinct;
+  for (const GemmCase& gemm : cases) {
+    if (seen.insert(context_.source(gemm.problem, gemm.config)).second) distinct.push_back(&gemm);
+  }
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&] {
+      try {
+        for (std::size_t at = next++; at < distinct.size(); at = next++)
+          context_.compile(distinct[at]->problem, distinct[at]->config);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace jitgemm::test

@@ -1,0 +1,5 @@
+// Catch2 v3 links a main of its own.
+#if !__has_include(<catch2/catch_test_macros.hpp>)
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+#endif

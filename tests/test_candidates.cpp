@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+
+#include "catch.hpp"
+#include "core/kernel_config.hpp"
+#include "core/launch_shape.hpp"
+#include "core/problem.hpp"
+#include "plan/candidates.hpp"
+#include "random.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+
+namespace {
+
+constexpr std::array architectures{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"};
+
+bool has_tile(const std::vector<KernelConfig>& configs, int block_m, int block_n, int block_k, int stages, int warps) {
+  return std::any_of(configs.begin(), configs.end(), [&](const KernelConfig& c) {
+    return c.main_loop == MainLoop::sm80 && c.block_m == block_m && c.block_n == block_n && c.block_k == block_k &&
+           c.stages == stages && c.warps == warps && c.group_m == 8;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Every default tile is legal on its device", "[candidates]") {
+  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
+  for (const char* architecture : architectures) {
+    const DeviceInfo device = device_info_for(architecture);
+    const std::vector<KernelConfig> tiles = default_tiles(device);
+    CAPTURE(architecture);
+    CHECK(tiles.size() >= 15);
+    for (const KernelConfig& tile : tiles) {
+      CAPTURE(to_string(tile));
+      CHECK(why_illegal(tile, problem, device).empty());
+      CHECK(tile.schedule == Schedule::data_parallel);
+      CHECK((tile.main_loop == MainLoop::sm80 || device.has_wgmma()));
+    }
+  }
+}
+
+TEST_CASE("The tutorial's eight fp16 tiles are candidates wherever shared memory holds them", "[candidates]") {
+  for (const char* architecture : architectures) {
+    const DeviceInfo device = device_info_for(architecture);
+    const std::vector<KernelConfig> tiles = default_tiles(device);
+    CAPTURE(architecture);
+    CHECK(has_tile(tiles, 128, 256, 64, 3, 8) == (device.smem_per_block > 144 * 1024));
+    CHECK(has_tile(tiles, 64, 256, 32, 4, 4));
+    CHECK(has_tile(tiles, 128, 128, 32, 4, 4));
+    CHECK(has_tile(tiles, 128, 64, 32, 4, 4));
+    CHECK(has_tile(tiles, 64, 128, 32, 4, 4));
+    CHECK(has_tile(tiles, 128, 32, 32, 4, 4));
+    CHECK(has_tile(tiles, 64, 32, 32, 5, 2));
+    CHECK(has_tile(tiles, 32, 64, 32, 5, 2));
+  }
+}
+
+TEST_CASE("Candidates are legal, differ, and do what they say", "[candidates]") {
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  for (int trial = 0; trial < 200; ++trial) {
+    const DeviceInfo device = device_info_for(random.pick(architectures));
+    const Problem problem = normalise({.m = random.log_between(1, 20000),
+                                       .n = random.log_between(1, 20000),
+                                       .k = random.log_between(1, 40000),
+                                       .layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major,
+                                       .layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major});
+    const std::vector<KernelConfig> configs = candidates(problem, device);
+    CAPTURE(to_string(problem), device.name);
+    REQUIRE(!configs.empty());
+    CHECK(configs.size() < 1000);
+    std::set<std::string> texts;
+    for (const KernelConfig& config : configs) {
+      texts.insert(to_string(config));
+      const std::string why = why_illegal(config, problem, device);
+      if (!why.empty()) FAIL_CHECK(to_string(config) << ": " << why);
+      const LaunchShape shape = launch_shape(problem, config);
+      const bool cuts = config.schedule != Schedule::data_parallel && config.schedule != Schedule::persistent;
+      if (cuts != (shape.partial_bytes > 0)) FAIL_CHECK(to_string(config) << " cuts tiles, or does not");
+      const int steps_per_split = shape.decomposition.k_steps / std::max(1, config.splits);
+      if (config.splits > 1 && steps_per_split < 4) FAIL_CHECK(to_string(config) << " cuts too small");
+    }
+    CHECK(texts.size() == configs.size());
+  }
+}
+
+TEST_CASE("Hopper tiles need 16-byte aligned operands", "[candidates]") {
+  const DeviceInfo device = device_info_for("sm_90a");
+  const auto hopper = [&](const Problem& problem) {
+    const std::vector<KernelConfig> configs = candidates(normalise(problem), device);
+    return std::any_of(configs.begin(), configs.end(), [](const auto& c) { return c.main_loop == MainLoop::sm90; });
+  };
+  CHECK(hopper({.m = 1024, .n = 1024, .k = 1024}));
+  CHECK_FALSE(hopper({.m = 1024, .n = 1024, .k = 1023}));
+  CHECK_FALSE(hopper({.m = 1024, .n = 1024, .k = 1024, .align_b = 8}));
+}
+
+TEST_CASE("A problem without work has a candidate all the same", "[candidates]") {
+  for (const Problem& problem :
+       {Problem{.m = 0, .n = 5, .k = 5}, Problem{.m = 5, .n = 0, .k = 5}, Problem{.m = 5, .n = 5, .k = 0},
+        Problem{.m = 100, .n = 100, .k = 6400, .alpha = 0}, Problem{}}) {
+    const std::vector<KernelConfig> configs = candidates(normalise(problem), device_info_for("sm_90a"));
+    CAPTURE(to_string(problem));
+    REQUIRE(!configs.empty());
+    for (const KernelConfig& config : configs) CHECK(config.schedule == Schedule::data_parallel);
+  }
+}

@@ -1,0 +1,290 @@
+// The jitgemm command, as its users see it: what it prints, where, and how it ends. Runs the built command on the
+// emulator.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "sandbox.hpp"
+
+namespace jitgemm::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+/// Beside this test binary.
+fs::path command_path() { return fs::read_symlink("/proc/self/exe").parent_path() / "jitgemm"; }
+
+struct Output {
+  int status = -1;
+  std::string out, err;
+  nlohmann::json json() const { return nlohmann::json::parse(out); }
+};
+
+/// The command with a cache directory of its own.
+class Command {
+ public:
+  Output operator()(const std::string& arguments) const {
+    const fs::path out = path("stdout"), err = path("stderr");
+    const std::string line = "cd '" + directory_.path().string() + "' && JITGEMM_CACHE_DIR='" + path("cache").string() +
+                             "' '" + command_path().string() + "' " + arguments + " >'" + out.string() + "' 2>'" +
+                             err.string() + "' </dev/null";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(out), file_text(err)};
+  }
+  fs::path path(const std::string& name) const { return directory_.path() / name; }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+const std::string small = " -m 70 -n 66 -k 65 --device emulator ";
+
+}  // namespace
+
+#define NEEDS_COMMAND() \
+  if (!fs::exists(command_path())) SKIP("the jitgemm command is not built: build jitgemm_command too")
+
+TEST_CASE("jitgemm run checks what it computed and says where the kernel came from", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const Output first = jitgemm("run" + small);
+  INFO(first.err);
+  REQUIRE(first.status == 0);
+  CHECK(first.err.empty());
+  CHECK_THAT(first.out, ContainsSubstring("compiled in"));
+  CHECK_THAT(first.out, ContainsSubstring("right: all elements"));
+  CHECK_THAT(first.out, !ContainsSubstring("TFLOP/s"));  // no speed of a CPU
+
+  const Output cached = jitgemm("run" + small);
+  REQUIRE(cached.status == 0);
+  CHECK_THAT(cached.out, ContainsSubstring("from the disk cache"));
+}
+
+TEST_CASE("jitgemm run takes every part of a problem, and prints JSON alone to stdout", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const Output output = jitgemm(
+      "run --problem 40x48x33 --type bf16 --d f32 --layout tn --lda 41 --ldd 50 --alpha -0.5 --beta 2 --bias "
+      "--activation leaky_relu --slope 0.25 --device emulator --json "
+      "--config 'sm80 64x64x32 group_m=0 stages=3 warps=4 schedule=split_k splits=2'");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  const nlohmann::json json = output.json();
+  CHECK(json["check"]["passed"] == true);
+  CHECK(json["check"]["elements"] == 40 * 48);
+  CHECK(json["plan"]["config"] == "sm80 64x64x32 group_m=0 stages=3 warps=4 schedule=split_k splits=2");
+  const std::string problem = json["plan"]["problem"];
+  for (const char* part : {"a=bf16", "d=f32", "layout_a=column_major", "lda=41", "ldd=50", "alpha=-0.5", "beta=2",
+                           "bias=1", "activation=leaky_relu", "slope=0.25"}) {
+    CHECK_THAT(problem, ContainsSubstring(part));
+  }
+  CHECK_FALSE(json.contains("time"));  // no speed of a CPU
+}
+
+TEST_CASE("Without a GPU and without --device, jitgemm says that it uses the emulator", "[cli]") {
+  NEEDS_COMMAND();
+  if (!cuda_devices().empty()) SKIP("there is a GPU");
+  const Command jitgemm;
+  const Output output = jitgemm("explain -m 8 -n 8 -k 8 --no-compile");
+  CHECK(output.status == 0);
+  CHECK_THAT(output.err, ContainsSubstring("no GPU found: running on the emulator, times mean nothing"));
+  CHECK(lines_of(output.err).size() == 1);
+
+  const Output bench = jitgemm("bench --shapes '" JITGEMM_SOURCE_DIR "/tests/corpora/large.txt'");
+  CHECK(bench.status != 0);
+  CHECK_THAT(bench.err, ContainsSubstring("no GPU found"));
+}
+
+TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other than 0", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* arguments : {
+           "",
+           "frobnicate",
+           "run --frobnicate",
+           "run -m 8 --device emulator",
+           "run -m 8 -n 8 -k -1 --device emulator",
+           "run -m 8 -n 8 -k eight --device emulator",
+           "run --problem 8x8 --device emulator",
+           "run --problem 'm=8 n=8 k=8 colour=red' --device emulator",
+           "run -m 8 -n 8 -k 8 --type f64 --device emulator",
+           "run -m 8 -n 8 -k 8 --layout xy --device emulator",
+           "run -m 8 -n 8 -k 8 --config 'sm70 8x8x8' --device emulator",
+           "run -m 8 -n 8 -k 8 --config 'sm80 7x7x7' --device emulator",
+           "run -m 8 -n 8 -k 8 --device abacus",
+           "run -m 8 -n 8 -k 8 --device compile_only --arch sm_90a",
+           "explain --device emulator",
+           "explain -m 8 -n 8 -k 8 --device compile_only",
+           "explain -m 8 -n 8 -k 8 --arch sm_1",
+           "source -m 8 -n 8 -k 8 --format sass --device emulator",
+           "source -m 8 -n 8 -k 8 --format prose --device emulator",
+           "warm --shapes nowhere.txt --device emulator",
+           "bench --shapes nowhere.txt --device emulator",
+           "cache",
+           "cache prune --max-bytes lots",
+       }) {
+    INFO(arguments);
+    const Output output = jitgemm(arguments);
+    CHECK(output.status > 0);
+    CHECK(output.out.empty());
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK_THAT(output.err, ContainsSubstring("jitgemm: error: "));
+  }
+}
+
+TEST_CASE("Every jitgemm command explains itself", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  CHECK(jitgemm("--version").out == "jitgemm " JITGEMM_VERSION "\n");
+  CHECK_THAT(jitgemm("--help").out, ContainsSubstring("Examples:"));
+  for (const char* command : {"run", "bench", "tune", "explain", "source", "warm", "cache", "devices"}) {
+    INFO(command);
+    const Output output = jitgemm(std::string(command) + " --help");
+    CHECK(output.status == 0);
+    CHECK(output.err.empty());
+    CHECK_THAT(output.out, ContainsSubstring("--json") || ContainsSubstring("--format"));
+    if (std::string(command) != "devices") CHECK_THAT(output.out, ContainsSubstring("jitgemm " + std::string(command)));
+  }
+}
+
+TEST_CASE("jitgemm explain prints every fact of the schedule", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::string arguments =
+      "explain -m 200 -n 130 -k 256 --device emulator --emulator-sms 3 "
+      "--config 'sm80 64x64x32 group_m=4 stages=3 warps=4 schedule=stream_k grid=5'";
+  const nlohmann::json json = jitgemm(arguments + " --json").json();
+  CHECK(json["tiles_m"] == 4);
+  CHECK(json["tiles_n"] == 3);
+  CHECK(json["stream_k_tiles"] == 12);
+  CHECK(json["data_parallel_tiles"] == 0);
+  CHECK(json["programs"] == 5);
+  CHECK(json["k_steps_per_tile"] == 8);
+  CHECK(json["stream_k_steps"] == 12 * 8);
+  CHECK(json["source"] == "pinned");
+  CHECK(json["registers"] >= 0);
+  const Output text = jitgemm(arguments + " --candidates 2");
+  CHECK(text.status == 0);
+  for (const char* word : {"stream_k", "64 x 64 x 32", "legal configurations"})
+    CHECK_THAT(text.out, ContainsSubstring(word));
+}
+
+TEST_CASE("jitgemm source prints a kernel without a GPU", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const Output output = jitgemm("source -m 512 -n 512 -k 512 --arch sm_90a");
+  CHECK(output.status == 0);
+  CHECK(output.err.empty());
+  CHECK_THAT(output.out, ContainsSubstring("__global__") && ContainsSubstring("constexpr int BLOCK_M"));
+}
+
+TEST_CASE("jitgemm tune measures, remembers, and says what it skipped", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const Output output = jitgemm("tune" + small + "--tuning-budget 0.1 --json");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  const nlohmann::json report = output.json();
+  REQUIRE(report["candidates"].size() >= 1);
+  CHECK(report["candidates"][0]["measured_us"] > 0);
+  const nlohmann::json plan = jitgemm("explain" + small + "--no-compile --json").json();
+  CHECK(plan["source"] == "exact");
+  CHECK(plan["config"] == report["plan"]["config"]);
+}
+
+TEST_CASE("jitgemm warm compiles each kernel once", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "# two of a kind\n64 64 64\n\n128 64 64  # the same kernel\n");
+  const std::string arguments =
+      "warm --shapes shapes.txt --device emulator --json "
+      "--config 'sm80 64x64x32 group_m=4 stages=3 warps=4 schedule=data_parallel'";
+  const Output first = jitgemm(arguments);
+  INFO(first.err);
+  REQUIRE(first.status == 0);
+  CHECK(first.json()["problems"] == 2);
+  CHECK(first.json()["compiles"] == 1);
+  CHECK(jitgemm(arguments).json()["compiles"] == 0);
+}
+
+TEST_CASE("jitgemm cache lists, verifies, exports, prunes and clears", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  REQUIRE(jitgemm("warm" + small).status == 0);
+  const nlohmann::json entries = jitgemm("cache ls --json").json();
+  REQUIRE(entries.size() == 1);
+  const fs::path entry = std::string(entries[0]["path"]);
+  CHECK(jitgemm("cache verify").status == 0);
+
+  CHECK(jitgemm("cache export exported").status == 0);
+  CHECK(file_text(jitgemm.path("exported") / entry.filename()) == file_text(entry));
+  CHECK(jitgemm("cache export sources --binaries").status == 0);
+  CHECK_THAT(file_text(jitgemm.path("sources") / (std::string(entries[0]["digest"]) + ".cu")),
+             ContainsSubstring("constexpr int BLOCK_M"));
+
+  std::string bytes = file_text(entry);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(entry, bytes);
+  const Output damaged = jitgemm("cache verify");
+  CHECK(damaged.status == 1);
+  CHECK_THAT(damaged.out, ContainsSubstring(entry.filename().string()));
+  CHECK_THAT(damaged.err, ContainsSubstring("jitgemm cache prune"));
+  CHECK(jitgemm("cache prune --max-bytes 1G").status == 0);
+  CHECK_FALSE(fs::exists(entry));
+
+  REQUIRE(jitgemm("warm" + small).status == 0);
+  CHECK(fs::exists(entry));
+  CHECK(jitgemm("cache clear").status == 0);
+  CHECK(jitgemm("cache ls --json").json().empty());
+}
+
+TEST_CASE("jitgemm bench checks every arm, and goes on where a stopped run left off", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");
+  const std::string configs =
+      " --config 'sm80 64x64x32 group_m=4 stages=3 warps=4 schedule=data_parallel'"
+      " --config 'sm80 64x64x32 group_m=4 stages=3 warps=4 schedule=split_k splits=2'";
+  const std::string arguments = "bench --shapes shapes.txt --device emulator --csv out.csv" + configs;
+  const Output first = jitgemm(arguments + " --json out.json");
+  INFO(first.err);
+  REQUIRE(first.status == 0);
+  const std::string csv = file_text(jitgemm.path("out.csv"));
+  REQUIRE(lines_of(csv).size() == 3);
+  for (std::size_t i : {1, 2}) CHECK_THAT(lines_of(csv)[i], ContainsSubstring("emulator") && ContainsSubstring(",ok"));
+  const nlohmann::json json = nlohmann::json::parse(file_text(jitgemm.path("out.json")));
+  CHECK(json["shapes"].size() == 2);
+  CHECK(json["shapes"][0]["model"].is_null());  // no time of a CPU
+
+  CHECK_THAT(jitgemm(arguments).err, ContainsSubstring("--resume"));
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+  write_file(jitgemm.path("out.csv"), csv.substr(0, csv.size() - 20));  // stopped in the middle of a line
+  CHECK(jitgemm(arguments + " --resume").status == 0);
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+}
+
+TEST_CASE("jitgemm devices lists the emulator", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const nlohmann::json devices = jitgemm("devices --json").json();
+  CHECK(devices.size() == cuda_devices().size() + 1);
+  CHECK(devices.back()["emulated"] == true);
+}
+
+}  // namespace jitgemm::test

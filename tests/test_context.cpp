@@ -1,0 +1,464 @@
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "backend/backend.hpp"
+#include "catch.hpp"
+#include "core/problem.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "random.hpp"
+#include "reference.hpp"
+#include "sandbox.hpp"
+#include "tensor_map_cache.hpp"
+#include "workspace_pool.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+template <typename Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::runtime_error("no Error was thrown");
+}
+
+ContextOptions emulator_options(const TemporaryDirectory& cache, std::optional<Tuning> tuning = Tuning::off) {
+  return {.device = Device::emulator, .tuning = tuning, .cache_dir = cache.path().string()};
+}
+
+ContextOptions compile_only(const TemporaryDirectory& cache, const std::string& architecture = "sm_80") {
+  return {.device = Device::compile_only, .architecture = architecture, .cache_dir = cache.path().string()};
+}
+
+constexpr KernelConfig small_sm80{
+    .main_loop = MainLoop::sm80, .block_m = 64, .block_n = 64, .block_k = 32, .stages = 3};
+
+KernelConfig with_schedule(KernelConfig config, Schedule schedule, int splits, int grid) {
+  config.schedule = schedule;
+  config.splits = splits;
+  config.grid = grid;
+  return config;
+}
+
+/// Host matrices for a problem, 256-byte aligned, D poisoned with NaN.
+class HostOperands {
+ public:
+  explicit HostOperands(const Problem& problem, std::uint64_t seed = 1) : problem_(normalise(problem)) {
+    const Problem& p = problem_;
+    Random random(seed);
+    const auto matrix = [&](std::int64_t rows, std::int64_t columns, Layout layout, std::int64_t ld, DataType type) {
+      return filled(random, layout == Layout::row_major ? rows * ld : columns * ld, type);
+    };
+    operands.a = matrix(p.m, p.k, p.layout_a, p.lda, p.a);
+    operands.b = matrix(p.k, p.n, p.layout_b, p.ldb, p.b);
+    operands.d = matrix(p.m, p.n, Layout::row_major, p.ldd, p.d);
+    if (reads_c(p)) operands.c = matrix(p.m, p.n, Layout::row_major, p.ldc, p.d);
+    if (p.bias) operands.bias = filled(random, p.n, p.d);
+    poison();
+  }
+
+  void poison() {
+    for (std::int64_t i = 0; i < problem_.m * problem_.ldd; ++i) {
+      store(std::numeric_limits<double>::quiet_NaN(), operands.d, i, problem_.d);
+    }
+  }
+  std::string violation(MainLoop main_loop) const {
+    return test::violation(reference(problem_, operands, main_loop), problem_, operands.d);
+  }
+
+  Operands operands;
+
+ private:
+  void* filled(Random& random, std::int64_t elements, DataType type) {
+    const std::size_t bytes = (std::size_t(elements) * size_of(type) / 256 + 2) * 256;
+    memory_.emplace_back(std::aligned_alloc(256, bytes), std::free);
+    for (std::int64_t i = 0; i < elements; ++i) store(2 * random.uniform() - 1, memory_.back().get(), i, type);
+    return memory_.back().get();
+  }
+
+  Problem problem_;
+  std::vector<std::unique_ptr<void, void (*)(void*)>> memory_;
+};
+
+}  // namespace
+
+TEST_CASE("Options and variables that make no sense are refused with what would", "[context]") {
+  const TemporaryDirectory cache;
+  const auto refused = [](const ContextOptions& options, const char* word) {
+    const Error error = error_of([&] { Context context(options); });
+    CHECK(error.code() == ErrorCode::invalid_option);
+    CHECK_THAT(error.what(), ContainsSubstring(word));
+  };
+  refused({.device = Device::compile_only, .cache_dir = cache.path().string()}, "sm_90a");
+  refused({.device = Device::compile_only, .architecture = "sm_oops"}, "sm_oops");
+  refused({.device = Device::cuda, .architecture = "sm_80"}, "architecture");
+  ContextOptions options = emulator_options(cache);
+  options.emulator_sm_count = 0;
+  refused(options, "emulator_sm_count");
+  options = emulator_options(cache);
+  options.tuning_budget_seconds = -1;
+  refused(options, "tuning_budget_seconds");
+  options = emulator_options(cache);
+  options.tuning_total_budget_seconds = std::nan("");
+  refused(options, "tuning_total_budget_seconds");
+  const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
+  refused(emulator_options(cache, std::nullopt), "off, cached or on");
+}
+
+TEST_CASE("A Context that was moved from says so", "[context]") {
+  const TemporaryDirectory cache;
+  Context first(compile_only(cache));
+  Context second(std::move(first));
+  CHECK_THAT(error_of([&] { first.plan({.m = 1, .n = 1, .k = 1}); }).what(), ContainsSubstring("moved from"));
+  CHECK_THROWS_AS(first.gemm({}, {}), Error);
+  CHECK_THROWS_AS(first.device(), Error);
+  CHECK_THROWS_AS(first.counters(), Error);
+  CHECK(second.device().architecture == "sm_80");
+  first = std::move(second);
+  CHECK(first.device().architecture == "sm_80");
+}
+
+TEST_CASE("Without a device, a Context plans, shows and explains, and refuses to run", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(compile_only(cache, "sm_90a"));
+  const Problem problem{.m = 1536, .n = 1792, .k = 6016};
+  const KernelConfig config = with_schedule({.block_k = 32}, Schedule::stream_k_two_tile, 1, 132);
+  const Plan plan = context.plan(problem, config);
+  CHECK(plan.source == PlanSource::pinned);
+  CHECK(plan.tiles_m == 12);
+  CHECK(plan.tiles_n == 14);
+  CHECK(plan.stream_k_tiles == 36);
+  CHECK(plan.data_parallel_tiles == 132);
+  CHECK(plan.programs == 132);
+  CHECK(plan.k_steps_per_tile == 188);
+  CHECK(plan.stream_k_steps == 36 * 188);
+  CHECK(plan.workspace_bytes == 2 * 132 * 128 * 128 * 4);
+  CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
+  CHECK(plan.registers == -1);
+
+  const std::string text = plan.explain();
+  for (const char* word :
+       {"1536, 1792, 6016", "BLK_M, BLK_N, BLK_K = 128 x 128 x 32", "12 x 14",
+        "36 stream-K + 132 data-parallel = 168 in total", "188 per tile, 6768 stream-K in total", "not compiled yet",
+        "stream_k_two_tile", "group_m 8", "pinned", "floor", "predicted", "not measured"}) {
+    CHECK_THAT(text, ContainsSubstring(word));
+  }
+  CHECK_THAT(text, ContainsSubstring("programs        132"));
+  CHECK_THAT(context.source(problem, config), ContainsSubstring("BLOCK_M = 128"));
+
+  const Plan chosen = context.plan(problem);
+  CHECK(chosen.source == PlanSource::model);
+  CHECK(context.workspace_size(problem) == chosen.workspace_bytes);
+  const std::vector<Plan> all = context.candidates(problem);
+  REQUIRE(all.size() > 50);
+  CHECK(all.front().config == chosen.config);
+  for (std::size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].predicted_us <= all[i].predicted_us);
+
+  HostOperands host({.m = 64, .n = 64, .k = 64});
+  const Error error = error_of([&] { context.gemm({.m = 64, .n = 64, .k = 64}, host.operands); });
+  CHECK(error.code() == ErrorCode::no_device);
+  CHECK_THAT(error.problem(), ContainsSubstring("m=64 n=64 k=64"));
+}
+
+TEST_CASE("Errors carry the problem and the configuration", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  Error error = error_of([&] { context.plan({.m = -1, .n = 5, .k = 5}); });
+  CHECK(error.code() == ErrorCode::invalid_problem);
+  CHECK_THAT(error.problem(), ContainsSubstring("m=-1 n=5 k=5"));
+
+  const Problem problem{.m = 64, .n = 64, .k = 64};
+  KernelConfig illegal = small_sm80;
+  illegal.block_m = 63;
+  HostOperands host(problem);
+  error = error_of([&] { context.gemm(problem, host.operands, nullptr, illegal); });
+  CHECK(error.code() == ErrorCode::invalid_config);
+  CHECK_THAT(error.config(), ContainsSubstring("63"));
+  CHECK_THAT(error.problem(), ContainsSubstring("m=64"));
+  CHECK(error_of([&] { context.compile(problem, illegal); }).code() == ErrorCode::invalid_config);
+  CHECK(error_of([&] { context.workspace_size(problem, illegal); }).code() == ErrorCode::invalid_config);
+
+  host.operands.b = nullptr;
+  CHECK(error_of([&] { context.gemm(problem, host.operands); }).code() == ErrorCode::invalid_operand);
+  CHECK(error_of([&] { context.tune({.m = 4, .n = 4, .k = 0}); }).code() == ErrorCode::invalid_problem);
+  CHECK(context.counters().launches == 0);
+}
+
+TEST_CASE("gemm on the emulator is right for each schedule, and its kernel is made once", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  const Problem problem{
+      .m = 150, .n = 130, .k = 200, .alpha = 1.5, .beta = -0.5, .bias = true, .activation = Activation::leaky_relu};
+  const auto [schedule, splits, grid] = GENERATE(table<Schedule, int, int>({{Schedule::data_parallel, 1, 0},
+                                                                            {Schedule::persistent, 1, 4},
+                                                                            {Schedule::split_k, 3, 0},
+                                                                            {Schedule::stream_k, 1, 4},
+                                                                            {Schedule::stream_k_one_tile, 1, 4},
+                                                                            {Schedule::stream_k_two_tile, 1, 4}}));
+  const KernelConfig config = with_schedule(small_sm80, schedule, splits, grid);
+  HostOperands host(problem);
+  for (int call = 0; call < 3; ++call) {
+    host.poison();
+    context.gemm(problem, host.operands, nullptr, config);
+    CHECK(host.violation(MainLoop::sm80) == "");
+  }
+  CHECK(context.counters().launches == 3);
+  CHECK(context.counters().compiles == 1);
+  CHECK(context.counters().memory_hits == 0);  // the warm path does not even ask the store
+
+  // Another problem, with the same kernel since its rows are aligned alike.
+  const Problem larger{
+      .m = 70, .n = 134, .k = 96, .alpha = -1, .beta = 2, .bias = true, .activation = problem.activation};
+  HostOperands more(larger, 2);
+  context.gemm(larger, more.operands, nullptr, config);
+  CHECK(more.violation(MainLoop::sm80) == "");
+  CHECK(context.counters().compiles == 1);
+
+  Context second(emulator_options(cache));
+  host.poison();
+  second.gemm(problem, host.operands, nullptr, config);
+  CHECK(host.violation(MainLoop::sm80) == "");
+  CHECK(second.counters().compiles == 0);
+  CHECK(second.counters().disk_hits == 1);
+}
+
+TEST_CASE("gemm on the emulator runs the sm90 main loop through remembered tensor maps", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  KernelConfig config{
+      .main_loop = MainLoop::sm90, .block_m = 128, .block_n = 128, .block_k = 64, .stages = 3, .warps = 8};
+  config.schedule = Schedule::persistent;
+  config.grid = 4;
+  const Problem problem{.m = 200, .n = 136, .k = 136};
+  HostOperands first(problem, 1), second(problem, 2);
+  for (HostOperands* host : {&first, &second, &first}) {
+    host->poison();
+    context.gemm(problem, host->operands, nullptr, config);
+    CHECK(host->violation(MainLoop::sm90) == "");
+  }
+}
+
+TEST_CASE("An empty D launches nothing, and an empty sum still writes D", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  context.gemm({.m = 0, .n = 7, .k = 7}, {});
+  context.gemm({.m = 7, .n = 0, .k = 7}, {});
+  CHECK(context.counters().launches == 0);
+  for (const Problem& problem : {Problem{.m = 40, .n = 40, .k = 0, .beta = 2},
+                                 Problem{.m = 40, .n = 40, .k = 40, .alpha = 0, .beta = 1, .bias = true}}) {
+    HostOperands host(problem);
+    host.operands.a = host.operands.b = nullptr;
+    context.gemm(problem, host.operands);
+    CHECK(host.violation(MainLoop::sm80) == "");
+  }
+}
+
+TEST_CASE("A caller's workspace is used, and refused when it is too small or misaligned", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  const Problem problem{.m = 100, .n = 100, .k = 256};
+  const KernelConfig config = with_schedule(small_sm80, Schedule::split_k, 4, 0);
+  const std::size_t bytes = context.workspace_size(problem, config);
+  CHECK(bytes == 4 * 4 * 64 * 64 * sizeof(float));
+  HostOperands host(problem);
+  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(256, bytes + 256), std::free);
+  std::memset(memory.get(), 0xff, bytes + 256);  // any contents
+  host.operands.workspace = memory.get();
+  host.operands.workspace_bytes = bytes;
+  context.gemm(problem, host.operands, nullptr, config);
+  CHECK(host.violation(MainLoop::sm80) == "");
+
+  host.operands.workspace_bytes = bytes - 1;
+  const Error small = error_of([&] { context.gemm(problem, host.operands, nullptr, config); });
+  CHECK(small.code() == ErrorCode::workspace_too_small);
+  CHECK_THAT(small.what(), ContainsSubstring(std::to_string(bytes)));
+  CHECK_FALSE(small.config().empty());
+  host.operands.workspace_bytes = bytes;
+  host.operands.workspace = static_cast<char*>(memory.get()) + 128;
+  CHECK(error_of([&] { context.gemm(problem, host.operands, nullptr, config); }).code() == ErrorCode::invalid_operand);
+}
+
+TEST_CASE("Threads that ask for the same new problem at once compile it once", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  const Problem problem{.m = 100, .n = 90, .k = 80};
+  const KernelConfig config = with_schedule(small_sm80, Schedule::split_k, 2, 0);
+  std::vector<std::string> violations(8, "not run");
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < violations.size(); ++i) {
+    threads.emplace_back([&, i] {
+      HostOperands host(problem, i);
+      const auto stream = reinterpret_cast<Stream>(0x100 * (i + 1));  // the emulator runs a launch before it returns
+      for (int call = 0; call < 3; ++call) context.gemm(problem, host.operands, stream, config);
+      violations[i] = host.violation(MainLoop::sm80);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(violations == std::vector<std::string>(8));
+  CHECK(context.counters().compiles == 1);
+  CHECK(context.counters().launches == 24);
+}
+
+TEST_CASE("The emulator tunes inside gemm only when asked to, once a problem, and stores the choice", "[context]") {
+  const TemporaryDirectory cache;
+  const Problem problem{.m = 64, .n = 64, .k = 64};
+  HostOperands host(problem);
+  {
+    const ScopedEnvironment unset("JITGEMM_TUNING", nullptr);
+    Context context(emulator_options(cache, std::nullopt));
+    context.gemm(problem, host.operands);
+    CHECK(context.counters().tuned == 0);
+  }
+  KernelConfig tuned;
+  {
+    const ScopedEnvironment asked("JITGEMM_TUNING", "on");
+    ContextOptions options = emulator_options(cache, std::nullopt);
+    options.tuning_budget_seconds = 0.2;
+    Context context(options);
+    CHECK_THAT(context.plan(problem).why, ContainsSubstring("will measure"));
+    context.gemm(problem, host.operands);
+    context.gemm(problem, host.operands);
+    CHECK(context.counters().tuned == 1);
+    const Plan plan = context.plan(problem);
+    CHECK(plan.source == PlanSource::measured);
+    CHECK(plan.measured_us > 0);
+    CHECK(plan.registers >= 0);
+    tuned = plan.config;
+  }
+  CHECK(std::filesystem::exists(cache.path() / "tuning.jsonl"));
+  Context later(emulator_options(cache, Tuning::cached));
+  CHECK(later.plan(problem).source == PlanSource::exact);
+  CHECK(later.plan(problem).config == tuned);
+  CHECK(later.plan({.m = 80, .n = 64, .k = 64}).source == PlanSource::nearest);
+  CHECK(later.plan({.m = 2000, .n = 64, .k = 64}).source == PlanSource::model);
+  host.poison();
+  later.gemm(problem, host.operands);
+  CHECK(host.violation(tuned.main_loop) == "");
+  CHECK(later.counters().tuned == 0);
+  CHECK(Context(emulator_options(cache, Tuning::off)).plan(problem).source == PlanSource::model);
+
+  ContextOptions spent = emulator_options(cache, Tuning::on);
+  spent.tuning_total_budget_seconds = 0;
+  Context broke(spent);
+  const Problem another{.m = 500, .n = 40, .k = 32};
+  HostOperands other(another);
+  broke.gemm(another, other.operands);
+  CHECK(broke.counters().tuned == 0);
+  CHECK_THAT(broke.plan(another).why, ContainsSubstring("budget is spent"));
+}
+
+TEST_CASE("tune() measures whatever the mode, reports, and its winner is what gemm then runs", "[context]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::cached);
+  options.tuning_budget_seconds = 0.2;
+  options.bucket_m = true;
+  Context context(options);
+  const Problem problem{.m = 48, .n = 64, .k = 64};
+  int last = 0;
+  const TuneReport report = context.tune(problem, [&](int done, int total) {
+    CHECK(done <= total);
+    last = done;
+  });
+  CHECK(last > 0);
+  CHECK(report.plan.source == PlanSource::measured);
+  CHECK_FALSE(report.candidates.empty());
+  CHECK(context.plan(problem).config == report.plan.config);
+  // The bucket is m = 64.
+  CHECK(context.plan({.m = 63, .n = 64, .k = 64}).source == PlanSource::exact);
+  CHECK_THAT(context.plan({.m = 63, .n = 64, .k = 64}).why, ContainsSubstring("m=64"));
+  CHECK(context.plan({.m = 65, .n = 64, .k = 64}).source != PlanSource::exact);
+}
+
+TEST_CASE("compile and warm fill the cache, and plan then knows the registers", "[context]") {
+  const TemporaryDirectory cache;
+  std::optional<Context> context;
+  context.emplace(compile_only(cache));
+  const Problem problem{.m = 300, .n = 200, .k = 100};
+  try {
+    context->warm(problem);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_compiler) throw;
+    SKIP(error.what());
+  }
+  CHECK(context->counters().compiles == 1);
+  const Plan plan = context->plan(problem);
+  CHECK(plan.registers > 0);
+  CHECK(plan.spill_bytes == 0);
+  CHECK_THAT(plan.explain(), ContainsSubstring("no spills"));
+  CHECK(context->compile(problem).registers == plan.registers);
+  CHECK(context->binary(problem).substr(1, 3) == "ELF");
+  CHECK(context->counters().compiles == 1);
+}
+
+TEST_CASE("The workspace of a stream grows, and what earlier launches use stays", "[context]") {
+  const auto backend = make_emulator_backend({});
+  WorkspacePool pool(*backend);
+  const Stream stream = backend->create_stream(), other = backend->create_stream();
+  const Workspace first = pool.of_stream(stream, 1000, 10);
+  for (int i = 0; i < 10; ++i) CHECK(first.counters[i] == 0);
+  CHECK(pool.of_stream(stream, 500, 10).partials == first.partials);
+  const Workspace counters_only = pool.of_stream(stream, 0, 10);
+  CHECK(counters_only.counters == first.counters);
+
+  std::memset(first.partials, 1, 1000);
+  const Workspace grown = pool.of_stream(stream, 5000, 10);
+  CHECK(grown.partials != first.partials);
+  CHECK(grown.counters == first.counters);
+  std::memset(grown.partials, 2, 5000);
+  CHECK(static_cast<char*>(first.partials)[999] == 1);
+  const Workspace more_counters = pool.of_stream(stream, 5000, 100000);
+  CHECK(more_counters.partials == grown.partials);
+  CHECK(more_counters.counters[99999] == 0);
+
+  CHECK(pool.of_stream(other, 1000, 10).partials != grown.partials);
+  const Workspace captured = pool.of_capture(1000, 10), captured_next = pool.of_capture(1000, 10);
+  CHECK(captured.partials != captured_next.partials);
+  CHECK(captured.counters != captured_next.counters);
+
+  more_counters.counters[3] = 7;  // as after a launch that failed half way
+  pool.forget(stream);
+  const Workspace fresh = pool.of_stream(stream, 1000, 10);
+  CHECK(fresh.counters != more_counters.counters);
+  CHECK(fresh.counters[3] == 0);
+}
+
+TEST_CASE("Threads get the tensor map that they ask for", "[context]") {
+  const auto backend = make_emulator_backend({});
+  TensorMapCache maps(*backend);
+  void* memory = backend->allocate(1 << 20);
+  const auto spec = [&](int i) {
+    return TensorMapSpec{.address = static_cast<char*>(memory) + 16 * (i % 512),
+                         .type = f16,
+                         .inner = 64 + i / 512,
+                         .outer = 64,
+                         .stride = 128,
+                         .box_inner = 64,
+                         .box_outer = 64};
+  };
+  std::vector<device::TensorMap> expected;
+  for (int i = 0; i < 3000; ++i) expected.push_back(backend->encode_tensor_map(spec(i)));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      Random random{std::uint64_t(t)};
+      for (int round = 0; round < 20000; ++round) {
+        const int i = random.between(0, 2999);
+        const device::TensorMap map = maps.get(spec(i));
+        wrong += std::memcmp(&map, &expected[std::size_t(i)], sizeof map) != 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  backend->release(memory);
+}

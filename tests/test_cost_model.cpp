@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "catch.hpp"
+#include "core/problem.hpp"
+#include "plan/candidates.hpp"
+#include "plan/cost_model.hpp"
+#include "random.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+
+namespace {
+
+const DeviceInfo h200 = device_info_for("sm_90a");
+
+Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
+
+double best_of(const Problem& problem, const DeviceInfo& device, bool (*wanted)(Schedule)) {
+  double best = HUGE_VAL;
+  for (const RankedConfig& ranked : rank(problem, device)) {
+    if (wanted(ranked.config.schedule)) best = std::min(best, ranked.predicted_us);
+  }
+  return best;
+}
+
+bool whole_tiles(Schedule schedule) { return schedule == Schedule::data_parallel || schedule == Schedule::persistent; }
+bool cut_tiles(Schedule schedule) { return !whole_tiles(schedule); }
+
+}  // namespace
+
+TEST_CASE("Few tiles with a long k are cut", "[cost_model]") {
+  for (const Problem& problem : {shape(128, 128, 6400), shape(512, 512, 8192), shape(128, 1536, 16384)}) {
+    CAPTURE(to_string(problem));
+    CHECK(cut_tiles(rank(problem, h200).front().config.schedule));
+    CHECK(best_of(problem, h200, cut_tiles) < 0.8 * best_of(problem, h200, whole_tiles));
+  }
+}
+
+TEST_CASE("Full waves and short k are not cut", "[cost_model]") {
+  for (const Problem& problem :
+       {shape(8192, 8192, 8192), shape(16384, 16384, 1024), shape(8192, 8192, 128), shape(256, 256, 64)}) {
+    CAPTURE(to_string(problem));
+    CHECK(whole_tiles(rank(problem, h200).front().config.schedule));
+  }
+}
+
+TEST_CASE("A large aligned problem takes the widest Hopper tile, persistently", "[cost_model]") {
+  const KernelConfig best = rank(shape(8192, 8192, 8192), h200).front().config;
+  CHECK(best.main_loop == MainLoop::sm90);
+  CHECK(best.block_m == 128);
+  CHECK(best.block_n == 256);
+  CHECK(best.schedule == Schedule::persistent);
+}
+
+TEST_CASE("A small problem takes small tiles", "[cost_model]") {
+  const KernelConfig best = rank(shape(256, 256, 256), h200).front().config;
+  CHECK(best.block_m * best.block_n <= 64 * 64);
+}
+
+TEST_CASE("The last, partial wave is worth a stream-K hybrid where it is nearly empty", "[cost_model]") {
+  KernelConfig config{.block_m = 128, .block_n = 128, .block_k = 32, .stages = 4, .warps = 4};
+  config.schedule = Schedule::persistent;
+  config.grid = h200.sm_count;
+  const Problem problem = shape(128 * 12, 128 * 12, 8192);  // 144 tiles for 132 SMs
+  const double persistent = predict_us(config, problem, h200);
+  config.schedule = Schedule::stream_k_two_tile;
+  CHECK(predict_us(config, problem, h200) < 0.85 * persistent);
+}
+
+TEST_CASE("Predictions are times between the floor and what nobody would ship", "[cost_model]") {
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  for (int trial = 0; trial < 300; ++trial) {
+    const Problem problem =
+        shape(8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024));
+    const std::vector<RankedConfig> ranked = rank(problem, h200);
+    CAPTURE(to_string(problem), floor_us(problem));
+    CHECK(ranked.front().predicted_us > 0.8 * floor_us(problem));
+    CHECK(ranked.front().predicted_us < 6 * floor_us(problem));
+    CHECK(std::is_sorted(ranked.begin(), ranked.end(),
+                         [](const auto& x, const auto& y) { return x.predicted_us < y.predicted_us; }));
+    for (const RankedConfig& one : ranked) {
+      if (!std::isfinite(one.predicted_us)) FAIL_CHECK(to_string(one.config));
+    }
+  }
+}
+
+TEST_CASE("More work takes longer, and unaligned rows do", "[cost_model]") {
+  const auto best = [](const Problem& problem) { return rank(problem, h200).front().predicted_us; };
+  CHECK(best(shape(2048, 2048, 4096)) > best(shape(2048, 2048, 2048)));
+  CHECK(best(shape(4096, 2048, 2048)) > best(shape(2048, 2048, 2048)));
+  CHECK(best(shape(2048, 2048, 2047)) > best(shape(2048, 2048, 2048)));
+  CHECK(best(normalise({.m = 4096, .n = 4096, .k = 64, .beta = 1})) > best(shape(4096, 4096, 64)));
+}
+
+TEST_CASE("A short list starts with the best, is sorted, and has several tiles", "[cost_model]") {
+  for (const Problem& problem : {shape(4096, 4096, 4096), shape(128, 128, 6400), shape(1537, 1793, 1001)}) {
+    const std::vector<RankedConfig> all = rank(problem, h200), few = rank(problem, h200, 16);
+    CAPTURE(to_string(problem));
+    REQUIRE(few.size() == 16);
+    CHECK(few.front().config == all.front().config);
+    std::map<std::string, int> of_tile;
+    for (std::size_t i = 0; i < few.size(); ++i) {
+      if (i > 0) CHECK(few[i - 1].predicted_us <= few[i].predicted_us);
+      KernelConfig tile = few[i].config;
+      tile.schedule = Schedule::data_parallel, tile.splits = 1, tile.grid = 0, tile.group_m = 0;
+      ++of_tile[to_string(tile)];
+    }
+    CHECK(of_tile.size() >= 4);
+    for (const auto& [tile, count] : of_tile) CHECK(count <= 4);
+  }
+  CHECK(rank(shape(4096, 4096, 4096), h200, 1).size() == 1);
+}
+
+TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
+  for (const char* architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+    DeviceInfo device = device_info_for(architecture);
+    for (const bool emulated : {false, true}) {
+      device.emulated = emulated;
+      if (emulated) device.sm_count = 4;
+      for (const Problem& problem : {shape(0, 5, 5), shape(5, 0, 5), shape(5, 5, 0), shape(1, 1, 1),
+                                     shape(1, 4096, 4096), shape(1 << 20, 32, 1 << 20), shape(77777, 7, 333)}) {
+        CAPTURE(architecture, emulated, to_string(problem));
+        const std::vector<RankedConfig> ranked = rank(problem, device, 16);
+        REQUIRE(!ranked.empty());
+        CHECK(ranked.front().predicted_us > 0);
+        CHECK(std::isfinite(ranked.front().predicted_us));
+      }
+    }
+  }
+}
+
+TEST_CASE("The emulator's model prefers what executes least", "[cost_model]") {
+  DeviceInfo device = h200;
+  device.emulated = true;
+  device.sm_count = 4;
+  const KernelConfig best = rank(shape(40, 40, 64), device).front().config;
+  CHECK(best.block_m * best.block_n <= 64 * 64);
+  CHECK(whole_tiles(best.schedule));
+}
+
+TEST_CASE("Ranking takes less than a few milliseconds", "[cost_model]") {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) rank(shape(4096, 4096 + 8 * i, 4096), h200, 16);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  CHECK(seconds.count() / 10 < 0.02);  // 0.2 ms optimised on an idle machine
+}

@@ -1,0 +1,420 @@
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "backend/cuda/nvrtc.hpp"
+#include "catch.hpp"
+#include "fake_driver.hpp"
+#include "reference.hpp"
+#include "sandbox.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr const char* no_nvrtc = "no NVRTC: tools/bootstrap installs it";
+
+bool has_nvrtc() {
+  try {
+    cuda::nvrtc();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+template <typename Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::runtime_error("no Error was thrown");
+}
+
+KernelSource kernel(const std::string& text, const std::string& architecture = "sm_90a") {
+  return {.text = text, .entry = "f", .architecture = architecture, .config = "a configuration"};
+}
+
+const std::string add_one = R"(extern "C" __global__ void f(float* x) {
+  __shared__ float s[256];
+  s[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = s[255 - threadIdx.x] + 1;
+}
+)";
+
+}  // namespace
+
+TEST_CASE("NVRTC makes a cubin and says what it needs", "[cuda]") {
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  const KernelBinary binary = cuda::compile(cuda::nvrtc(), kernel(add_one));
+  CHECK(binary.code.substr(0, 4) ==
+        "\x7f"
+        "ELF");
+  CHECK(binary.entry == "f");
+  CHECK(binary.architecture == "sm_90a");
+  CHECK_THAT(binary.compiler, ContainsSubstring("nvrtc 1"));
+  CHECK(binary.registers >= 6);
+  CHECK(binary.registers <= 255);
+  CHECK(binary.spill_bytes == 0);
+  CHECK(binary.static_smem_bytes == 1024);
+
+  // 255 registers a thread are not to be had with 1024 threads.
+  const KernelBinary spilling = cuda::compile(cuda::nvrtc(), kernel(R"(
+extern "C" __global__ void __launch_bounds__(1024, 1) f(float* x, int n) {
+  float v[128];
+#pragma unroll
+  for (int i = 0; i < 128; ++i) v[i] = x[i * n];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 128; ++i) x[i * n + 1] = v[i] * v[(i * 7 + 3) % 128];
+})"));
+  CHECK(spilling.registers <= 64);
+  CHECK(spilling.spill_bytes > 0);
+}
+
+TEST_CASE("a kernel that does not compile gives the log with the line of the text", "[cuda]") {
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  const Error error = error_of([] {
+    cuda::compile(cuda::nvrtc(),
+                  kernel("extern \"C\" __global__ void f(float* x) {\n  x[0] = 1;\n  x[1] = nonsense;\n}\n"));
+  });
+  CHECK(error.code() == ErrorCode::compile_failed);
+  CHECK_THAT(error.what(), ContainsSubstring("f.cu(3)") && ContainsSubstring("nonsense"));
+  CHECK_THAT(error.log(), ContainsSubstring("f.cu(3)"));
+  CHECK(error.call() == "nvrtcCompileProgram");
+  CHECK(error.config() == "a configuration");
+  CHECK(std::string(error.what()).find('\n') == std::string::npos);
+
+  const Error assembly = error_of(
+      [] { cuda::compile(cuda::nvrtc(), kernel("extern \"C\" __global__ void f() { asm volatile(\"no.such;\"); }")); });
+  CHECK(assembly.code() == ErrorCode::compile_failed);
+  CHECK_THAT(assembly.what(), ContainsSubstring("ptxas"));
+}
+
+TEST_CASE("a kernel that loses setmaxnreg or the asynchrony of wgmma is refused", "[cuda]") {
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  // Without launch bounds, ptxas ignores setmaxnreg and compiles on.
+  const std::string text = R"(void f(float* x) {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  x[threadIdx.x] = 1;
+})";
+  const Error error = error_of([&] { cuda::compile(cuda::nvrtc(), kernel("extern \"C\" __global__ " + text)); });
+  CHECK(error.code() == ErrorCode::compile_failed);
+  CHECK_THAT(error.what(), ContainsSubstring("C7508"));
+  CHECK_THAT(error.log(), ContainsSubstring("setmaxnreg"));
+  CHECK_NOTHROW(cuda::compile(cuda::nvrtc(), kernel("extern \"C\" __global__ __launch_bounds__(128, 1) " + text)));
+
+  static std::string log;
+  cuda::NvrtcApi api = cuda::nvrtc();
+  api.get_program_log_size = [](nvrtcProgram, std::size_t* size) { return *size = log.size() + 1, NVRTC_SUCCESS; };
+  api.get_program_log = [](nvrtcProgram, char* out) { return std::strcpy(out, log.c_str()), NVRTC_SUCCESS; };
+  log = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ...";
+  CHECK_THAT(error_of([&] { cuda::compile(api, kernel(add_one)); }).what(), ContainsSubstring("serialized"));
+  log = "ptxas info    : (C7600) something else, in function EC75101";
+  CHECK_NOTHROW(cuda::compile(api, kernel(add_one)));
+}
+
+TEST_CASE("an architecture that this NVRTC does not know asks for a newer one", "[cuda]") {
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  const Error error = error_of([] { cuda::compile(cuda::nvrtc(), kernel(add_one, "sm_990a")); });
+  CHECK(error.code() == ErrorCode::no_compiler);
+  CHECK_THAT(error.what(), ContainsSubstring("sm_990a") && ContainsSubstring("JITGEMM_NVRTC"));
+}
+
+TEST_CASE("threads compile side by side", "[cuda]") {
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  std::vector<KernelBinary> binaries(4);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < binaries.size(); ++i) {
+    threads.emplace_back([&, i] {
+      binaries[i] =
+          cuda::compile(cuda::nvrtc(), kernel(add_one + "// " + std::to_string(i), i % 2 ? "sm_80" : "sm_90a"));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < binaries.size(); ++i) {
+    CHECK(binaries[i].architecture == (i % 2 ? "sm_80" : "sm_90a"));
+    CHECK(binaries[i].code.size() > 1000);
+  }
+}
+
+TEST_CASE("registers, spills and shared memory are read from ptxas's report", "[cuda]") {
+  const cuda::PtxasInfo info = cuda::parse_ptxas_info(
+      "ptxas info    : 0 bytes gmem\n"
+      "ptxas         .     32 bytes stack frame, 28 bytes spill stores, 36 bytes spill loads\n"
+      "ptxas info    : Used 168 registers, used 9 barriers, 1056 bytes smem, 600 bytes cmem[0]\n");
+  CHECK(info.registers == 168);
+  CHECK(info.spill_bytes == 64);
+  CHECK(info.static_smem_bytes == 1056);
+  CHECK(cuda::parse_ptxas_info("").registers == 0);
+}
+
+TEST_CASE("a missing NVRTC is one Error with the way out", "[cuda]") {
+  const Error error = error_of([] { cuda::load_nvrtc({"/nowhere/libnvrtc.so.13", "/nowhere/libnvrtc.so.12"}); });
+  CHECK(error.code() == ErrorCode::no_compiler);
+  CHECK_THAT(error.what(), ContainsSubstring("JITGEMM_NVRTC"));
+  CHECK_THAT(error_of([] { cuda::load_nvrtc({"libm.so.6"}); }).what(), ContainsSubstring("libm.so.6 is no NVRTC"));
+}
+
+TEST_CASE("JITGEMM_NVRTC names a library, or a folder that has one", "[cuda]") {
+  const TemporaryDirectory directory;
+  const auto wheel = directory.path() / "site-packages/nvidia/cu13/lib";
+  std::filesystem::create_directories(wheel);
+  write_file(wheel / "libnvrtc.so.13", "");
+  {
+    const ScopedEnvironment named("JITGEMM_NVRTC", (directory.path() / "site-packages").c_str());
+    CHECK(cuda::nvrtc_libraries() == std::vector<std::string>{(wheel / "libnvrtc.so.13").string()});
+  }
+  {
+    const ScopedEnvironment named("JITGEMM_NVRTC", (wheel / "libnvrtc.so.13").c_str());
+    CHECK(cuda::nvrtc_libraries() == std::vector<std::string>{(wheel / "libnvrtc.so.13").string()});
+  }
+  {
+    const ScopedEnvironment named("JITGEMM_NVRTC", "/nowhere");
+    const Error error = error_of([] { cuda::nvrtc_libraries(); });
+    CHECK(error.code() == ErrorCode::invalid_option);
+    CHECK_THAT(error.what(), ContainsSubstring("JITGEMM_NVRTC=/nowhere"));
+  }
+  const ScopedEnvironment unnamed("JITGEMM_NVRTC", nullptr), home("CUDA_HOME", "/a/toolkit");
+  const std::vector<std::string> libraries = cuda::nvrtc_libraries();
+  CHECK(libraries.front() == "libnvrtc.so.13");
+  CHECK(std::count(libraries.begin(), libraries.end(), "/a/toolkit/lib64/libnvrtc.so.12") == 1);
+}
+
+TEST_CASE("a missing or too old driver is one Error with the way out", "[cuda]") {
+  const Error missing = error_of([] { cuda::load_driver("libcuda-of-nobody.so.1"); });
+  CHECK(missing.code() == ErrorCode::no_device);
+  CHECK_THAT(missing.what(), ContainsSubstring("libcuda-of-nobody.so.1") && ContainsSubstring("Device::emulator"));
+  const Error old = error_of([] { cuda::load_driver("libm.so.6"); });
+  CHECK(old.code() == ErrorCode::no_device);
+  CHECK_THAT(old.what(), ContainsSubstring("cuInit") && ContainsSubstring("update the driver"));
+}
+
+TEST_CASE("a machine without a GPU has no CUDA devices, and says so", "[cuda]") {
+  if (!cuda_devices().empty()) SKIP("this machine has a GPU");
+  CHECK(error_of([] { make_cuda_backend(); }).code() == ErrorCode::no_device);
+}
+
+TEST_CASE("the compile-only backend compiles, and refuses what needs a device", "[cuda]") {
+  const auto backend = make_compile_only_backend("sm_80");
+  CHECK(backend->device().compute_capability == 80);
+  CHECK(error_of([&] { backend->allocate(1); }).code() == ErrorCode::no_device);
+  CHECK(error_of([&] { backend->load({}, 0); }).code() == ErrorCode::no_device);
+  CHECK(error_of([&] { backend->create_stream(); }).code() == ErrorCode::no_device);
+  CHECK(error_of([] { make_compile_only_backend("sm_oops"); }).code() == ErrorCode::invalid_option);
+  if (!has_nvrtc()) SKIP(no_nvrtc);
+  CHECK(backend->compile(kernel(add_one, "sm_80")).registers > 0);
+}
+
+TEST_CASE("the random pattern is N(0,1) in every type, each time the same", "[cuda]") {
+  for (DataType type : {f16, bf16, f32}) {
+    const std::size_t count = 1 << 18;
+    const std::string pattern = cuda::random_pattern(type, count);
+    REQUIRE(pattern.size() == count * size_of(type));
+    CHECK(pattern == cuda::random_pattern(type, count));
+    double sum = 0, squares = 0;
+    std::set<double> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = load(pattern.data(), std::int64_t(i), type);
+      sum += x;
+      squares += x * x;
+      values.insert(x);
+    }
+    CHECK(std::abs(sum / count) < 0.02);
+    CHECK(std::abs(squares / count - 1) < 0.02);
+    CHECK(values.size() > 500);
+  }
+}
+
+namespace {
+
+/// Something of everything.
+void use(Backend& backend) {
+  void* memory = backend.allocate(1000);
+  backend.zero(memory, 1000);
+  char host[8] = "";
+  backend.copy_to_device(memory, host, sizeof host);
+  backend.copy_to_host(host, memory, sizeof host);
+  backend.fill_random(memory, 400, f16, 1);
+  backend.check_pointer(memory, "A");
+  backend.encode_tensor_map(
+      {.address = memory, .inner = 64, .outer = 64, .stride = 64, .box_inner = 64, .box_outer = 64});
+  const Stream stream = backend.create_stream();
+  backend.stream_id(stream);
+  backend.capture_status(stream);
+  void* begin = backend.create_event();
+  void* end = backend.create_event();
+  const auto kernel =
+      backend.load({.code = "cubin", .entry = "f", .architecture = "sm_90a", .compiler = "nvrtc"}, 100 << 10);
+  backend.record_event(begin, stream);
+  backend.launch(*kernel, 7, 128, 100 << 10, device::Arguments{}, stream);
+  backend.record_event(end, stream);
+  if (backend.elapsed_us(begin, end) != 250) throw std::runtime_error("the time is not in microseconds");
+  backend.synchronize(stream);
+  backend.destroy_event(begin);
+  backend.destroy_event(end);
+  backend.destroy_stream(stream);
+  backend.release(memory);
+}
+
+}  // namespace
+
+TEST_CASE("the CUDA backend works in its context and leaves the thread's own one alone", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto own = GENERATE(0, 1, 2);  // 0: none is current when the backend is made
+  FakeDriver::current = own == 0 ? nullptr : FakeDriver::context(own);
+  const CUcontext expected = own == 0 ? FakeDriver::primary() : FakeDriver::context(own);
+  {
+    const auto backend = cuda::make_backend(api);
+    CHECK(FakeDriver::retained == (own == 0 ? 1 : 0));
+    for (const CUcontext thread_own : {CUcontext(nullptr), expected, FakeDriver::context(9)}) {
+      FakeDriver::current = thread_own;
+      use(*backend);
+      CHECK(FakeDriver::current == thread_own);
+    }
+  }
+  CHECK(FakeDriver::contexts_seen == std::set{expected});
+  CHECK(FakeDriver::stack.empty());
+  CHECK(FakeDriver::alive.empty());
+  CHECK(FakeDriver::retained == 0);
+}
+
+TEST_CASE("what a capture on any thread would forbid runs in the relaxed mode, which then ends", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  use(*cuda::make_backend(api));
+  CHECK(FakeDriver::unsafe_modes == std::set{CU_STREAM_CAPTURE_MODE_RELAXED});
+  CHECK(FakeDriver::capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+TEST_CASE("whichever driver call fails, there is an Error and nothing stays changed", "[cuda]") {
+  const cuda::DriverApi api = FakeDriver::api();
+  int failed = 0;
+  for (int call = 1;; ++call) {
+    FakeDriver::reset();
+    FakeDriver::failing_call = call;
+    FakeDriver::failure = call % 2 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY;
+    const CUcontext own = FakeDriver::context(5);
+    bool threw = false;
+    try {
+      const auto backend = cuda::make_backend(api);
+      FakeDriver::current = own;
+      use(*backend);
+    } catch (const Error& error) {
+      threw = true;
+      INFO("call " << call << ": " << error.what());
+      CHECK_THAT(error.what(), ContainsSubstring("CUDA_ERROR") && ContainsSubstring("; "));
+      CHECK_FALSE(error.call().empty());
+      if (call % 2 == 0) CHECK(error.code() == ErrorCode::out_of_memory);
+      ++failed;
+    }
+    INFO("call " << call);
+    CHECK((FakeDriver::current == own || FakeDriver::current == nullptr));
+    CHECK(FakeDriver::stack.empty());
+    CHECK(FakeDriver::capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK(FakeDriver::retained == 0);
+    if (FakeDriver::calls < call) {  // got to the end without a failure
+      CHECK_FALSE(threw);
+      CHECK(FakeDriver::alive.empty());
+      break;
+    }
+  }
+  CHECK(failed > 50);
+}
+
+TEST_CASE("what outlives the driver is destroyed without a word", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  auto backend = cuda::make_backend(api);
+  auto kernel = backend->load(KernelBinary(), 0);
+  void* memory = backend->allocate(16);
+  const Stream stream = backend->create_stream();
+  void* event = backend->create_event();
+  FakeDriver::shut_down = true;
+  kernel.reset();
+  backend->release(memory);
+  backend->destroy_stream(stream);
+  backend->destroy_event(event);
+  CHECK(error_of([&] { backend->allocate(16); }).code() == ErrorCode::launch_failed);
+  backend.reset();
+  CHECK(FakeDriver::stack.empty());
+}
+
+TEST_CASE("a kernel that needs more than 48 KB of shared memory is announced to the driver", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto backend = cuda::make_backend(api);
+  const KernelBinary binary{.code = "cubin", .entry = "entry", .architecture = "sm_90a", .compiler = "nvrtc 13.0"};
+  backend->load(binary, 48 << 10);
+  CHECK(FakeDriver::log == std::vector<std::string>{"function entry"});
+  const auto kernel = backend->load(binary, 200 << 10);
+  CHECK(FakeDriver::log.back() == "attribute " + std::to_string(int(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) +
+                                      " = " + std::to_string(200 << 10));
+  backend->launch(*kernel, 132, 384, 200 << 10, device::Arguments{}, nullptr);
+  CHECK(FakeDriver::log.back() == "launch 132 x 384, 204800 bytes");
+
+  FakeDriver::failing_call = FakeDriver::calls + 3;  // after cuCtxGetCurrent and cuCtxPushCurrent
+  FakeDriver::failure = CUDA_ERROR_INVALID_IMAGE;
+  const Error refused = error_of([&] { backend->load(binary, 0); });
+  CHECK(refused.code() == ErrorCode::load_failed);
+  CHECK_THAT(refused.what(), ContainsSubstring("CUDA 12.4") && ContainsSubstring("nvrtc 13.0"));
+  FakeDriver::failing_call = FakeDriver::calls + 3;
+  FakeDriver::failure = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  CHECK(error_of([&] { backend->load(binary, 0); }).code() == ErrorCode::not_capturable);
+}
+
+TEST_CASE("a tensor map has its sizes in elements, its stride in bytes and the 128-byte swizzle", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto backend = cuda::make_backend(api);
+  alignas(16) char memory[16];
+  const device::TensorMap map = backend->encode_tensor_map(
+      {.address = memory, .type = bf16, .inner = 100, .outer = 300, .stride = 104, .box_inner = 64, .box_outer = 128});
+  CHECK(map.opaque[0] == 0x5a);
+  CHECK(map.opaque[127] == 0x5a);
+  CHECK(FakeDriver::log.back() == "map type " + std::to_string(int(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)) +
+                                      " rank 2 sizes 100 300 stride 208 box 64 128 swizzle " +
+                                      std::to_string(int(CU_TENSOR_MAP_SWIZZLE_128B)) + " fill 0");
+}
+
+TEST_CASE("a pointer that the device cannot use is refused by the operand's name", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto backend = cuda::make_backend(api);
+  int anything = 0;
+  CHECK_NOTHROW(backend->check_pointer(&anything, "A"));
+  FakeDriver::pointer_device = 1;
+  const Error other = error_of([&] { backend->check_pointer(&anything, "bias"); });
+  CHECK(other.code() == ErrorCode::invalid_operand);
+  CHECK_THAT(other.what(), ContainsSubstring("bias") && ContainsSubstring("device 1"));
+  for (unsigned type : {0u, unsigned(CU_MEMORYTYPE_HOST)}) {
+    FakeDriver::memory_type = type;
+    CHECK_THAT(error_of([&] { backend->check_pointer(&anything, "D"); }).what(), ContainsSubstring("D points to host"));
+  }
+  FakeDriver::managed = 1;
+  CHECK_NOTHROW(backend->check_pointer(&anything, "A"));
+}
+
+TEST_CASE("filling with random values covers every element", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto backend = cuda::make_backend(api);
+  void* memory = backend->allocate(1);
+  for (std::int64_t elements : {std::int64_t(0), std::int64_t(1), std::int64_t(4097), std::int64_t(50000000)}) {
+    FakeDriver::log.clear();
+    backend->fill_random(memory, elements, f32, 7);
+    std::int64_t bytes = 0;
+    for (const std::string& line : FakeDriver::log) bytes += std::stoll(line.substr(5));
+    CHECK(bytes == elements * 4);
+    CHECK(FakeDriver::log.size() <= std::size_t(2 + elements / (1 << 21)));
+  }
+  backend->release(memory);
+}

@@ -1,0 +1,365 @@
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "catch.hpp"
+#include "core/device_info.hpp"
+#include "core/problem.hpp"
+#include "jitgemm/error.hpp"
+
+using namespace jitgemm;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+template <typename Call>
+std::string message_of(ErrorCode code, Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(to_string(error.code()) == to_string(code));
+    CHECK_FALSE(error.problem().empty());
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string refusal(const Problem& problem) {
+  return message_of(ErrorCode::invalid_problem, [&] { normalise(problem); });
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t largest = 0x7fffffff;
+
+/// Memory for the operands of 8 x 8 x 8 in f16, apart from each other.
+struct Memory {
+  alignas(256) std::array<char, 4096> bytes{};
+  Operands operands{.a = &bytes[256], .b = &bytes[512], .c = &bytes[768], .d = &bytes[1024], .bias = &bytes[1280]};
+
+  std::string refusal(const Problem& problem) const {
+    return message_of(ErrorCode::invalid_operand, [&] { with_operands(normalise(problem), operands); });
+  }
+};
+const Problem small{.m = 8, .n = 8, .k = 8, .beta = 1, .bias = true};
+
+}  // namespace
+
+TEST_CASE("Normalising fills in packed leading dimensions for every layout", "[problem]") {
+  Problem p = normalise({.m = 5, .n = 6, .k = 7, .beta = 1});
+  CHECK(p.lda == 7);
+  CHECK(p.ldb == 6);
+  CHECK(p.ldc == 6);
+  CHECK(p.ldd == 6);
+  p = normalise({.m = 5, .n = 6, .k = 7, .layout_a = Layout::column_major, .layout_b = Layout::column_major});
+  CHECK(p.lda == 5);
+  CHECK(p.ldb == 7);
+}
+
+TEST_CASE("An empty matrix has a packed leading dimension of one", "[problem]") {
+  const Problem p = normalise({});
+  CHECK(p.lda == 1);
+  CHECK(p.ldb == 1);
+  CHECK(p.ldd == 1);
+}
+
+TEST_CASE("Normalising twice changes nothing", "[problem]") {
+  const Problem once = normalise({.m = 33,
+                                  .n = 10,
+                                  .k = 100,
+                                  .d = f32,
+                                  .lda = 104,
+                                  .alpha = 0.1,
+                                  .beta = -0.0,
+                                  .activation = Activation::leaky_relu,
+                                  .slope = 0.3});
+  CHECK(equal(normalise(once), once));
+  CHECK(hash_value(normalise(once)) == hash_value(once));
+}
+
+TEST_CASE("Alignment is what pointer and leading dimension have in common", "[problem]") {
+  const auto align_a = [](std::int64_t lda, int pointer) {
+    return normalise({.m = 4, .n = 4, .k = 4, .lda = lda, .align_a = pointer}).align_a;
+  };
+  CHECK(align_a(8, 16) == 16);
+  CHECK(align_a(12, 16) == 8);
+  CHECK(align_a(6, 16) == 4);
+  CHECK(align_a(5, 16) == 2);
+  CHECK(align_a(8, 4) == 4);
+  CHECK(align_a(6, 2) == 2);
+  CHECK(normalise({.m = 4, .n = 5, .k = 4, .d = f32}).align_d == 4);
+  CHECK(normalise({.m = 4, .n = 6, .k = 4, .d = f32}).align_d == 8);
+}
+
+TEST_CASE("What does not matter is set to its default, so that equal work compares equal", "[problem]") {
+  const Problem plain = normalise({.m = 8, .n = 8, .k = 8});
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .lda = 8, .ldd = 8})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .slope = 7})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = -0.0, .align_c = 2})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .alpha = 1 + 1e-12})));  // not in f32
+  CHECK_FALSE(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = 1})));
+}
+
+TEST_CASE("Equality and hash see every field", "[problem]") {
+  const Problem base = normalise({.m = 8, .n = 8, .k = 8, .beta = 1, .activation = Activation::leaky_relu});
+  const auto differs = [&base](auto change) {
+    Problem other = base;
+    change(other);
+    CHECK_FALSE(equal(base, other));
+    CHECK(hash_value(base) != hash_value(other));
+  };
+  differs([](Problem& p) { p.m = 9; });
+  differs([](Problem& p) { p.n = 9; });
+  differs([](Problem& p) { p.k = 9; });
+  differs([](Problem& p) { std::swap(p.lda, p.m), p.lda = 9; });
+  differs([](Problem& p) { p.a = bf16; });
+  differs([](Problem& p) { p.b = bf16; });
+  differs([](Problem& p) { p.d = f32; });
+  differs([](Problem& p) { p.layout_a = Layout::column_major; });
+  differs([](Problem& p) { p.layout_b = Layout::column_major; });
+  differs([](Problem& p) { p.lda = 9; });
+  differs([](Problem& p) { p.ldb = 9; });
+  differs([](Problem& p) { p.ldc = 9; });
+  differs([](Problem& p) { p.ldd = 9; });
+  differs([](Problem& p) { p.alpha = 2; });
+  differs([](Problem& p) { p.beta = not_a_number; });
+  differs([](Problem& p) { p.bias = true; });
+  differs([](Problem& p) { p.activation = Activation::relu; });
+  differs([](Problem& p) { p.slope = 0.5; });
+  differs([](Problem& p) { p.align_a = 8; });
+  differs([](Problem& p) { p.align_b = 8; });
+  differs([](Problem& p) { p.align_c = 8; });
+  differs([](Problem& p) { p.align_d = 8; });
+  Problem nan = base, other_nan = base;
+  nan.beta = not_a_number;
+  other_nan.beta = -not_a_number;
+  CHECK(equal(nan, other_nan));
+  CHECK(hash_value(nan) == hash_value(other_nan));
+}
+
+TEST_CASE("Sizes outside of 0 to 2^31 - 1 are refused", "[problem]") {
+  CHECK_THAT(refusal({.m = -1}), ContainsSubstring("m = -1"));
+  CHECK_THAT(refusal({.n = largest + 1}), ContainsSubstring("n = 2147483648"));
+  CHECK_THAT(refusal({.k = -5}), ContainsSubstring("k = -5"));
+  CHECK_NOTHROW(normalise({.m = largest, .n = largest, .k = largest}));
+}
+
+TEST_CASE("Types that no kernel multiplies are refused", "[problem]") {
+  CHECK_THAT(refusal({.a = f32, .b = f32}), ContainsSubstring("use f16 or bf16 for both"));
+  CHECK_THAT(refusal({.a = f16, .b = bf16}), ContainsSubstring("a = f16 by b = bf16"));
+  for (DataType d : {f16, bf16, f32}) CHECK_NOTHROW(normalise({.m = 1, .n = 1, .k = 1, .a = bf16, .b = bf16, .d = d}));
+}
+
+TEST_CASE("Leading dimensions that are too small or too large are refused", "[problem]") {
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .lda = 3}), ContainsSubstring("lda = 3"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldb = -4}), ContainsSubstring("ldb = -4"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldc = 3, .beta = 1}), ContainsSubstring("ldc = 3"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldd = 3}), ContainsSubstring("ldd = 3"));
+  const std::int64_t huge = std::int64_t(1) << 61;
+  CHECK_NOTHROW(normalise({.m = 1, .n = 4, .k = 4, .lda = huge}));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .lda = huge}), ContainsSubstring("larger than 2^63 bytes"));
+  CHECK_THAT(refusal({.m = 1, .n = 4, .k = 4, .d = f32, .ldd = huge}), ContainsSubstring("larger than 2^63 bytes"));
+}
+
+TEST_CASE("Alignments that are no power of two from the element's size to 16 are refused", "[problem]") {
+  for (int align : {0, -16, 1, 3, 12, 32}) {
+    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .align_a = align}), ContainsSubstring("align_a"));
+    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .align_b = align}), ContainsSubstring("align_b"));
+  }
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .d = f32, .align_d = 2}), ContainsSubstring("from 4 to 16"));
+}
+
+TEST_CASE("Scalars are rounded to f32, and may be NaN or infinite", "[problem]") {
+  const Problem p = normalise({.m = 1, .n = 1, .k = 1, .alpha = 0.1, .beta = not_a_number});
+  CHECK(p.alpha == double(0.1f));
+  CHECK(std::isnan(p.beta));
+  CHECK(reads_c(p));
+  CHECK(normalise({.alpha = 1e300}).alpha == infinity);
+  const Problem tiny = normalise({.m = 1, .n = 1, .k = 1, .alpha = 1e-60, .beta = 1e-60});  // 0 in f32
+  CHECK_FALSE(reads_ab(tiny));
+  CHECK_FALSE(reads_c(tiny));
+}
+
+TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "[problem]") {
+  const auto shape = [](double alpha, double beta, double slope) {
+    return shape_of(normalise(
+        {.m = 8, .n = 8, .k = 8, .alpha = alpha, .beta = beta, .activation = Activation::leaky_relu, .slope = slope}));
+  };
+  CHECK(equal(shape(2, 3, 0.5), shape(-1, not_a_number, 0.01)));
+  CHECK_FALSE(equal(shape(0, 3, 0.5), shape(1, 3, 0.5)));
+  CHECK_FALSE(equal(shape(1, 0, 0.5), shape(1, 3, 0.5)));
+  CHECK_FALSE(equal(shape(1, 3, 0), shape(1, 3, 0.5)));
+}
+
+TEST_CASE("Alignment of a call comes from its pointers", "[problem]") {
+  Memory memory;
+  Problem problem = small;
+  problem.align_a = 2;
+  CHECK(with_operands(normalise(problem), memory.operands).align_a == 16);
+  memory.operands.b = static_cast<const char*>(memory.operands.b) + 4;
+  memory.operands.d = static_cast<char*>(memory.operands.d) + 2;
+  const Problem p = with_operands(normalise(problem), memory.operands);
+  CHECK(p.align_b == 4);
+  CHECK(p.align_c == 16);
+  CHECK(p.align_d == 2);
+}
+
+TEST_CASE("Null pointers are refused only where they are used", "[problem]") {
+  const auto without = [](auto change, Problem problem) {
+    Memory memory;
+    change(memory.operands);
+    return memory.refusal(problem);
+  };
+  const auto no_a = [](Operands& o) { o.a = nullptr; };
+  const auto no_b = [](Operands& o) { o.b = nullptr; };
+  const auto no_c = [](Operands& o) { o.c = nullptr; };
+  const auto no_d = [](Operands& o) { o.d = nullptr; };
+  const auto no_bias = [](Operands& o) { o.bias = nullptr; };
+  CHECK_THAT(without(no_a, small), ContainsSubstring("A is null"));
+  CHECK_THAT(without(no_b, small), ContainsSubstring("B is null"));
+  CHECK_THAT(without(no_c, small), ContainsSubstring("C is null"));
+  CHECK_THAT(without(no_d, small), ContainsSubstring("D is null"));
+  CHECK_THAT(without(no_bias, small), ContainsSubstring("bias is null"));
+
+  const auto with = [](auto change) {
+    Problem problem = small;
+    change(problem);
+    return problem;
+  };
+  const Problem no_alpha = with([](Problem&p) { p.alpha = 0; }), no_depth = with([](Problem&p) { p.k = 0; });
+  for (const Problem& p : {no_alpha, no_depth}) {
+    CHECK(without(no_a, p) == "no error");
+    CHECK(without(no_b, p) == "no error");
+  }
+  CHECK(without(no_c, with([](Problem& p) { p.beta = 0; })) == "no error");
+  CHECK_THAT(without(no_c, with([](Problem& p) { p.beta = not_a_number; })), ContainsSubstring("C is null"));
+  CHECK(without(no_bias, with([](Problem& p) { p.bias = false; })) == "no error");
+  const auto none = [](Operands& o) { o = {}; };
+  CHECK(without(none, with([](Problem& p) { p.m = 0; })) == "no error");
+  CHECK(without(none, with([](Problem& p) { p.n = 0; })) == "no error");
+}
+
+TEST_CASE("Pointers below the element's alignment are refused", "[problem]") {
+  Memory memory;
+  memory.operands.a = static_cast<const char*>(memory.operands.a) + 1;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("A is not a multiple of 2 bytes"));
+  Memory f32_memory;
+  Problem problem{.m = 4, .n = 4, .k = 4, .d = f32};
+  f32_memory.operands.d = static_cast<char*>(f32_memory.operands.d) + 2;
+  CHECK_THAT(f32_memory.refusal(problem), ContainsSubstring("D is not a multiple of 4 bytes"));
+}
+
+TEST_CASE("D may be C exactly and overlap nothing else", "[problem]") {
+  Memory memory;
+  const Operands apart = memory.operands;
+  const auto shifted = [](void* pointer, int bytes) { return static_cast<void*>(static_cast<char*>(pointer) + bytes); };
+  memory.operands.c = apart.d;
+  CHECK(memory.refusal(small) == "no error");
+  Problem wider = small;
+  wider.ldc = 16;
+  CHECK_THAT(memory.refusal(wider), ContainsSubstring("D overlaps C"));
+  memory.operands.c = shifted(apart.d, 2);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps C"));
+
+  memory.operands = apart;
+  memory.operands.a = shifted(apart.d, -126);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps A"));
+  memory.operands.a = shifted(apart.d, -128);  // ends where D begins
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.b = shifted(apart.d, 126);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps B"));
+  memory.operands.b = shifted(apart.d, 128);
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.bias = apart.d;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps bias"));
+
+  memory.operands = apart;
+  memory.operands.a = memory.operands.b;  // inputs may share
+  CHECK(memory.refusal(small) == "no error");
+  Problem unread = small;
+  unread.beta = 0;
+  memory.operands.c = shifted(apart.d, 2);
+  CHECK(memory.refusal(unread) == "no error");
+}
+
+TEST_CASE("A workspace of the caller's is aligned and apart from the operands", "[problem]") {
+  Memory memory;
+  memory.operands.workspace = &memory.bytes[2048];
+  memory.operands.workspace_bytes = 1024;
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.workspace = &memory.bytes[2048 + 16];
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace is not a multiple of 256 bytes"));
+  memory.operands.workspace = &memory.bytes[512];
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace overlaps"));
+}
+
+TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
+  CHECK(to_string(normalise({.m = 1, .n = 2, .k = 3, .align_a = 2, .align_b = 4, .align_d = 4})) ==
+        "m=1 n=2 k=3 a=f16 b=f16 d=f16 align_a=2 align_b=4 align_d=4");
+  CHECK(to_string(normalise({.m = 8,
+                             .n = 16,
+                             .k = 24,
+                             .a = bf16,
+                             .b = bf16,
+                             .d = f32,
+                             .layout_b = Layout::column_major,
+                             .lda = 32,
+                             .alpha = 0.5,
+                             .beta = not_a_number,
+                             .bias = true,
+                             .activation = Activation::leaky_relu,
+                             .slope = 0.25})) ==
+        "m=8 n=16 k=24 a=bf16 b=bf16 d=f32 layout_b=column_major lda=32 alpha=0.5 beta=nan bias=1 "
+        "activation=leaky_relu slope=0.25");
+  CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .activation = Activation::leaky_relu})) ==
+        "m=8 n=8 k=8 a=f16 b=f16 d=f16 activation=leaky_relu");
+}
+
+TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
+  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30}) == 2 * (10 * 30 + 30 * 20 + 10 * 20));
+  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = f32, .beta = 1, .bias = true}) ==
+        2 * (10 * 30 + 30 * 20) + 4 * (2 * 10 * 20 + 20));
+  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .alpha = 0}) == 2 * 10 * 20);
+  CHECK(floor_us({}) == 2);
+  const double compute_bound = 2 * 4096.0 * 4096 * 4096 / 800e6 + 2;
+  CHECK(floor_us({.m = 4096, .n = 4096, .k = 4096}) == compute_bound);
+  CHECK(floor_us({.m = 1, .n = 4096, .k = 4096}) > 2 + 2 * 4096.0 * 4096 / 4.2e6);
+}
+
+TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
+  for (DataType x : {f16, bf16, f32}) CHECK(parse_data_type(to_string(x)) == x);
+  for (Layout x : {Layout::row_major, Layout::column_major}) CHECK(parse_layout(to_string(x)) == x);
+  for (Activation x : {Activation::none, Activation::relu, Activation::leaky_relu}) {
+    CHECK(parse_activation(to_string(x)) == x);
+  }
+  CHECK_FALSE(parse_data_type("fp16"));
+  CHECK_FALSE(parse_layout(""));
+  CHECK_FALSE(parse_activation("Relu"));
+  CHECK(size_of(f16) == 2);
+  CHECK(size_of(bf16) == 2);
+  CHECK(size_of(f32) == 4);
+}
+
+TEST_CASE("Typical devices are found by their architecture", "[device_info]") {
+  for (const char* name : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+    const DeviceInfo device = device_info_for(name);
+    CHECK(device.architecture() == name);
+    CHECK(device.sm_count > 0);
+    CHECK(device.smem_per_block <= device.smem_per_sm);
+    CHECK_FALSE(device.emulated);
+    CHECK(describe(device).architecture == name);
+  }
+  CHECK(device_info_for("sm_90").has_wgmma());
+  CHECK(device_info_for("sm_90a").sm_count == 132);
+  CHECK_FALSE(device_info_for("sm_100a").has_wgmma());
+  try {
+    device_info_for("sm_70");
+    FAIL("sm_70 is no architecture of ours");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::invalid_option);
+    CHECK_THAT(error.what(), ContainsSubstring("use one of sm_80, "));
+  }
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the jitgemm command, and shows one GEMM being tuned, compiled, run and checked.
+# Arguments go to `jitgemm run`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools/bootstrap.sh
+cmake --preset release --log-level=NOTICE >/dev/null
+cmake --build --preset release --parallel "$(nproc)" --target jitgemm_command
+build/release/bin/jitgemm run "$@"

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Tests and benchmarks on a machine with a GPU, in one call under ten minutes. Needs no network.
+#
+#   tools/gpu_check.sh OUTDIR [BUILD]
+#
+# BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
+# Leaves eight files at most in OUTDIR: summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, and
+# one CSV file a benchmark. Fails if a stage failed or ran out of time.
+# JITGEMM_GPU_CHECK_STAGES="tests sanitizer bench" runs some of the stages only.
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1" || exit 1
+out=$(cd "$1" && pwd)
+build=${2:-}
+stages=" ${JITGEMM_GPU_CHECK_STAGES:-tests sanitizer bench} "
+began=$SECONDS
+summary=$out/summary.txt
+table=$(mktemp) work=$(mktemp -d)
+trap 'rm -rf "$table" "$work"' EXIT
+failed=0
+
+fail() { echo "gpu_check: error: $*" >&2; exit 1; }
+# Rows of the table: stage, seconds, result.
+row() { printf '%-34s %5s s  %s\n' "$1" "$2" "$3" >>"$table"; }
+left() { echo $((590 - (SECONDS - began))); }
+# limited SECONDS COMMAND...: 124 when the time is over, its own or that of all.
+limited() {
+  local limit=$1 all
+  all=$(left)
+  shift
+  [ "$all" -lt 5 ] && return 124
+  timeout --kill-after=5 "$((limit < all ? limit : all))" "$@"
+}
+# The verdict on an exit status.
+verdict() {
+  case $1 in
+    0) echo "ok" ;;
+    124 | 137) echo "OUT OF TIME" ;;
+    *) echo "FAILED ($1)" ;;
+  esac
+}
+
+command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU || fail "no GPU here; tools/test.sh runs what needs none"
+
+if [ -z "$build" ]; then
+  build=$work/build
+  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >"$out/tests.log" 2>&1 &&
+    limited 300 cmake --build "$build" --parallel "$(nproc)" --target jitgemm_command tests >>"$out/tests.log" 2>&1 ||
+    { tail -30 "$out/tests.log" >&2; fail "cannot build here: give a folder built elsewhere as second argument"; }
+  row "build" $((SECONDS - began)) ok
+fi
+build=$(cd "$build" && pwd) || fail "no such folder: $build"
+jitgemm=$build/bin/jitgemm tests=$build/bin/tests
+[ -x "$jitgemm" ] && [ -x "$tests" ] || fail "$build has no bin/jitgemm and bin/tests"
+
+# A build from elsewhere knows its sources and its toolkit by the paths that they had there.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+export LD_LIBRARY_PATH=$cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+built_from=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt" 2>/dev/null)
+if [ -n "$built_from" ] && [ ! -e "$built_from" ]; then
+  mkdir -p "$(dirname "$built_from")" && ln -s "$root" "$built_from" || fail "cannot put a link to the sources at $built_from"
+fi
+export JITGEMM_CACHE_DIR=$work/cache PATH=$PATH:$cuda/bin
+unset JITGEMM_TUNING JITGEMM_SYSTEM_CACHE_DIR
+mkdir -p "$JITGEMM_CACHE_DIR"
+
+commit=$(git -C "$root" rev-parse --verify -q HEAD 2>/dev/null || echo "${JITGEMM_COMMIT:-unknown}")
+[ -z "$(git -C "$root" status --porcelain -- src templates tools include 2>/dev/null)" ] || commit="$commit, and changes"
+digest=$(cd "$root" && find templates src/jit/source_generator.cpp -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d' ' -f1)
+{
+  echo "date      $(date -u +%Y-%m-%dT%H:%MZ)"
+  echo "commit    $commit"
+  echo "digest    $digest"
+  nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader | sed 's/^/device    /'
+  echo "library   $("$jitgemm" --version)"
+  echo "toolkit   $(nvcc --version 2>/dev/null | sed -n 's/.*release //p')"
+  echo "system    $(. /etc/os-release && echo "$PRETTY_NAME"), $(uname -r), $(nproc) CPUs"
+  "$jitgemm" devices
+} >"$summary" 2>&1
+
+run_tests() {
+  local begin=$SECONDS status
+  limited 170 "$tests" "[gpu]~[full]" --durations yes >>"$out/tests.log" 2>&1
+  status=$?
+  row "tests [gpu]" $((SECONDS - begin)) "$(verdict $status) $(grep -aE 'All tests passed|^test cases:' "$out/tests.log" | tail -1)"
+  [ $status -eq 0 ] || failed=1
+}
+
+run_sanitizer() {
+  local sanitizer tool begin status
+  sanitizer=$(command -v compute-sanitizer || ls "$cuda"/compute-sanitizer/compute-sanitizer 2>/dev/null)
+  : >"$out/sanitizer.log"
+  for tool in memcheck racecheck; do
+    begin=$SECONDS
+    if [ -z "$sanitizer" ]; then
+      row "compute-sanitizer $tool" 0 "NOT RUN: there is none here"
+      continue
+    fi
+    echo "== $tool" >>"$out/sanitizer.log"
+    limited 60 "$sanitizer" --tool $tool --error-exitcode 99 "$tests" "[gpu][small]" >>"$out/sanitizer.log" 2>&1
+    status=$?
+    if grep -qa "Device not supported" "$out/sanitizer.log"; then
+      row "compute-sanitizer $tool" $((SECONDS - begin)) "NOT RUN: it refuses this device"
+      continue
+    fi
+    row "compute-sanitizer $tool" $((SECONDS - begin)) "$(verdict $status) $(grep -aE 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/sanitizer.log" | tail -1 | sed 's/=* *//')"
+    [ $status -eq 0 ] || failed=1
+  done
+}
+
+# bench NAME LIMIT SHAPES OPTIONS...: OUTDIR/NAME.csv, and the ratios of all shapes into the table.
+bench() {
+  local name=$1 limit=$2 shapes=$3 begin=$SECONDS status
+  shift 3
+  limited "$limit" "$jitgemm" bench --shapes "$shapes" --csv "$out/$name.csv" "$@" >"$work/$name.log" 2>&1
+  status=$?
+  {
+    echo
+    echo "== bench $name $*"
+    grep -aE '^(peer|no peers|jitgemm: )' "$work/$name.log"
+    sed -n '/^all /,$p' "$work/$name.log"
+  } >>"$summary"
+  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes$(
+    sed -n '/^all /,/^$/s,^  \(cublas[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; \1 \2,p' "$work/$name.log" | tr -d '\n')"
+  [ $status -eq 0 ] || failed=1
+}
+
+run_bench() {
+  local corpora=$root/tests/corpora begin status
+  cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" "$corpora/large.txt" >"$work/seeds.txt"
+  bench seeds 60 "$work/seeds.txt" --seconds-per-shape 0.8
+  cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds_sm80.txt"
+  bench seeds_sm80 45 "$work/seeds_sm80.txt" --main-loop sm80 --seconds-per-shape 0.8
+
+  # Two-tile stream-K against data-parallel with the same tile, on the seed's shape whose last wave is a short one.
+  begin=$SECONDS
+  echo "1536 1792 6016" >"$work/stream_k.txt"
+  local tile
+  local -a configs=()
+  for tile in "sm80 128x128x32 group_m=8 stages=4 warps=4" "sm80 128x256x64 group_m=8 stages=3 warps=8"; do
+    configs+=(--config "$tile schedule=data_parallel" --config "$tile schedule=stream_k_two_tile grid=132")
+  done
+  limited 30 "$jitgemm" bench --shapes "$work/stream_k.txt" "${configs[@]}" >"$work/stream_k.log" 2>&1
+  status=$?
+  { echo; echo "== two-tile stream-K against data-parallel"; cat "$work/stream_k.log"; } >>"$summary"
+  row "bench two-tile stream-K" $((SECONDS - begin)) "$(verdict $status)"
+  [ $status -eq 0 ] || failed=1
+
+  bench llm_decode_49 60 "$corpora/llm_decode_49.txt" --type bf16 --layout nt --seconds-per-shape 0.6
+  bench streamk_unaligned_100 90 "$corpora/streamk_unaligned_100.txt" --seconds-per-shape 0.5
+  bench streamk_aligned8_300 240 "$corpora/streamk_aligned8_300.txt" --seconds-per-shape 0.5
+}
+
+[[ $stages == *" tests "* ]] && run_tests
+[[ $stages == *" sanitizer "* ]] && run_sanitizer
+[[ $stages == *" bench "* ]] && run_bench
+
+row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"
+{ echo; echo "== table"; cat "$table"; } >>"$summary"
+cat "$table"
+exit $failed

@@ -1,0 +1,405 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+
+#include "backend/backend.hpp"
+#include "bench_arms.hpp"
+#include "bench_record.hpp"
+#include "commands.hpp"
+#include "core/problem.hpp"
+#include "launch_graph.hpp"
+#include "measure.hpp"
+#include "options.hpp"
+#include "parallel.hpp"
+#include "peers.hpp"
+#include "progress.hpp"
+#include "text.hpp"
+#include "util/atomic_file.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string shapes, type = "f16", d, layout = "nn", csv, json, main_loop;
+  std::vector<std::string> configs;
+  bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
+  double seconds_per_shape = 0.8;
+  std::optional<double> tune_seconds;
+  DeviceOptions device;
+};
+
+constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
+constexpr int peer_candidates = 16, own_candidates = 16;
+
+std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
+  if (options.device == Device::cuda) make_cuda_current();
+  return make_backend(options);
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        context_options_(checked(options)),
+        backend_(open_backend(context_options_)),
+        emulated_(backend_->device().emulated),
+        stream_(*backend_),
+        tuner_(context_options_),
+        base_(base_problem(options)),
+        inputs_(*backend_, base_.a) {
+    for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
+    if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;
+    workspace_ = DeviceMemory(*backend_, workspace_limit);
+    if (options.peers && !emulated_) peers_ = make_peers(stream_.get(), workspace_.data(), workspace_limit);
+  }
+
+  void all() {
+    const std::vector<Shape> shapes = read_shapes(options_.shapes);
+    open_csv();
+    describe(shapes.size());
+    Progress progress("bench");
+    int failures = 0;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      Problem problem = base_;
+      problem.m = shapes[i].m;
+      problem.n = shapes[i].n;
+      problem.k = shapes[i].k;
+      progress.update(int(i), int(shapes.size()), fmt::format("{}x{}x{}", problem.m, problem.n, problem.k));
+      BenchRecord record = blank_record(problem);
+      const auto known =
+          std::find_if(records_.begin(), records_.end(), [&](const BenchRecord& r) { return r.same_case(record); });
+      if (known != records_.end()) continue;
+      bench(record);
+      failures += record.check != "ok";
+      progress.hide();
+      print(record);
+      if (csv_.is_open()) csv_ << csv_line(record) << '\n' << std::flush;
+      records_.push_back(std::move(record));
+    }
+    progress.hide();
+    finish();
+    if (csv_.is_open() && !csv_) throw Error(ErrorCode::io, "cannot write " + options_.csv + ": is the disk full?");
+    if (failures)
+      throw Error(ErrorCode::internal,
+                  counted(std::uint64_t(failures), "shape") + " failed: the column `check` says why");
+  }
+
+ private:
+  static ContextOptions checked(const Options& options) {
+    if (!options.device.device_given() && cuda_devices().empty()) {
+      throw Error(ErrorCode::no_device,
+                  "no GPU found, and times on a CPU mean nothing: add --device emulator to try the steps");
+    }
+    ContextOptions context_options = options.device.context_options();
+    if (context_options.device == Device::compile_only) {
+      throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
+    }
+    context_options.tuning = options.frozen ? Tuning::cached : Tuning::on;
+    context_options.tuning_budget_seconds = options.tune_seconds.value_or(0.45 * options.seconds_per_shape);
+    context_options.tuning_total_budget_seconds = 1e9;
+    return context_options;
+  }
+
+  static Problem base_problem(const Options& options) {
+    const std::string layout_a = options.layout.substr(0, 1), layout_b = options.layout.substr(1);
+    return parse_problem(fmt::format("a={0} b={0} d={1} layout_a={2} layout_b={3}", options.type,
+                                     options.d.empty() ? options.type : options.d, layout_a, layout_b));
+  }
+
+  /// Continues a file, dropping a line that was cut off, or begins one.
+  void open_csv() {
+    if (options_.csv.empty()) return;
+    std::string lines = csv_header() + "\n";
+    if (fs::exists(options_.csv) && fs::file_size(options_.csv) > 0) {
+      if (!options_.resume) {
+        throw Error(ErrorCode::io, options_.csv + " exists: continue it with --resume, or remove it");
+      }
+      records_ = read_csv(options_.csv);
+      for (const BenchRecord& record : records_) lines += csv_line(record) + "\n";
+    }
+    std::string why;
+    if (!write_atomically(options_.csv, lines, &why))
+      throw Error(ErrorCode::io, "cannot write " + options_.csv + ": " + why);
+    csv_.open(options_.csv, std::ios::app);
+  }
+
+  void describe(std::size_t shapes) const {
+    const DeviceDescription device = tuner_.device();
+    fmt::print("{}, {} {} to {}, on {} ({}, {} SMs)\n", counted(shapes, "shape"), options_.layout, options_.type,
+               to_string(base_.d), device.name, device.architecture, device.sm_count);
+    if (!records_.empty()) fmt::print("{} in {} already\n", counted(records_.size(), "result"), options_.csv);
+    if (emulated_) {
+      fmt::print("emulator: nothing is timed, results are only checked\n");
+    } else if (peers_) {
+      fmt::print("peer: {}\n", peers_->version());
+    } else {
+      fmt::print("no peers: {}\n", options_.peers ? "this build found no cuBLASLt" : "--no-peers");
+    }
+    std::fflush(stdout);
+  }
+
+  BenchRecord blank_record(const Problem& problem) {
+    BenchRecord record;
+    record.device = emulated_ ? "emulator" : tuner_.device().name;
+    record.problem = normalise(problem);
+    const double tiles = std::ceil(double(problem.m) / 128) * std::ceil(double(problem.n) / 256);
+    record.waves = tiles / std::max(1, tuner_.device().sm_count);
+    record.floor_us = floor_us(record.problem);
+    return record;
+  }
+
+  void bench(BenchRecord& record) {
+    try {
+      bench_arms(record);
+    } catch (const Error& error) {
+      record.check = error.what();
+      for (ArmResult* arm : {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt}) *arm = {};
+      record.pinned.clear();
+    }
+  }
+
+  void bench_arms(BenchRecord& record) {
+    const Problem& p = record.problem;
+    // A Context of its own per shape: what captured launches own is gone with it.
+    ContextOptions runner_options = context_options_;
+    runner_options.tuning = Tuning::off;
+    Context runner(runner_options);
+    inputs_.prepare(p, !emulated_);
+    record.sets = inputs_.sets();
+
+    BenchArms arms;
+    add_ours(record, arms, runner);
+    add_peers(record, arms);
+    if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
+      throw Error(ErrorCode::internal, wrong);
+    }
+    record.check = "ok";
+    if (emulated_) return;
+    const double share_ms = 0.2e3 * options_.seconds_per_shape / double(6 * arms.size());
+    arms.time(*backend_, stream_.get(), inputs_, {.round_ms = std::min(2.5, share_ms)});
+    if (!peer_finalists_.empty()) {
+      record.cublaslt = *std::min_element(peer_finalists_.begin(), peer_finalists_.end(), faster);
+    }
+  }
+
+  static bool faster(const ArmResult& x, const ArmResult& y) { return x.us < y.us; }
+
+  /// Whether an arm is to be timed: it is named, or none is.
+  bool wanted(bool flag) const {
+    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty());
+  }
+
+  bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
+    return runner.workspace_size(p, config) <= workspace_limit;
+  }
+
+  /// One of ours. The workspace is the caller's: else each captured launch would own one.
+  void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config) {
+    if (!fits(runner, p, config)) {
+      throw Error(ErrorCode::workspace_too_small,
+                  fmt::format("{} needs more than the {} of workspace that each side may use", to_string(config),
+                              bytes_text(workspace_limit)));
+    }
+    arms.add(result, "jitgemm", to_string(config), [this, &runner, p, config](const Operands& operands) {
+      Operands all = operands;
+      all.workspace = workspace_.data();
+      all.workspace_bytes = workspace_.bytes();
+      runner.gemm(p, all, stream_.get(), config);
+    });
+  }
+
+  void add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
+    const Problem& p = record.problem;
+    record.pinned.resize(pinned_.size());
+    for (std::size_t i = 0; i < pinned_.size(); ++i) add(arms, record.pinned[i], runner, p, pinned_[i]);
+
+    const bool model = wanted(options_.model), tuned = wanted(options_.tuned), best = wanted(options_.best);
+    if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
+    if (!tuned && !best) return;
+    const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);
+    if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
+    if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
+  }
+
+  struct Choices {
+    KernelConfig tuned;
+    std::optional<KernelConfig> best;  ///< of all measured
+  };
+
+  /// By the tuner, or its database.
+  Choices measured(const Problem& p, Context& runner) {
+    if (options_.frozen) return {tuner_.plan(p).config, std::nullopt};
+    compile(tuner_, p, first_candidates(tuner_, p));
+    const TuneReport report = tuner_.tune(p);
+    const TunedCandidate* best = nullptr;
+    for (const TunedCandidate& candidate : report.candidates) {
+      const bool counts = candidate.skipped.empty() && candidate.measured_us > 0 && fits(runner, p, candidate.config);
+      if (counts && (!best || candidate.measured_us < best->measured_us)) best = &candidate;
+    }
+    return {report.plan.config, best ? best->config : report.plan.config};
+  }
+
+  /// By a short measurement of the cost model's first choices among those of one main loop.
+  Choices screened(Context& runner, const Problem& p) {
+    const std::vector<KernelConfig> configs = first_candidates(runner, p);
+    if (emulated_) return {configs.front(), configs.front()};
+    compile(runner, p, configs);
+    BenchArms arms;
+    std::vector<ArmResult> results(configs.size());
+    for (std::size_t i = 0; i < configs.size(); ++i) add(arms, results[i], runner, p, configs[i]);
+    arms.time(*backend_, stream_.get(), inputs_, {.rounds = 3, .round_ms = 1, .max_launches = 200});
+    const KernelConfig best =
+        configs[std::size_t(std::min_element(results.begin(), results.end(), faster) - results.begin())];
+    return {best, best};
+  }
+
+  /// The cost model's first choices, of the main loop that was asked for.
+  std::vector<KernelConfig> first_candidates(Context& context, const Problem& p) const {
+    std::vector<KernelConfig> configs;
+    for (const Plan& plan : context.candidates(p)) {
+      if (configs.size() == own_candidates) break;
+      if (main_loop_ && plan.config.main_loop != *main_loop_) continue;
+      if (plan.workspace_bytes <= workspace_limit) configs.push_back(plan.config);
+    }
+    if (configs.empty()) {
+      throw Error(ErrorCode::invalid_config, "no configuration of this main loop is legal here: leave --main-loop out");
+    }
+    return configs;
+  }
+
+  /// Side by side and ahead, so that the tuner's budget goes into measuring. What fails to compile is the tuner's to
+  /// report.
+  static void compile(Context& context, const Problem& p, const std::vector<KernelConfig>& configs) {
+    parallel_for(int(configs.size()), 0, [&](int i) {
+      try {
+        context.compile(p, configs[std::size_t(i)]);
+      } catch (const Error&) {
+      }
+    });
+  }
+
+  /// cuBLAS's default, and the best three of cuBLASLt's candidates by a short measurement.
+  void add_peers(BenchRecord& record, BenchArms& arms) {
+    peer_finalists_.clear();
+    if (!peers_) return;
+    const int candidates = peers_->prepare(record.problem, peer_candidates);
+    arms.add(record.cublas, "cublas", "default", [this](const Operands& operands) { peers_->gemm(operands); });
+
+    const double share_ms = 0.1e3 * options_.seconds_per_shape / (4 * peer_candidates);
+    const TimingOptions brief{.rounds = 2, .round_ms = std::min(1.0, share_ms), .max_launches = 200};
+    std::vector<std::pair<double, int>> order;
+    for (int i = 0; i < candidates; ++i) {
+      const Arm arm = [&](int set) { peers_->gemm(inputs_.operands(set), i); };
+      try {
+        order.emplace_back(time_arms(*backend_, stream_.get(), {arm}, inputs_.sets(), brief).front().median_us, i);
+      } catch (const Error&) {  // a suggestion of the heuristic that does not run is no candidate
+      }
+    }
+    record.cublaslt_candidates = int(order.size());
+    std::sort(order.begin(), order.end());
+    order.resize(std::min<std::size_t>(order.size(), 3));
+    peer_finalists_.resize(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const int candidate = order[i].second;
+      arms.add(peer_finalists_[i], "cublaslt", std::to_string(candidate),
+               [this, candidate](const Operands& operands) { peers_->gemm(operands, candidate); });
+    }
+  }
+
+  static void print(const BenchRecord& r) {
+    const auto arm = [](const char* name, const ArmResult& result) {
+      return result.timed() ? fmt::format("  {} {:.2f}", name, result.us) : std::string();
+    };
+    fmt::print("{:>5} x {:>5} x {:>5}{}{}{}{}{}  {}\n", r.problem.m, r.problem.n, r.problem.k, arm("model", r.model),
+               arm("tuned", r.tuned), arm("best", r.best), arm("cublas", r.cublas), arm("cublaslt", r.cublaslt),
+               r.check == "ok" && r.model.timed() + r.tuned.timed() + r.pinned.size() > 0 ? "" : r.check);
+    for (const ArmResult& pinned : r.pinned) fmt::print("    {:>9.2f} us  {}\n", pinned.us, pinned.config);
+    std::fflush(stdout);
+  }
+
+  void finish() const {
+    fmt::print("{}", summary(records_));
+    if (options_.json.empty()) return;
+    nlohmann::ordered_json json{{"device", to_json(tuner_.device())},
+                                {"library", JITGEMM_VERSION},
+                                {"peers", peers_ ? peers_->version() : ""},
+                                {"summary", summary_json(records_)}};
+    json["shapes"] = nlohmann::ordered_json::array();
+    for (const BenchRecord& record : records_) json["shapes"].push_back(to_json(record));
+    std::string why;
+    if (!write_atomically(options_.json, json.dump(2) + "\n", &why)) {
+      throw Error(ErrorCode::io, "cannot write " + options_.json + ": " + why);
+    }
+  }
+
+  const Options& options_;
+  ContextOptions context_options_;
+  std::unique_ptr<Backend> backend_;
+  bool emulated_;
+  OwnStream stream_;
+  Context tuner_;
+  Problem base_;
+  InputPools inputs_;
+  DeviceMemory workspace_;
+  std::unique_ptr<Peers> peers_;
+  std::vector<ArmResult> peer_finalists_;
+  std::vector<KernelConfig> pinned_;
+  std::optional<MainLoop> main_loop_;
+  std::vector<BenchRecord> records_;
+  std::ofstream csv_;
+};
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("bench", "Time ours against cuBLAS and cuBLASLt over a file of shapes");
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help);
+  };
+  add("--shapes", options->shapes, "A file of `m n k` lines")->required();
+  add("--type,--a", options->type, "Of A and B")->check(CLI::IsMember({"f16", "bf16"}))->capture_default_str();
+  add("--d", options->d, "Of D [as A]")->check(CLI::IsMember({"f16", "bf16", "f32"}));
+  add("--layout", options->layout, "Of A and B; n is row-major, t column-major")
+      ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
+      ->capture_default_str();
+  command->add_flag("--model", options->model, "Time the cost model's choice")->group("Arms (all if none is named)");
+  command->add_flag("--tuned", options->tuned, "Time the tuned choice")->group("Arms (all if none is named)");
+  command->add_flag("--best", options->best, "Time the best that tuning measured")
+      ->group("Arms (all if none is named)");
+  add("--config", options->configs, "Time this configuration; may be repeated")->group("Arms (all if none is named)");
+  command
+      ->add_flag("--peers,!--no-peers", options->peers,
+                 "Time cuBLAS and the best of 16 cuBLASLt candidates, where the build has them [on]")
+      ->group("Arms (all if none is named)");
+  add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
+      ->check(CLI::IsMember({"sm80", "sm90"}));
+  command->add_flag("--frozen", options->frozen,
+                    "The tuned choice is what the tuning database says: measure nothing anew");
+  add("--seconds-per-shape", options->seconds_per_shape,
+      "About; large shapes take longer, new kernels add their compile time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add("--tune-seconds", options->tune_seconds, "Of that, for tuning [0.45 of it]")->check(CLI::PositiveNumber);
+  add("--csv", options->csv, "Write a line a shape to this file as they come");
+  add("--json", options->json, "Write everything to this file at the end");
+  command->add_flag("--resume", options->resume, "Keep what is in the CSV file and go on from there");
+  options->device.add_to(*command);
+  command->footer(R"(
+Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, 5 rounds; medians and
+(max - min) / median are given in microseconds of one launch. Both sides accumulate in f32 with 64 MiB of workspace. Ratios
+above 1 mean that ours is faster. floor = max(2 m n k / 800 TFLOP/s, bytes / 4.2 TB/s) + 2 us.
+Examples:
+  jitgemm bench --shapes shapes.txt --type bf16 --layout nt --csv out.csv --json out.json
+  jitgemm bench --shapes shapes.txt --csv out.csv --resume
+  jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
+)");
+  command->callback([options] { Bench(*options).all(); });
+}
+
+}  // namespace jitgemm::cli

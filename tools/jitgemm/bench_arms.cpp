@@ -1,0 +1,57 @@
+#include "bench_arms.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "check.hpp"
+
+namespace jitgemm::cli {
+
+void BenchArms::add(ArmResult& result, const std::string& program, const std::string& config, Launch launch) {
+  result.config = config;
+  for (One& arm : arms_) {
+    if (arm.program == program && arm.config == config) return arm.results.push_back(&result);
+  }
+  arms_.push_back({program, config, std::move(launch), {&result}});
+}
+
+std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, const InputPools& inputs) const {
+  const Operands first = inputs.operands(0);
+  const DeviceMemory other_d(backend, std::max<std::size_t>(bytes_of_d(p), 256));
+  Operands others = first;
+  others.d = other_d.data();
+  for (const One& arm : arms_) {
+    const bool is_first = &arm == &arms_.front();
+    const Operands& operands = is_first ? first : others;
+    poison(backend, p, operands);
+    arm.launch(operands);
+    backend.synchronize(stream);
+    std::string wrong;
+    if (is_first) {
+      const Check check = check_against_reference(backend, p, operands, 1 << 14);
+      if (!check.passed())
+        wrong = fmt::format("D({}, {}) is {}, should be {}", check.row, check.column, check.got, check.expected);
+    } else {
+      wrong = compare_rows(backend, p, others.d, first.d);
+    }
+    if (!wrong.empty()) return fmt::format("{} ({}): {}", arm.program, arm.config, wrong);
+  }
+  return {};
+}
+
+void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options) {
+  std::vector<Arm> timed;
+  for (const One& arm : arms_) {
+    timed.push_back([&](int set) { arm.launch(inputs.operands(set)); });
+  }
+  const std::vector<Timing> timings = time_arms(backend, stream, timed, inputs.sets(), options);
+  for (std::size_t i = 0; i < arms_.size(); ++i) {
+    for (ArmResult* result : arms_[i].results) {
+      result->us = timings[i].median_us;
+      result->spread = timings[i].spread;
+    }
+  }
+}
+
+}  // namespace jitgemm::cli

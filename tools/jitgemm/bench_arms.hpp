@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "bench_record.hpp"
+#include "measure.hpp"
+
+namespace jitgemm::cli {
+
+/// One launch with these operands, which have no workspace.
+using Launch = std::function<void(const Operands&)>;
+
+/// What is timed on one shape. Equal arms are one, which several results read.
+class BenchArms {
+ public:
+  /// `result` outlives this; it gets its configuration now and its time from time().
+  void add(ArmResult& result, const std::string& program, const std::string& config, Launch launch);
+  std::size_t size() const { return arms_.size(); }
+
+  /// Runs every arm once on the same inputs: the first against float64, the others against the first. Empty if all
+  /// agree.
+  std::string check(Backend& backend, Stream stream, const Problem& normalised, const InputPools& inputs) const;
+  void time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options);
+
+ private:
+  struct One {
+    std::string program, config;
+    Launch launch;
+    std::vector<ArmResult*> results;
+  };
+  std::vector<One> arms_;
+};
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jitgemm/jitgemm.hpp"
+
+namespace jitgemm::cli {
+
+/// One arm's result on one shape. No time: the arm was not run.
+struct ArmResult {
+  std::string config;  ///< of ours; of cuBLASLt the candidate's number
+  double us = 0;       ///< median of the rounds
+  double spread = 0;   ///< (max - min) / median
+
+  bool timed() const { return us > 0; }
+};
+
+/// All that `jitgemm bench` finds out about one shape: one line of its CSV.
+struct BenchRecord {
+  std::string device;
+  Problem problem;
+  double waves = 0;  ///< of 128 x 256 tiles
+  double floor_us = 0;
+  int sets = 0;  ///< of inputs, in turn
+  ArmResult model, tuned, best;
+  ArmResult cublas, cublaslt;
+  int cublaslt_candidates = 0;
+  std::vector<ArmResult> pinned;
+  std::string check;  ///< "ok", or what is wrong
+
+  /// Whether both are about the same problem on the same device.
+  bool same_case(const BenchRecord& other) const;
+};
+
+std::string csv_header();
+std::string csv_line(const BenchRecord& record);  ///< without the newline
+/// The whole lines of a file; Error{io} if it is of another version of this command.
+std::vector<BenchRecord> read_csv(const std::filesystem::path& file);
+
+nlohmann::ordered_json to_json(const BenchRecord& record);
+
+struct Percentiles {
+  std::size_t count = 0;
+  double geomean = 0, p10 = 0, p50 = 0, p90 = 0;
+};
+Percentiles percentiles(std::vector<double> ratios);
+
+/// The ratios over all shapes and by wave count, for people.
+std::string summary(const std::vector<BenchRecord>& records);
+nlohmann::ordered_json summary_json(const std::vector<BenchRecord>& records);
+
+}  // namespace jitgemm::cli

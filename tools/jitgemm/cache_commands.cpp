@@ -1,0 +1,191 @@
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "commands.hpp"
+#include "jit/kernel_cache.hpp"
+#include "text.hpp"
+#include "util/atomic_file.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string directory, export_to, max_bytes;
+  bool json = false, binaries = false;
+};
+
+KernelCache open_cache(const Options& options) {
+  KernelCacheOptions cache_options;
+  if (!options.directory.empty()) cache_options.directory = fs::absolute(options.directory);
+  return KernelCache(cache_options);
+}
+
+fs::path directory_of(const KernelCache& cache) {
+  const auto directory = cache.directory();
+  if (!directory) throw Error(ErrorCode::io, "no cache directory can be read: set JITGEMM_CACHE_DIR to a writable one");
+  return *directory;
+}
+
+nlohmann::ordered_json to_json(const CacheEntryInfo& info) {
+  return {{"digest", info.digest},
+          {"state", info.state},
+          {"bytes", info.bytes},
+          {"last_used", info.last_used},
+          {"architecture", info.entry.binary.architecture},
+          {"config", info.entry.source.config},
+          {"compiler", info.entry.binary.compiler},
+          {"registers", info.entry.binary.registers},
+          {"spill_bytes", info.entry.binary.spill_bytes},
+          {"path", info.path.string()}};
+}
+
+void list(const Options& options) {
+  KernelCache cache = open_cache(options);
+  std::vector<CacheEntryInfo> entries = cache.list(false);
+  std::sort(entries.begin(), entries.end(), [](const auto& x, const auto& y) { return x.last_used > y.last_used; });
+  if (options.json) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const CacheEntryInfo& info : entries) json.push_back(to_json(info));
+    print_json(json);
+    return;
+  }
+  std::uintmax_t bytes = 0;
+  for (const CacheEntryInfo& info : entries) {
+    bytes += info.bytes;
+    fmt::print("{:.12}  {:%Y-%m-%d %H:%M}  {:>9}  {:<8}  {:<14}  {}\n", info.digest,
+               fmt::localtime(std::time_t(info.last_used)), bytes_text(double(info.bytes)),
+               info.entry.binary.architecture, info.entry.binary.compiler,
+               info.state == "ok" ? info.entry.source.config : info.state);
+  }
+  fmt::print("{}, {}, in {}\n", counted(entries.size(), "kernel"), bytes_text(double(bytes)),
+             directory_of(cache).string());
+}
+
+void verify(const Options& options) {
+  KernelCache cache = open_cache(options);
+  const std::vector<CacheEntryInfo> entries = cache.list(true);
+  const auto good = [](const CacheEntryInfo& info) { return info.state == "ok"; };
+  const auto bad = std::size_t(std::count_if(entries.begin(), entries.end(), std::not_fn(good)));
+  if (options.json) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const CacheEntryInfo& info : entries) json.push_back(to_json(info));
+    print_json(json);
+  } else {
+    for (const CacheEntryInfo& info : entries) {
+      if (!good(info)) fmt::print("{}  {}\n", info.path.string(), info.state);
+    }
+    fmt::print("whole: {}, damaged: {}\n", counted(entries.size() - bad, "kernel"), bad);
+  }
+  if (bad) throw Error(ErrorCode::io, counted(bad, "damaged kernel") + " found: `jitgemm cache prune` drops them");
+}
+
+/// "300", "64K", "1.5G" and so on.
+std::uintmax_t parse_bytes(const std::string& text) {
+  std::size_t read = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &read);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = read < text.size() ? text.substr(read) : "";
+  const std::map<std::string, double> units{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}};
+  const auto found = units.find(unit);
+  if (!(value >= 0) || found == units.end()) {
+    throw Error(ErrorCode::invalid_option,
+                fmt::format("\"{}\" is no size: use bytes, or a number with K, M or G", text));
+  }
+  return std::uintmax_t(value * found->second);
+}
+
+void report_freed(const Options& options, const KernelCache& cache, std::uintmax_t bytes) {
+  if (options.json) return print_json({{"freed_bytes", bytes}});
+  fmt::print("freed {} in {}\n", bytes_text(double(bytes)), directory_of(cache).string());
+}
+
+void prune(const Options& options) {
+  KernelCache cache = open_cache(options);
+  report_freed(options, cache,
+               cache.prune(options.max_bytes.empty() ? std::uintmax_t(-1) : parse_bytes(options.max_bytes)));
+}
+
+void clear(const Options& options) {
+  KernelCache cache = open_cache(options);
+  report_freed(options, cache, cache.clear());
+}
+
+void write(const fs::path& path, std::string_view bytes) {
+  std::string why;
+  if (!write_atomically(path, bytes, &why)) {
+    throw Error(ErrorCode::io, fmt::format("cannot write {}: {}", path.string(), why));
+  }
+}
+
+/// The entries as they are, for JITGEMM_SYSTEM_CACHE_DIR; with --binaries each as a cubin and its source.
+void export_entries(const Options& options) {
+  KernelCache cache = open_cache(options);
+  const fs::path from = directory_of(cache), to = fs::absolute(options.export_to);
+  int exported = 0;
+  for (const CacheEntryInfo& info : cache.list(true)) {
+    if (info.state != "ok") continue;
+    if (options.binaries) {
+      const auto entry = cache.find(CacheKey{info.digest}, [&] { return info.entry.binary.compiler; });
+      if (!entry) continue;
+      fs::create_directories(to);
+      const bool cubin = !entry->binary.compiler.starts_with("g++") && !entry->binary.compiler.starts_with("c++");
+      write(to / (info.digest + (cubin ? ".cubin" : ".so")), entry->binary.code);
+      write(to / (info.digest + ".cu"), entry->source.text);
+    } else {
+      const std::optional<std::string> bytes = read_file(info.path);
+      if (!bytes) continue;
+      // An entry of the system layer is not under our own directory.
+      const fs::path relative = info.path.lexically_relative(from);
+      const fs::path target = to / (relative.empty() || *relative.begin() == ".." ? info.path.filename() : relative);
+      fs::create_directories(target.parent_path());
+      write(target, *bytes);
+    }
+    ++exported;
+  }
+  if (options.json) return print_json({{"exported", exported}, {"directory", to.string()}});
+  fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
+             options.binaries ? "" : "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it");
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* cache = app.add_subcommand("cache", "Look after the compiled kernels on disk");
+  cache->require_subcommand(1);
+  cache->fallthrough();
+  cache->add_option("--cache-dir", options->directory, "[JITGEMM_CACHE_DIR, else ~/.cache/jitgemm]");
+  cache->add_flag("--json", options->json, "For machines");
+  cache->footer(R"(
+Examples:
+  jitgemm cache ls
+  jitgemm cache prune --max-bytes 200M     drop damaged kernels, then the least recently used ones
+  jitgemm cache export /opt/kernels        for images that ship warmed
+)");
+  cache->add_subcommand("ls", "List the kernels, last used first")->callback([options] { list(*options); });
+  cache->add_subcommand("verify", "Read every kernel whole; fails if one is damaged")->callback([options] {
+    verify(*options);
+  });
+  CLI::App* prune_command = cache->add_subcommand("prune", "Drop damaged kernels, and old ones to fit a size");
+  prune_command->add_option("--max-bytes", options->max_bytes,
+                            "Bytes to keep at most, e.g. 200M [drop damaged ones only]");
+  prune_command->callback([options] { prune(*options); });
+  cache->add_subcommand("clear", "Drop all kernels")->callback([options] { clear(*options); });
+  CLI::App* export_command = cache->add_subcommand("export", "Copy the kernels to a folder");
+  export_command->add_option("directory", options->export_to, "The folder")->required();
+  export_command->add_flag("--binaries", options->binaries, "As cubin and source files, instead of cache entries");
+  export_command->callback([options] { export_entries(*options); });
+}
+
+}  // namespace jitgemm::cli

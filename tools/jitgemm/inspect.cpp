@@ -1,0 +1,136 @@
+// explain, source and devices: what would run, without running it.
+#include <fmt/core.h>
+
+#include "commands.hpp"
+#include "disassemble.hpp"
+#include "options.hpp"
+#include "text.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+struct ExplainOptions {
+  ProblemOptions problem;
+  DeviceOptions device;
+  int candidates = 0;
+  bool no_compile = false, json = false;
+};
+
+void explain(const ExplainOptions& options) {
+  Context context(options.device.context_options(true));
+  const Problem problem = options.problem.problem();
+  const std::optional<KernelConfig> config = options.problem.config();
+  Plan plan = config ? context.plan(problem, *config) : context.plan(problem);
+  if (!options.no_compile) {
+    const Plan compiled = context.compile(problem, plan.config);
+    plan.registers = compiled.registers;
+    plan.spill_bytes = compiled.spill_bytes;
+  }
+  std::vector<Plan> candidates;
+  if (options.candidates > 0) candidates = context.candidates(problem);
+  const std::size_t shown = std::min(candidates.size(), std::size_t(std::max(options.candidates, 0)));
+
+  if (options.json) {
+    nlohmann::ordered_json json = to_json(plan);
+    for (std::size_t i = 0; i < shown; ++i) json["candidates"].push_back(to_json(candidates[i]));
+    print_json(json);
+    return;
+  }
+  const std::string text = plan.explain();
+  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  if (shown == 0) return;
+  fmt::print("\nThe cost model's first {} of {} legal configurations:\n{:>12}  config\n", shown, candidates.size(),
+             "predicted us");
+  for (std::size_t i = 0; i < shown; ++i) {
+    fmt::print("{:12.2f}  {}\n", candidates[i].predicted_us, to_string(candidates[i].config));
+  }
+}
+
+struct SourceOptions {
+  ProblemOptions problem;
+  DeviceOptions device;
+  std::string format = "cuda";
+};
+
+void source(const SourceOptions& options) {
+  const ContextOptions context_options = options.device.context_options(true);
+  if (options.format == "sass" && context_options.device == Device::emulator) {
+    throw Error(ErrorCode::invalid_option, "the emulator has no SASS: add --device compile_only --arch sm_90a");
+  }
+  Context context(context_options);
+  const Problem problem = options.problem.problem();
+  const KernelConfig config = options.problem.config() ? *options.problem.config() : context.plan(problem).config;
+  std::string text;
+  if (options.format == "cuda") {
+    text = context.source(problem, config);
+  } else if (options.format == "ptx") {
+    text = ptx_of(context.source(problem, config), context.device().architecture);
+  } else {
+    text = disassemble(context.binary(problem, config));
+  }
+  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+}
+
+void devices(bool json) {
+  std::vector<DeviceDescription> all = cuda_devices();
+  const bool gpu = !all.empty();
+  all.push_back(Context(ContextOptions{.device = Device::emulator}).device());
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const DeviceDescription& device : all) list.push_back(to_json(device));
+    print_json(list);
+    return;
+  }
+  for (const DeviceDescription& device : all) {
+    fmt::print("{:<9} {:<32} {:<8} {:>4} SMs  {:>9} of shared memory a block  {}\n",
+               device.emulated ? "emulator" : "cuda", device.name, device.architecture, device.sm_count,
+               bytes_text(double(device.smem_bytes_per_block)),
+               device.memory_bytes ? bytes_text(double(device.memory_bytes)) : "");
+  }
+  if (!gpu) fmt::print("no GPU found: commands run on the emulator, where times mean nothing\n");
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App* command = app.add_subcommand("explain", "Say what would run for a problem, and why");
+  options->problem.add_to(*command);
+  options->device.add_to(*command);
+  options->device.add_tuning_to(*command);
+  command->add_option("--candidates", options->candidates, "Also list this many of the cost model's first choices");
+  command->add_flag("--no-compile", options->no_compile, "Leave the kernel, and so registers and spills, alone");
+  command->add_flag("--json", options->json, "For machines");
+  command->footer(R"(
+Examples:
+  jitgemm explain -m 1536 -n 1792 -k 6016
+  jitgemm explain -m 1536 -n 1792 -k 6016 --arch sm_90a --candidates 10    needs no GPU
+)");
+  command->callback([options] { explain(*options); });
+}
+
+void add_source(CLI::App& app) {
+  auto options = std::make_shared<SourceOptions>();
+  CLI::App* command = app.add_subcommand("source", "Print the kernel that would run");
+  options->problem.add_to(*command);
+  options->device.add_to(*command);
+  options->device.add_tuning_to(*command);
+  command->add_option("--format", options->format, "cuda, ptx, or sass (needs nvdisasm or cuobjdump on PATH)")
+      ->check(CLI::IsMember({"cuda", "ptx", "sass"}))
+      ->capture_default_str();
+  command->footer(R"(
+Examples:
+  jitgemm source -m 512 -n 512 -k 512 > gemm.cu
+  jitgemm source -m 512 -n 512 -k 512 --arch sm_90a --format ptx    needs no GPU
+)");
+  command->callback([options] { source(*options); });
+}
+
+void add_devices(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("devices", "List the GPUs, and the emulator");
+  command->add_flag("--json", *json, "For machines");
+  command->callback([json] { devices(*json); });
+}
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,169 @@
+#include "measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "launch_graph.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, std::int64_t ld, Layout layout, DataType type) {
+  return std::size_t((layout == Layout::row_major ? rows : columns) * ld) * size_of(type);
+}
+
+class Event {
+ public:
+  explicit Event(Backend& backend) : backend_(backend), event_(backend.create_event()) {}
+  ~Event() { backend_.destroy_event(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(Stream stream) { backend_.record_event(event_, stream); }
+  double elapsed_us_since(const Event& begin) const { return backend_.elapsed_us(begin.event_, event_); }
+
+ private:
+  Backend& backend_;
+  void* event_;
+};
+
+Timing timing_of(std::vector<double> us, int launches) {
+  const auto [least, most] = std::minmax_element(us.begin(), us.end());
+  const double range = *most - *least;
+  const double middle = median(std::move(us));
+  return {.median_us = middle, .spread = middle > 0 ? range / middle : 0, .launches = launches};
+}
+
+/// Visits (round, arm) with the arm order rotating.
+template <typename Visit>
+void alternate(int rounds, std::size_t arms, const Visit& visit) {
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < arms; ++i) visit((i + std::size_t(round)) % arms);
+  }
+}
+
+std::vector<Timing> time_on_host(const std::vector<Arm>& arms, int rounds) {
+  using clock = std::chrono::steady_clock;
+  std::vector<std::vector<double>> us(arms.size());
+  alternate(rounds, arms.size(), [&](std::size_t arm) {
+    const auto begin = clock::now();
+    arms[arm](0);
+    us[arm].push_back(std::chrono::duration<double, std::micro>(clock::now() - begin).count());
+  });
+  std::vector<Timing> timings;
+  for (auto& values : us) timings.push_back(timing_of(std::move(values), 1));
+  return timings;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+DeviceMemory::DeviceMemory(Backend& backend, std::size_t bytes)
+    : backend_(&backend), data_(static_cast<std::byte*>(backend.allocate(bytes))), bytes_(bytes) {}
+
+DeviceMemory::~DeviceMemory() {
+  if (data_) backend_->release(data_);
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : backend_(other.backend_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(backend_, other.backend_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+OwnStream::OwnStream(Backend& backend) : backend_(backend) {
+  if (!backend.device().emulated) stream_ = backend.create_stream();
+}
+
+OwnStream::~OwnStream() {
+  if (stream_) backend_.destroy_stream(stream_);
+}
+
+std::size_t bytes_of_a(const Problem& p) { return matrix_bytes(p.m, p.k, p.lda, p.layout_a, p.a); }
+std::size_t bytes_of_b(const Problem& p) { return matrix_bytes(p.k, p.n, p.ldb, p.layout_b, p.b); }
+std::size_t bytes_of_c(const Problem& p) { return matrix_bytes(p.m, p.n, p.ldc, Layout::row_major, p.d); }
+std::size_t bytes_of_d(const Problem& p) { return matrix_bytes(p.m, p.n, p.ldd, Layout::row_major, p.d); }
+
+InputPools::InputPools(Backend& backend, DataType type) : backend_(backend), type_(type) {}
+
+void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed) {
+  if (pool.bytes() >= bytes && pool.data()) return;
+  pool = DeviceMemory();  // the old one first: both may not fit
+  pool = DeviceMemory(backend_, std::max<std::size_t>(bytes, 256));
+  if (seed != 0) backend_.fill_random(pool.data(), std::int64_t(pool.bytes() / size_of(type)), type, seed);
+}
+
+void InputPools::prepare(const Problem& p, bool rotate) {
+  step_a_ = padded(bytes_of_a(p));
+  step_b_ = padded(bytes_of_b(p));
+  step_d_ = padded(bytes_of_d(p));
+  const auto room = [&](std::size_t step) { return rotate ? std::max(pool_bytes, step) : step; };
+  sets_ = 1;
+  if (rotate) {
+    std::size_t sets = rotation_bytes / std::max<std::size_t>(step_a_ + step_b_ + step_d_, 1) + 1;
+    for (std::size_t step : {step_a_, step_b_, step_d_})
+      sets = std::min(sets, room(step) / std::max<std::size_t>(step, 1));
+    sets_ = int(std::max<std::size_t>(sets, 1));
+  }
+  grow(a_, room(step_a_), type_, 1);
+  grow(b_, room(step_b_), type_, 2);
+  grow(d_, room(step_d_), p.d, 0);
+  if (p.beta != 0) grow(c_, bytes_of_c(p), p.d, 3);
+  if (p.bias) grow(bias_, std::size_t(p.n) * size_of(p.d), p.d, 4);
+}
+
+Operands InputPools::operands(int set) const {
+  return {.a = a_.data() + std::size_t(set) * step_a_,
+          .b = b_.data() + std::size_t(set) * step_b_,
+          .c = c_.data(),
+          .d = d_.data() + std::size_t(set) * step_d_,
+          .bias = bias_.data()};
+}
+
+std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
+                              const TimingOptions& options) {
+  if (backend.device().emulated) return time_on_host(arms, options.rounds);
+
+  Event begin(backend), end(backend);
+  std::vector<LaunchGraph> graphs;
+  std::vector<int> launches;
+  for (const Arm& arm : arms) {
+    for (int i = 0; i < 2; ++i) arm(0);
+    begin.record(stream);
+    for (int i = 0; i < 3; ++i) arm(i % sets);
+    end.record(stream);
+    const double us = std::max(end.elapsed_us_since(begin) / 3, 1.0);
+    const int count = int(std::clamp(options.round_ms * 1e3 / us, 4.0, double(options.max_launches)));
+    graphs.emplace_back(stream, [&] {
+      for (int i = 0; i < count; ++i) arm(i % sets);
+    });
+    graphs.back().launch();
+    launches.push_back(count);
+  }
+
+  std::vector<std::vector<double>> us(arms.size());
+  alternate(options.rounds, arms.size(), [&](std::size_t arm) {
+    begin.record(stream);
+    graphs[arm].launch();
+    end.record(stream);
+    us[arm].push_back(end.elapsed_us_since(begin) / launches[arm]);
+  });
+  std::vector<Timing> timings;
+  for (std::size_t i = 0; i < arms.size(); ++i) timings.push_back(timing_of(std::move(us[i]), launches[i]));
+  return timings;
+}
+
+}  // namespace jitgemm::cli

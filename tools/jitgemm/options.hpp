@@ -1,0 +1,73 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "jitgemm/jitgemm.hpp"
+
+namespace jitgemm::cli {
+
+/// -m -n -k, --problem and whatever else describes a Problem; and --config.
+class ProblemOptions {
+ public:
+  enum class Scope { whole, without_sizes };  ///< without_sizes: the sizes come from a file
+
+  void add_to(CLI::App& app, Scope scope = Scope::whole);
+
+  bool sizes_given() const;
+  /// With sizes missing: a cube of this size; 0 makes that an error.
+  Problem problem(std::int64_t default_size = 0) const;
+  /// For these sizes, from a file.
+  Problem problem(std::int64_t m, std::int64_t n, std::int64_t k) const;
+  std::optional<KernelConfig> config() const;
+  /// The options that give this problem again, for hints: "-m 64 -n 64 -k 64 --type bf16".
+  static std::string command_line(const Problem& problem);
+
+ private:
+  Problem without_sizes() const;
+
+  std::optional<std::int64_t> m_, n_, k_;
+  std::string line_, type_, d_, layout_, layout_a_, layout_b_, activation_, config_;
+  std::optional<std::int64_t> lda_, ldb_, ldc_, ldd_;
+  std::optional<double> alpha_, beta_, slope_;
+  bool bias_ = false;
+};
+
+/// Which device, which cache, how to choose.
+class DeviceOptions {
+ public:
+  void add_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);
+
+  /// What was asked for; without --device the GPU, else, with one line on stderr, the emulator. With
+  /// `compile_for_architecture`, --arch alone means no device at all.
+  ContextOptions context_options(bool compile_for_architecture = false) const;
+
+  std::optional<double> tuning_budget() const { return tuning_budget_; }
+  bool device_given() const { return !device_.empty(); }
+
+ private:
+  std::string device_, architecture_, cache_dir_, tuning_;
+  std::optional<double> tuning_budget_;
+  int emulator_sm_count_ = 4;
+  std::uint64_t emulator_seed_ = 0;
+};
+
+/// Memory, streams and events of the device that a Context with these options uses.
+std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+
+/// "m=64 n=64 ... " as to_string(Problem) prints it, or "64x64x64".
+Problem parse_problem(const std::string& line);
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+/// One `m n k` a line; # begins a comment.
+std::vector<Shape> read_shapes(const std::filesystem::path& file);
+
+}  // namespace jitgemm::cli

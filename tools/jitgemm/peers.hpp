@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "jitgemm/jitgemm.hpp"
+
+namespace jitgemm::cli {
+
+/// The vendor's GEMM, to be timed beside ours: the same problem, f32 accumulation, the same workspace limit.
+/// Only plain products: alpha 1, beta 0, no bias, no activation. May be captured into a graph.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  virtual std::string version() const = 0;
+
+  /// Looks up to `most` candidates of cuBLASLt up for a normalised problem; how many there are.
+  virtual int prepare(const Problem& normalised, int most) = 0;
+  /// cublasGemmEx with its own choice.
+  virtual void gemm(const Operands& operands) = 0;
+  /// cublasLtMatmul with one of the candidates.
+  virtual void gemm(const Operands& operands, int candidate) = 0;
+};
+
+/// On this stream of the current CUDA context. nullptr in a build without cuBLASLt.
+std::unique_ptr<Peers> make_peers(Stream stream, void* workspace, std::size_t workspace_bytes);
+
+}  // namespace jitgemm::cli

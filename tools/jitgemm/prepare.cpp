@@ -1,0 +1,153 @@
+// tune and warm: work done ahead.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "commands.hpp"
+#include "options.hpp"
+#include "parallel.hpp"
+#include "progress.hpp"
+#include "text.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+struct Options {
+  ProblemOptions problem;
+  DeviceOptions device;
+  std::string shapes;
+  int candidates = 0, jobs = 0;
+  bool json = false;
+};
+
+std::vector<Problem> problems_of(const Options& options) {
+  if (options.shapes.empty()) return {options.problem.problem()};
+  if (options.problem.sizes_given()) {
+    throw Error(ErrorCode::invalid_option, "sizes come from --shapes or from -m, -n and -k: leave one out");
+  }
+  std::vector<Problem> problems;
+  for (const Shape& shape : read_shapes(options.shapes))
+    problems.push_back(options.problem.problem(shape.m, shape.n, shape.k));
+  return problems;
+}
+
+void print_report(const TuneReport& report) {
+  fmt::print("{}\n{:>11} {:>12} {:>7}  config\n", to_string(report.plan.problem), "measured us", "predicted us",
+             "spread");
+  for (const TunedCandidate& candidate : report.candidates) {
+    const bool winner = candidate.config == report.plan.config;
+    if (candidate.skipped.empty()) {
+      fmt::print("{:>11.2f} {:>12.2f} {:>6.1f}%  {}{}\n", candidate.measured_us, candidate.predicted_us,
+                 100 * candidate.spread, to_string(candidate.config), winner ? "  <- chosen" : "");
+    } else {
+      fmt::print("{:>11} {:>12.2f} {:>7}  {}: {}\n", "skipped", candidate.predicted_us, "", to_string(candidate.config),
+                 candidate.skipped);
+    }
+  }
+  fmt::print("{}, in {}\n", report.plan.why, duration_text(report.seconds));
+}
+
+void tune(const Options& options) {
+  const ContextOptions context_options = options.device.context_options();
+  if (context_options.device == Device::compile_only) {
+    throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
+  }
+  Context context(context_options);
+  const std::vector<Problem> problems = problems_of(options);
+  nlohmann::ordered_json reports = nlohmann::ordered_json::array();
+  Progress progress("tuning");
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const TuneReport report = context.tune(problems[i], [&](int done, int total) {
+      if (problems.size() == 1) progress.update(done, total);
+    });
+    if (problems.size() > 1) progress.update(int(i) + 1, int(problems.size()), to_string(problems[i]));
+    if (options.json) {
+      reports.push_back(to_json(report));
+    } else {
+      progress.hide();
+      if (problems.size() == 1) {
+        print_report(report);
+      } else {
+        fmt::print("{:>11.2f} us  {}  {}\n", report.plan.measured_us, to_string(problems[i]),
+                   to_string(report.plan.config));
+      }
+    }
+  }
+  progress.hide();
+  if (options.json) print_json(problems.size() == 1 ? reports[0] : reports);
+}
+
+void warm(const Options& options) {
+  Context context(options.device.context_options(true));
+  const std::vector<Problem> problems = problems_of(options);
+  const std::optional<KernelConfig> config = options.problem.config();
+  Progress progress("warming");
+  parallel_for(
+      int(problems.size()), options.jobs,
+      [&](int i) {
+        const Problem& problem = problems[std::size_t(i)];
+        if (config)
+          context.compile(problem, *config);
+        else
+          context.warm(problem);
+        if (options.candidates == 0) return;
+        const std::vector<Plan> plans = context.candidates(problem);
+        for (std::size_t c = 0; c < std::min(plans.size(), std::size_t(options.candidates)); ++c) {
+          context.compile(problem, plans[c].config);
+        }
+      },
+      [&](int done) { progress.update(done, int(problems.size())); });
+  progress.hide();
+  const Counters counters = context.counters();
+  const DeviceDescription device = context.device();
+  if (options.json) {
+    print_json({{"problems", problems.size()},
+                {"architecture", device.architecture},
+                {"compiles", counters.compiles},
+                {"disk_hits", counters.disk_hits}});
+    return;
+  }
+  fmt::print("{} warm for {}: {} compiled, {} from the cache\n", counted(problems.size(), "problem"),
+             device.emulated ? "the emulator" : device.architecture, counted(counters.compiles, "kernel"),
+             counters.disk_hits);
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tune", "Measure candidates for a problem and remember the best");
+  options->problem.add_to(*command);
+  options->device.add_to(*command);
+  options->device.add_tuning_to(*command);
+  command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
+  command->add_flag("--json", options->json, "For machines");
+  command->footer(R"(
+Examples:
+  jitgemm tune -m 1536 -n 1792 -k 6016
+  jitgemm tune --shapes shapes.txt --type bf16 --layout nt --tuning-budget 0.5
+)");
+  command->callback([options] { tune(*options); });
+}
+
+void add_warm(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("warm", "Compile ahead, into the cache, what gemm() would run");
+  options->problem.add_to(*command);
+  options->device.add_to(*command);
+  options->device.add_tuning_to(*command);
+  command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
+  command->add_option("--candidates", options->candidates,
+                      "Also the cost model's first so many, so that tuning compiles nothing");
+  command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]");
+  command->add_flag("--json", options->json, "For machines");
+  command->footer(R"(
+Examples:
+  jitgemm warm -m 4096 -n 4096 -k 4096
+  jitgemm warm --shapes shapes.txt --arch sm_90a    needs no GPU, e.g. while an image is built
+)");
+  command->callback([options] { warm(*options); });
+}
+
+}  // namespace jitgemm::cli
