@@ -8,6 +8,15 @@ constexpr int THREADS = 32 * WARPS_M * WARPS_N;
 constexpr int WARP_M = BLOCK_M / WARPS_M, WARP_N = BLOCK_N / WARPS_N;
 constexpr int K16_STEPS = BLOCK_K / 16;  // mma depth
 
+constexpr int ACCUMULATORS = WARP_M * WARP_N / 32;       // a thread
+
+// Accumulators, two sets of fragments and what addresses take, of 65536 registers an SM. On Hopper one warp issues an mma
+// every 22 cycles where its tensor core takes 6, so it is several warps that keep it busy.
+constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M + WARP_N) / 4;
+constexpr int HELD_REGISTERS = ((ALIGN_A == 2) * BLOCK_M + (ALIGN_B == 2) * BLOCK_N) * BLOCK_K / 2 / THREADS;
+constexpr int REGISTERS = ACCUMULATORS + FRAGMENT_REGISTERS + HELD_REGISTERS + 56;
+constexpr int BLOCKS_PER_SM = REGISTERS * THREADS > 65536 ? 1 : 65536 / (REGISTERS * THREADS);
+
 static_assert(BLOCK_K == 32 || BLOCK_K == 64, "block_k is 32 or 64");
 static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is a multiple of 16 x 16");
 static_assert(STAGES >= 2, "at least 2 stages");
@@ -69,26 +78,41 @@ struct OperandLoader {
     return columns < 8 ? columns * 2 : 16;
   }
 
+  /// Where this thread's ith chunk goes in a tile. The swizzle repeats every 8 rows.
+  static __device__ __forceinline__ u32 offset(int i) {
+    if constexpr (ROW_STEP % 8 == 0)
+      return Tile::offset(row(), chunk()) + i * ROW_STEP * Tile::ROW_BYTES;
+    else
+      return Tile::offset(row() + i * ROW_STEP, chunk());
+  }
+
+  static __device__ __forceinline__ void copy(u32 to, const char* from, int valid) {
+#pragma unroll
+    for (int e = 0; e < 16; e += ALIGN) {
+      const int left = valid - e;
+      ptx::cp_async<ALIGN>(to + e, from + e, left < 0 ? 0 : left < ALIGN ? left : ALIGN);
+    }
+  }
+
   /// Starts the copy. INTERIOR promises that the whole tile is inside the matrix: exact sizes cost ten instructions a chunk.
   template <bool INTERIOR>
   __device__ __forceinline__ void begin(u32 smem, int k_left) {
     const char* from = source;
+    if constexpr (ALIGN == 2) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) {
-      const int valid = INTERIOR ? 16 : valid_bytes(i, k_left);
-      if constexpr (ALIGN == 2) {
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) {
+        const int valid = INTERIOR ? 16 : valid_bytes(i, k_left);
         u16 x[8];
 #pragma unroll
         for (int e = 0; e < 8; ++e) x[e] = 2 * e < valid ? ptx::ld_global_u16(from + 2 * e) : u16(0);
         held[i] = {x[0] | u32(x[1]) << 16, x[2] | u32(x[3]) << 16, x[4] | u32(x[5]) << 16, x[6] | u32(x[7]) << 16};
-      } else {
-        const u32 to = smem + Tile::offset(row() + i * ROW_STEP, chunk());
-#pragma unroll
-        for (int e = 0; e < 16; e += ALIGN) {
-          const int left = valid - e;
-          ptx::cp_async<ALIGN>(to + e, from + e, left < 0 ? 0 : left < ALIGN ? left : ALIGN);
-        }
       }
+    } else if constexpr (INTERIOR) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, 16);
+    } else {
+#pragma unroll 1  // a loop is not turned into predicated instructions that the interior would issue, too
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, valid_bytes(i, k_left));
     }
   }
 
@@ -96,7 +120,7 @@ struct OperandLoader {
   __device__ __forceinline__ void finish(u32 smem) {
     if constexpr (ALIGN == 2) {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i) ptx::st_shared_v4(smem + Tile::offset(row() + i * ROW_STEP, chunk()), held[i]);
+      for (int i = 0; i < COUNT; ++i) ptx::st_shared_v4(smem + offset(i), held[i]);
     }
   }
 };
@@ -231,7 +255,6 @@ struct FragmentReader {
 };
 
 struct Multiplier {
-  static constexpr int COUNT = WARP_M * WARP_N / 32;  // accumulators a thread
   FragmentReader<BLOCK_M, WARP_M, A_K_MAJOR, false> reader_a;
   FragmentReader<BLOCK_N, WARP_N, B_K_MAJOR, true> reader_b;
   u32 a[2][WARP_M / 16][4], b[2][WARP_N / 16][4];
@@ -243,7 +266,7 @@ struct Multiplier {
     reader_b.load(smem + TileA::BYTES, k16, b[k16 % 2]);
   }
 
-  __device__ __forceinline__ void multiply(int k16, float (&accumulators)[COUNT]) {
+  __device__ __forceinline__ void multiply(int k16, float (&accumulators)[ACCUMULATORS]) {
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; ++i)
 #pragma unroll
@@ -258,7 +281,7 @@ struct Multiplier {
 /// (row, column) is that of this thread's first accumulator.
 template <bool INTERIOR>
 __device__ __forceinline__ void store_warp_tile(const Arguments& args, int row, int column,
-                                                const float (&accumulators)[Multiplier::COUNT]) {
+                                                const float (&accumulators)[ACCUMULATORS]) {
 #pragma unroll
   for (int i = 0; i < WARP_M / 16; ++i)
 #pragma unroll
@@ -304,7 +327,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   u32 stage = smem;
   for (u32 entry = queue.smem; WorkQueue::k_steps(entry) > 0; entry = queue.next(entry)) {
     multiplier.load(stage, 0);
-    float accumulators[Multiplier::COUNT];
+    float accumulators[ACCUMULATORS];
 #pragma unroll
     for (float& x : accumulators) x = 0.0f;
 

@@ -6,6 +6,7 @@ namespace jitgemm::device {
 
 constexpr int CONSUMERS = WARPS_M * WARPS_N / 4;  // warpgroups
 constexpr int THREADS = 128 * (1 + CONSUMERS);
+constexpr int BLOCKS_PER_SM = 1;
 constexpr int COUNT = 64 * BLOCK_N / 128;  // accumulators a thread
 
 static_assert(BLOCK_K == 64, "block_k is 64: one 128-byte swizzled row");

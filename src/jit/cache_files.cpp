@@ -60,6 +60,7 @@ std::optional<std::uintmax_t> parse_sum(const std::optional<std::string>& text) 
 
 /// In place, since it follows every publication: a torn number does not parse, and then the directory is listed.
 void write_sum(const fs::path& file, std::uintmax_t sum) {
+  publish_step("sum");
   const std::string text = std::to_string(sum) + '\n';
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return;

@@ -61,23 +61,24 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   const std::vector<std::int64_t> columns = sample(p.n, check.whole ? p.n : side, 2);
   Reference reference(backend, p, operands);
   reference.fetch(rows, columns);
-  check.worst_ratio = -1;
+  check.ratio = -1;
   for (std::int64_t i : rows) {
     const std::vector<double> d = row_of(backend, p, operands.d, i);
     for (std::int64_t j : columns) {
       const Reference::Element element = reference.at(i, j);
-      const double got = d[std::size_t(j)], error = std::abs(got - element.value), ratio = error_ratio(element, got);
+      const double got = d[std::size_t(j)], ratio = error_ratio(element, got);
       ++check.elements;
-      if (std::isfinite(error)) check.worst_error = std::max(check.worst_error, error);
-      if (ratio <= check.worst_ratio) continue;
-      check.worst_ratio = ratio;
+      if (ratio <= check.ratio) continue;
       check.row = i;
       check.column = j;
       check.got = got;
       check.expected = element.value;
+      check.error = std::abs(got - element.value);
+      check.allowed = element.tolerance;
+      check.ratio = ratio;
     }
   }
-  check.worst_ratio = std::max(check.worst_ratio, 0.0);
+  check.ratio = std::max(check.ratio, 0.0);
   return check;
 }
 

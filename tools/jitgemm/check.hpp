@@ -12,12 +12,13 @@ namespace jitgemm::cli {
 struct Check {
   std::int64_t elements = 0;  ///< compared
   bool whole = false;         ///< all of D was
-  double worst_error = 0;     ///< |d - reference|
-  double worst_ratio = 0;     ///< of the error to what the contract allows, of the element where that is largest
+  // The worst element, by error over what is allowed there.
   std::int64_t row = 0, column = 0;
-  double got = 0, expected = 0;  ///< there
+  double got = 0, expected = 0;
+  double error = 0, allowed = 0;  ///< |got - expected|, and what rounding may make of it
+  double ratio = 0;               ///< above 1: wrong
 
-  bool passed() const { return worst_ratio <= 1; }
+  bool passed() const { return ratio <= 1; }
 };
 
 /// Overwrites D with NaN, so that an element that nothing writes is found.

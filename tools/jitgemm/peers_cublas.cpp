@@ -22,7 +22,11 @@ struct CublasApi {
   decltype(&cublasGetStatusString) get_status_string = nullptr;
   decltype(&cublasSetStream_v2) set_stream = nullptr;
   decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
-  decltype(&cublasGemmEx) gemm_ex = nullptr;
+  // Its C++ header overloads this one.
+  cublasStatus_t (*gemm_ex)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType, int lda, const void* b, cudaDataType,
+                            int ldb, const void* beta, void* c, cudaDataType, int ldc, cublasComputeType_t,
+                            cublasGemmAlgo_t) = nullptr;
 
   decltype(&cublasLtCreate) lt_create = nullptr;
   decltype(&cublasLtDestroy) lt_destroy = nullptr;

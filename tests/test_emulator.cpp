@@ -1,0 +1,325 @@
+#include "test_emulator.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "catch.hpp"
+#include "random.hpp"
+#include "reference.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const char* const body = R"(
+// d: every 16-bit pattern of both types as f32, and the patterns that come back.
+__device__ void convert_all(const Arguments& p) {
+  float* wide = static_cast<float*>(p.d);
+  u16* back = static_cast<u16*>(const_cast<void*>(p.c));
+  for (u32 bits = thread_index(); bits < 65536; bits += 32) {
+    F16 x{u16(bits)};
+    BF16 y{u16(bits)};
+    wide[bits] = to_f32(x);
+    wide[65536 + bits] = to_f32(y);
+    convert(to_f32(x), x);
+    convert(to_f32(y), y);
+    back[bits] = x.bits;
+    back[65536 + bits] = y.bits;
+  }
+}
+
+// Rounds the n floats of a to f16 and bf16.
+__device__ void round_all(const Arguments& p) {
+  for (int i = thread_index(); i < p.n; i += 32) {
+    const float x = ld_global_f32(static_cast<const float*>(p.a) + i);
+    st_global_u32(static_cast<u32*>(p.d) + 2 * i, pack_f16x2(x, -x));
+    st_global_u32(static_cast<u32*>(p.d) + 2 * i + 1, pack_bf16x2(x, -x));
+  }
+}
+
+// D (16 x 8) = A (16 x 16) B (16 x 8) from row-major A, and B as given (k = 1: row-major, else column-major).
+template <class Element>
+__device__ void multiply(const Arguments& p) {
+  const u32 lane = thread_index(), smem = dynamic_smem();
+  for (u32 i = lane; i < 32; i += 32) {
+    cp_async<16>(smem + i * 16, static_cast<const char*>(p.a) + i * 16, 16);
+    cp_async<8>(smem + 512 + i * 16, static_cast<const char*>(p.b) + i * 16, i < 16 ? 8 : 0);
+    cp_async<8>(smem + 512 + i * 16 + 8, static_cast<const char*>(p.b) + i * 16 + 8, i < 16 ? 8 : 0);
+  }
+  cp_async_commit_group();
+  cp_async_wait_group<0>();
+  warp_sync();
+  u32 a[4], b[4];
+  ldmatrix_x4(smem + lane % 16 * 32 + lane / 16 * 16, a);
+  if (p.k == 1)
+    ldmatrix_x4_trans(smem + 512 + lane % 16 * 16, b);
+  else
+    ldmatrix_x4(smem + 512 + lane % 8 * 32 + lane / 8 % 2 * 16, b);
+  float d[4] = {};
+  mma_m16n8k16(Element{}, d, a, b[0], b[1]);
+  for (int r = 0; r < 4; ++r)
+    st_global_f32(static_cast<float*>(p.d) + (lane / 4 + r / 2 * 8) * 8 + lane % 4 * 2 + r % 2, d[r]);
+}
+
+// stmatrix then ldmatrix gives the same registers, and the rows in between lie where they should.
+__device__ void matrix_round_trip(const Arguments& p) {
+  const u32 lane = thread_index(), smem = dynamic_smem();
+  stmatrix_x4(smem + lane * 16, lane, 100 + lane, 200 + lane, 300 + lane);
+  warp_sync();
+  u32 x[4];
+  ldmatrix_x4(smem + lane * 16, x);
+  const U32x4 row = ld_shared_v4(smem + lane * 16);
+  const u32 first = lane / 8 * 100 + lane % 8 * 4;
+  const bool right = x[0] == lane && x[1] == 100 + lane && x[2] == 200 + lane && x[3] == 300 + lane && row.x == first &&
+                     row.y == first + 1 && row.z == first + 2 && row.w == first + 3;
+  st_global_u32(static_cast<u32*>(p.d) + lane, right);
+}
+
+__device__ void places(const Arguments& p) {
+  const u32 uniform = warp_uniform(thread_index() + 7);
+  u32* d = static_cast<u32*>(p.d) + (block_index() * 64 + thread_index()) * 2;
+  d[0] = uniform;
+  d[1] = grid_size();
+}
+
+__device__ void run(const Arguments& p) {
+  void (*const kernels[])(const Arguments&) = {convert_all, round_all, multiply<F16>, multiply<BF16>, matrix_round_trip, places};
+  kernels[p.m](p);
+}
+)";
+
+enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places };
+
+}  // namespace
+
+TEST_CASE("The emulator converts every 16-bit value there and back", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  std::vector<float> wide(2 * 65536);
+  std::vector<std::uint16_t> back(2 * 65536);
+  device::Arguments p{};
+  p.m = convert_all;
+  p.d = wide.data();
+  p.c = back.data();
+  REQUIRE(kernel.run({}, {}, p) == "");
+  int wrong = 0;
+  for (int type = 0; type < 2; ++type)
+    for (int bits = 0; bits < 65536; ++bits) {
+      const std::uint16_t pattern = std::uint16_t(bits);
+      const double expected = load(&pattern, 0, type ? bf16 : f16);
+      const float got = wide[type * 65536 + bits];
+      if (std::isnan(expected))
+        wrong += !std::isnan(got) || back[type * 65536 + bits] != 0x7fff;
+      else
+        wrong += double(got) != expected || std::signbit(got) != std::signbit(expected) || back[type * 65536 + bits] != pattern;
+    }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("The emulator rounds to nearest even, overflows to infinity and keeps NaN", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  std::vector<float> x{0.0f, 65504.0f, 65519.99f, 65520.0f, 1e10f, INFINITY, NAN, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1.ffcp-15f,
+                       0x1.ffep-15f, 0x1p-14f, 1 + 0x1p-11f, 1 + 0x1.8p-10f, 1 + 0x1p-8f, 1 + 0x1.8p-7f, 3.4e38f, 1e-40f};
+  const std::uint64_t seed = test_seed();
+  INFO("JITGEMM_TEST_SEED=" << seed);
+  Random random(seed);
+  while (x.size() < 20000) {
+    const auto bits = std::uint32_t(random.next());
+    float y;
+    std::memcpy(&y, &bits, 4);
+    x.push_back(y);
+  }
+  std::vector<std::uint16_t> packed(4 * x.size());
+  device::Arguments p{};
+  p.m = round_all;
+  p.n = int(x.size());
+  p.a = x.data();
+  p.d = packed.data();
+  REQUIRE(kernel.run({}, {}, p) == "");
+  int wrong = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    for (int part = 0; part < 4; ++part) {
+      const float y = part % 2 ? -x[i] : x[i];
+      std::uint16_t expected;
+      store(y, &expected, 0, part < 2 ? f16 : bf16);
+      if (std::isnan(y)) expected = 0x7fff;
+      wrong += packed[4 * i + part] != expected;
+    }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("The emulator's ldmatrix, mma and stmatrix have the hardware's fragment layouts", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  const auto backend = make_emulator_backend({});
+  for (const int which : {int(multiply_f16), int(multiply_bf16)})
+    for (const int row_major : {0, 1}) {
+      const DataType type = which == multiply_f16 ? f16 : bf16;
+      alignas(16) std::uint16_t a[16 * 16], b[16 * 8];
+      float d[16 * 8];
+      backend->fill_random(a, 16 * 16, type, 1);
+      backend->fill_random(b, 16 * 8, type, 2);
+      device::Arguments p{};
+      p.m = which;
+      p.k = row_major;
+      p.a = a;
+      p.b = b;
+      p.d = d;
+      for (const EmulatorOptions& options : adversaries(2)) {
+        REQUIRE(kernel.run(options, {1, 32, 1024}, p) == "");
+        for (int i = 0; i < 16; ++i)
+          for (int j = 0; j < 8; ++j) {
+            float sum = 0;
+            for (int k = 0; k < 16; ++k)
+              sum += float(load(a, i * 16 + k, type)) * float(load(b, row_major ? k * 8 + j : j * 16 + k, type));
+            REQUIRE(d[i * 8 + j] == sum);
+          }
+      }
+    }
+  std::uint32_t right[32] = {};
+  device::Arguments p{};
+  p.m = matrix_round_trip;
+  p.d = right;
+  REQUIRE(kernel.run({}, {1, 32, 512}, p) == "");
+  for (const std::uint32_t is_right : right) CHECK(is_right);
+}
+
+TEST_CASE("The emulator launches concurrently from several threads", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::uint32_t>> results(4, std::vector<std::uint32_t>(9 * 64 * 2));
+  std::vector<std::string> logs(4);
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      device::Arguments p{};
+      p.m = places;
+      p.d = results[i].data();
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        EmulatorOptions options;
+        options.seed = std::uint64_t(i * repeat);
+        logs[i] += kernel.run(options, {9, 64, 0}, p);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 4; ++i) {
+    CHECK(logs[i] == "");
+    for (int t = 0; t < 9 * 64; ++t) {
+      REQUIRE(results[i][2 * t] == std::uint32_t(t % 64 / 32 * 32 + 7));
+      REQUIRE(results[i][2 * t + 1] == 9);
+    }
+  }
+}
+
+TEST_CASE("The emulator's memory, streams and events serve the host", "[emulator]") {
+  const auto backend = make_emulator_backend({.architecture = "sm_80", .sm_count = 3});
+  CHECK(backend->device().name == "emulator");
+  CHECK(backend->device().emulated);
+  CHECK(backend->device().compute_capability == 80);
+  CHECK(backend->device().sm_count == 3);
+  CHECK(backend->device().smem_per_block == 166912);
+  CHECK(make_emulator_backend({})->device().smem_per_block == 232448);
+  CHECK(make_emulator_backend({})->device().architecture() == "sm_90a");
+
+  void* memory = backend->allocate(1001);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 256 == 0);
+  backend->zero(memory, 1001);
+  char last = 1;
+  backend->copy_to_host(&last, static_cast<char*>(memory) + 1000, 1);
+  CHECK(last == 0);
+  backend->release(memory);
+
+  for (const DataType type : {f16, bf16, f32}) {
+    std::vector<float> x(40000), again(40000);
+    backend->fill_random(x.data(), 40000, type, 5);
+    backend->fill_random(again.data(), 40000, type, 5);
+    CHECK(std::memcmp(x.data(), again.data(), 40000 * size_of(type)) == 0);
+    double mean = 0, square = 0;
+    for (int i = 0; i < 40000; ++i) {
+      mean += load(x.data(), i, type) / 40000;
+      square += load(x.data(), i, type) * load(x.data(), i, type) / 40000;
+    }
+    CHECK(std::abs(mean) < 0.02);
+    CHECK(std::abs(square - 1) < 0.03);
+  }
+
+  const Stream first = backend->create_stream(), second = backend->create_stream();
+  CHECK(first != nullptr);
+  CHECK(first != second);
+  CHECK(backend->stream_id(first) != backend->stream_id(second));
+  CHECK(backend->stream_id(first) != backend->stream_id(nullptr));
+  CHECK(backend->capture_status(first) == CaptureStatus::none);
+  void* begin = backend->create_event();
+  void* end = backend->create_event();
+  backend->record_event(begin, first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  backend->record_event(end, first);
+  CHECK(backend->elapsed_us(begin, end) >= 2000);
+  backend->destroy_event(begin);
+  backend->destroy_event(end);
+  backend->destroy_stream(first);
+  backend->destroy_stream(second);
+  CHECK_THROWS_AS(backend->check_pointer(nullptr, "a"), Error);
+}
+
+TEST_CASE("The emulator refuses options and launches that make no sense", "[emulator]") {
+  const auto refusal = [](const char* name, const char* value) {
+    setenv(name, value, 1);
+    std::string what;
+    try {
+      make_emulator_backend({});
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_option) what = error.what();
+    }
+    unsetenv(name);
+    return what;
+  };
+  CHECK_THAT(refusal("JITGEMM_EMULATOR_SEED", "many"), ContainsSubstring("JITGEMM_EMULATOR_SEED=many"));
+  CHECK_THAT(refusal("JITGEMM_EMULATOR_ASYNC", "late"), ContainsSubstring("issue, wait or random"));
+  CHECK_THAT(refusal("JITGEMM_EMULATOR_RESIDENT", "0"), ContainsSubstring("1..1024"));
+  CHECK(refusal("JITGEMM_EMULATOR_SEED", "12") == "");
+  CHECK_THROWS_AS(make_emulator_backend({.architecture = "sm_12"}), Error);
+  CHECK_THROWS_AS(make_emulator_backend({.architecture = "sm_80", .sm_count = 0}), Error);
+
+  const auto backend = make_emulator_backend({.architecture = "sm_89"});
+  const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
+  const auto refused = [&](int grid, int threads, std::size_t smem) {
+    try {
+      backend->launch(*kernel, grid, threads, smem, {}, nullptr);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::launch_failed;
+    }
+    return false;
+  };
+  CHECK(refused(0, 32, 0));
+  CHECK(refused(1, 33, 0));
+  CHECK(refused(1, 2048, 0));
+  CHECK(refused(1, 32, 101377));
+  CHECK_THROWS_AS(backend->load({.code = "not a shared object", .entry = "kernel", .architecture = "sm_89", .compiler = ""}, 0), Error);
+}
+
+TEST_CASE("The emulator without a compiler, or with a text that does not compile, says so", "[emulator]") {
+  const auto code_of = [](const std::string& text) {
+    try {
+      make_emulator_backend({})->compile({text, "kernel", "sm_90a", "test"});
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::compile_failed) {
+        CHECK_THAT(error.log(), ContainsSubstring("nonsense"));
+        CHECK(error.config() == "test");
+      }
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  CHECK(code_of("nonsense") == ErrorCode::compile_failed);
+  setenv("JITGEMM_CXX", "/nowhere/c++", 1);
+  CHECK(code_of("int x;") == ErrorCode::no_compiler);
+  unsetenv("JITGEMM_CXX");
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  CHECK(code_of("int x;") == ErrorCode::no_compiler);
+  setenv("PATH", path.c_str(), 1);
+  CHECK_THAT(make_emulator_backend({})->compiler_kind(), ContainsSubstring("g++ emulator-"));
+  CHECK(make_emulator_backend({})->compiler_version() != "");
+}

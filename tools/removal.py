@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Removes each barrier, fence, wait, mask and release of the templates in turn, and fails unless a test notices.
+
+  tools/removal.py --list                            what would be removed
+  tools/removal.py --tests build/bin/tests --all     everything (minutes)
+  tools/removal.py --tests build/bin/tests --sample 8 --seed $(git rev-parse --short=8 HEAD)
+
+Each removal is made in a copy of templates/, which the generator reads instead of its embedded files
+(JITGEMM_TEMPLATES_DIR). The tests tagged [removal] run small kernels on the emulator in many adversarial orders. What the
+first test binary does not notice is given to the next one: list one built with sanitizers last.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TEMPLATES = ROOT / "templates"
+FILES = ["mainloop_sm80.cuh", "mainloop_sm90.cuh", "fixup.cuh", "epilogue.cuh"]
+
+# ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
+SYNCHRONISATION = {
+    "barrier": ["bar_sync", "warp_sync"],
+    "fence": ["fence_mbarrier_init", "fence_proxy_async", "wgmma_fence"],
+    "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "wgmma_wait_group"],
+    "release": ["cp_async_commit_group", "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
+                "tma_store_commit_group", "wgmma_commit_group"],
+}
+# Those whose result is used: what is left of them without the synchronisation.
+WITH_RESULT = {
+    "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
+    "atom_inc_acq_rel_gpu": ("release", lambda arguments:
+                             "[](u32* p, u32 limit) { const u32 old = *p; *p = old >= limit ? 0 : old + 1; return old; }"
+                             f"({', '.join(arguments)})"),
+}
+# A comparison with one of these is a mask: whether something lies within the matrix or the work.
+BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin"
+LOWER_BOUND = "work.k_begin"
+FLAGS = r"has_x|has_y|interior"
+# Compared with 0, what lets one thread of many act: a mask too.
+ELECTED = r"thread|lane|ptx::thread_index\(\)"
+
+# Removals that change no result by their nature: file, code, reason.
+ALLOWED = [
+    ("fixup.cuh", "ptx::warp_sync()", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Removal:
+    file: str
+    line: int
+    kind: str
+    begin: int  # in the file's text
+    end: int
+    replacement: str
+    code: str  # the line
+
+    def name(self):
+        return f"{self.file}:{self.line}"
+
+    def what(self, text):
+        return f"{text[self.begin:self.end]} -> {self.replacement}"
+
+
+def matching(text, begin, pair="()"):
+    """The end of what opens at `begin`."""
+    depth = 0
+    for i in range(begin, len(text)):
+        depth += (text[i] == pair[0]) - (text[i] == pair[1])
+        if depth == 0:
+            return i + 1
+    raise ValueError("unbalanced " + pair)
+
+
+def split_arguments(text):
+    parts, depth, begin = [], 0, 0
+    for i, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+    return parts + [text[begin:].strip()]
+
+
+def without_comments(text):
+    """Comments as spaces, so that positions stay."""
+    return re.sub(r"//[^\n]*", lambda match: " " * len(match.group()), text)
+
+
+def find_synchronisation(text):
+    kinds = {name: kind for kind, names in SYNCHRONISATION.items() for name in names}
+    for match in re.finditer(r"ptx::(\w+)(<[^;()]*>)?\(", text):
+        name, end = match.group(1), matching(text, match.end() - 1)
+        if name in kinds:
+            yield kinds[name], match.start(), end, "void(0)"
+        elif name in WITH_RESULT:
+            kind, rest = WITH_RESULT[name]
+            yield kind, match.start(), end, rest(split_arguments(text[match.end():end - 1]))
+
+
+def comparison_around(text, operator):
+    """The comparison whose operator is at this span: on each side up to a bracket or an operator that binds less."""
+    def ends(i):
+        return (text[i] in ";{}?," or text[i - 1:i + 1] in ("&&", "||") or text[i:i + 2] in ("&&", "||") or
+                text[i - 1:i + 2] == " = " or text[i] == ":" and ":" not in (text[i - 1], text[i + 1]) or
+                text[i - 5:i + 1] == "return")
+
+    begin, depth = operator[0] - 1, 0
+    while depth > 0 or not (text[begin] == "(" or ends(begin)):
+        depth += (text[begin] in ")]") - (text[begin] in "([")
+        begin -= 1
+    end, depth = operator[1], 0
+    while depth > 0 or not (text[end] == ")" or ends(end)):
+        depth += (text[end] in "([") - (text[end] in ")]")
+        end += 1
+    begin += 1
+    return begin + len(text[begin:]) - len(text[begin:].lstrip()), end - len(text[:end]) + len(text[:end].rstrip())
+
+
+def find_masks(text):
+    headers = [(match.start(), matching(text, match.end() - 1)) for match in re.finditer(r"\b(for|while|static_assert) ?\(", text)]
+    for match in re.finditer(r" (<|<=|>|>=|==|!=) ", text):
+        if any(begin < match.start() < end for begin, end in headers):
+            continue
+        begin, end = comparison_around(text, match.span())
+        left, right = text[begin:match.start()], text[match.end():end]
+        if re.fullmatch(ELECTED, left) and right == "0":
+            yield "election", begin, end, "true" if match.group(1) == "==" else "false"
+            continue
+        bound = [re.search(rf"(?<![\w.])({BOUNDS})\b", side) is not None for side in (left, right)]
+        if not any(bound) or left.startswith("++"):
+            continue
+        # x < bound is true inside; bound < x, and bound == x, are true outside.
+        below = match.group(1) in ("<", "<=")
+        inside = match.group(1) != "==" and (below == bound[1] if right != LOWER_BOUND else not below)
+        yield "mask", begin, end, "true" if inside else "false"
+    for match in re.finditer(rf"\b({FLAGS})\b", text):
+        line_begin = text.rfind("\n", 0, match.start()) + 1
+        if re.search(r"\b(if|return)\b", text[line_begin:match.start()]):
+            yield "mask", match.start(), match.end(), "true"
+
+
+def find_removals(texts):
+    removals = []
+    for file in FILES:
+        original = texts[file]
+        text = without_comments(original)
+        found = sorted({*find_synchronisation(text), *find_masks(text)}, key=lambda item: item[1])
+        for kind, begin, end, replacement in found:
+            line_begin = original.rfind("\n", 0, begin) + 1
+            code = original[line_begin:original.find("\n", begin)].strip()
+            removals.append(Removal(file, original.count("\n", 0, begin) + 1, kind, begin, end, replacement, code))
+    return removals
+
+
+def allowed(removal, text):
+    for file, code, reason in ALLOWED:
+        if removal.file == file and text[removal.begin:removal.end] == code:
+            return reason
+    return None
+
+
+def tags_for(file):
+    for loop in ("sm80", "sm90"):
+        if loop in file:
+            return [loop]
+    return ["sm80", "sm90"]
+
+
+def run_tests(tests, templates, tag, timeout):
+    """What noticed, or None; compile failures are no notice."""
+    with tempfile.TemporaryDirectory(prefix="removal-") as work:
+        environment = dict(os.environ, JITGEMM_TEMPLATES_DIR=str(templates), JITGEMM_TEST_CACHE_DIR=work + "/cache",
+                           TMPDIR=work)
+        try:
+            done = subprocess.run([str(tests), f"[removal][{tag}]", "--abort"], cwd=work, env=environment, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return f"no end within {timeout} s"
+    if done.returncode == 0:
+        return None
+    if "No test cases matched" in done.stdout or "No tests ran" in done.stdout:
+        raise SystemExit(f"{tests} has no tests tagged [removal]: give the test binary")
+    for pattern in (r"error: .*", r"ERROR: AddressSanitizer: .*", r"runtime error: .*"):
+        found = re.search(pattern, done.stdout)
+        if found and pattern.startswith("error"):
+            raise RuntimeError("it does not compile: " + found.group())
+        if found:
+            return found.group()
+    caught = re.search(r"caught with seed (\d+): (.*)", done.stdout)
+    if caught:
+        return f"seed {caught.group(1)}: " + caught.group(2).split(": ", 1)[-1]
+    signal = re.search(r"SIG[A-Z]+[^\n]*", done.stdout)
+    return signal.group() if signal else f"exit code {done.returncode}"
+
+
+def try_removal(removal, snapshot, all_tests, timeout):
+    with tempfile.TemporaryDirectory(prefix="removal-") as work:
+        templates = pathlib.Path(work) / "templates"
+        shutil.copytree(snapshot, templates)
+        text = (snapshot / removal.file).read_text()
+        (templates / removal.file).write_text(text[:removal.begin] + removal.replacement + text[removal.end:])
+        for tests in all_tests:
+            for tag in tags_for(removal.file):
+                notice = run_tests(tests, templates, tag, timeout)
+                if notice:
+                    return f"{tag}, {notice}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", type=pathlib.Path, action="append", default=[], help="test binary; may be repeated")
+    parser.add_argument("--all", action="store_true", help="try every removal")
+    parser.add_argument("--sample", type=int, metavar="N", help="try N of them")
+    parser.add_argument("--seed", default="0", help="what chooses the sample, any text: the commit")
+    parser.add_argument("--only", metavar="TEXT", help="try those whose FILE:LINE or code contains this")
+    parser.add_argument("--list", action="store_true", help="print the removals and end")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--timeout", type=int, default=300, help="seconds for one test run")
+    parser.add_argument("--log", type=pathlib.Path, help="write the table here too")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="removal-") as work:  # edits to the tree do not disturb a long run
+        snapshot = pathlib.Path(work) / "templates"
+        shutil.copytree(TEMPLATES, snapshot)
+        return run(parser, arguments, snapshot)
+
+
+def run(parser, arguments, snapshot):
+    texts = {file: (snapshot / file).read_text() for file in FILES}
+    removals = find_removals(texts)
+    if arguments.list:
+        for removal in removals:
+            note = f"  (allowed: {reason})" if (reason := allowed(removal, texts[removal.file])) else ""
+            print(f"{removal.name():24} {removal.kind:8} {removal.what(texts[removal.file])}{note}")
+        return 0
+    if not arguments.tests:
+        parser.error("name the test binary with --tests")
+    tests = [path.resolve() for path in arguments.tests]
+
+    chosen = [removal for removal in removals if not allowed(removal, texts[removal.file])]
+    if arguments.only:
+        chosen = [removal for removal in chosen if arguments.only in removal.name() + " " + removal.code]
+    if arguments.sample:
+        chosen = random.Random(arguments.seed).sample(chosen, min(arguments.sample, len(chosen)))
+    elif not arguments.all and not arguments.only:
+        parser.error("choose --all, --sample N, --only TEXT or --list")
+
+    for tag in ("sm80", "sm90"):
+        for binary in tests:
+            if notice := run_tests(binary, snapshot, tag, arguments.timeout):
+                print(f"{binary} fails without any removal: {notice}", file=sys.stderr)
+                return 1
+
+    lines, missed = [], 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        futures = {pool.submit(try_removal, removal, snapshot, tests, arguments.timeout): removal for removal in chosen}
+        results = {}
+        for future in concurrent.futures.as_completed(futures):
+            removal = futures[future]
+            try:
+                notice = future.result()
+                verdict = ("caught", notice) if notice else ("MISSED", "nothing failed")
+            except RuntimeError as error:
+                verdict = ("BROKEN", str(error))
+            missed += verdict[0] != "caught"
+            results[removal] = verdict
+            if sys.stderr.isatty() or verdict[0] != "caught":
+                print(f"[{len(results)}/{len(chosen)}] {verdict[0]} {removal.name()}", file=sys.stderr)
+    for removal in sorted(results, key=lambda each: (FILES.index(each.file), each.begin)):
+        verdict, notice = results[removal]
+        lines.append(f"{verdict} {removal.name():22} {removal.kind:8} {removal.what(texts[removal.file])}\n"
+                     f"         by {notice}" if verdict == "caught" else
+                     f"{verdict} {removal.name():22} {removal.kind:8} {removal.what(texts[removal.file])}: {notice}")
+    for removal in removals:
+        if reason := allowed(removal, texts[removal.file]):
+            lines.append(f"allowed {removal.name():21} {removal.kind:8} {removal.what(texts[removal.file])}: {reason}")
+    lines.append(f"{len(chosen)} removals of {len(removals)}, {len(chosen) - missed} caught, {missed} not")
+    report = "\n".join(lines)
+    print(report)
+    if arguments.log:
+        arguments.log.write_text(report + "\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
