@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,13 +19,6 @@ struct GemmCase {
   bool d_is_c = false;
 };
 std::string to_string(const GemmCase& gemm);
-
-/// Whether choice x of axis i and choice y of axis j, i < j, cannot go together.
-using Forbidden = std::function<bool(std::size_t i, int x, std::size_t j, int y)>;
-/// Rows of choices, one for each axis, in which any two choices of any two axes meet at least once unless forbidden.
-/// Any choices must leave one that is allowed on every other axis.
-std::vector<std::vector<int>> all_pairs(const std::vector<int>& axis_sizes, std::uint64_t seed,
-                                        const Forbidden& forbidden = {});
 
 /// Types, layouts, alignments, leading dimensions, schedules, group sizes, epilogues, tiles and ragged shapes,
 /// pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the

@@ -87,7 +87,8 @@ __device__ void places(const Arguments& p) {
 }
 
 __device__ void run(const Arguments& p) {
-  void (*const kernels[])(const Arguments&) = {convert_all, round_all, multiply<F16>, multiply<BF16>, matrix_round_trip, places};
+  void (*const kernels[])(const Arguments&) = {convert_all,    round_all,         multiply<F16>,
+                                               multiply<BF16>, matrix_round_trip, places};
   kernels[p.m](p);
 }
 )";
@@ -114,15 +115,17 @@ TEST_CASE("The emulator converts every 16-bit value there and back", "[emulator]
       if (std::isnan(expected))
         wrong += !std::isnan(got) || back[type * 65536 + bits] != 0x7fff;
       else
-        wrong += double(got) != expected || std::signbit(got) != std::signbit(expected) || back[type * 65536 + bits] != pattern;
+        wrong += double(got) != expected || std::signbit(got) != std::signbit(expected) ||
+                 back[type * 65536 + bits] != pattern;
     }
   CHECK(wrong == 0);
 }
 
 TEST_CASE("The emulator rounds to nearest even, overflows to infinity and keeps NaN", "[emulator]") {
   const EmulatorKernel kernel(body);
-  std::vector<float> x{0.0f, 65504.0f, 65519.99f, 65520.0f, 1e10f, INFINITY, NAN, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1.ffcp-15f,
-                       0x1.ffep-15f, 0x1p-14f, 1 + 0x1p-11f, 1 + 0x1.8p-10f, 1 + 0x1p-8f, 1 + 0x1.8p-7f, 3.4e38f, 1e-40f};
+  std::vector<float> x{0.0f,           65504.0f,    65519.99f,     65520.0f,     1e10f,        INFINITY, NAN,
+                       0x1p-24f,       0x1p-25f,    0x1.8p-25f,    0x1.ffcp-15f, 0x1.ffep-15f, 0x1p-14f, 1 + 0x1p-11f,
+                       1 + 0x1.8p-10f, 1 + 0x1p-8f, 1 + 0x1.8p-7f, 3.4e38f,      1e-40f};
   const std::uint64_t seed = test_seed();
   INFO("JITGEMM_TEST_SEED=" << seed);
   Random random(seed);
@@ -296,7 +299,9 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   CHECK(refused(1, 33, 0));
   CHECK(refused(1, 2048, 0));
   CHECK(refused(1, 32, 101377));
-  CHECK_THROWS_AS(backend->load({.code = "not a shared object", .entry = "kernel", .architecture = "sm_89", .compiler = ""}, 0), Error);
+  CHECK_THROWS_AS(
+      backend->load({.code = "not a shared object", .entry = "kernel", .architecture = "sm_89", .compiler = ""}, 0),
+      Error);
 }
 
 TEST_CASE("The emulator without a compiler, or with a text that does not compile, says so", "[emulator]") {

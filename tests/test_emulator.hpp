@@ -10,13 +10,15 @@
 
 namespace jitgemm::test {
 
-/// A kernel text as the generator would put it together; `body` defines run(const Arguments&) in namespace jitgemm::device.
+/// A kernel text as the generator would put it together; `body` defines run(const Arguments&) in namespace
+/// jitgemm::device.
 inline std::string emulator_text(const std::string& body) {
   std::string text;
   for (const char* file : {"types.cuh", "schedule.cuh", "arguments.cuh"}) text += template_text(file);
   return text + "#ifdef JITGEMM_EMULATOR\n#include JITGEMM_EMULATOR\n#endif\n" +
          "namespace jitgemm::device {\nusing namespace ptx;\n" + body +
-         "}\nextern \"C\" __global__ void __launch_bounds__(1024, 1) kernel(const __grid_constant__ jitgemm::device::Arguments "
+         "}\nextern \"C\" __global__ void __launch_bounds__(1024, 1) kernel(const __grid_constant__ "
+         "jitgemm::device::Arguments "
          "arguments) { jitgemm::device::run(arguments); }\n";
 }
 
@@ -52,7 +54,8 @@ class EmulatorKernel {
 inline std::vector<EmulatorOptions> adversaries(int seeds) {
   std::vector<EmulatorOptions> all;
   for (int seed = 0; seed <= seeds; ++seed)
-    for (const auto asynchrony : {EmulatorAsynchrony::at_issue, EmulatorAsynchrony::at_wait, EmulatorAsynchrony::random}) {
+    for (const auto asynchrony :
+         {EmulatorAsynchrony::at_issue, EmulatorAsynchrony::at_wait, EmulatorAsynchrony::random}) {
       EmulatorOptions options;
       options.seed = std::uint64_t(seed);
       options.asynchrony = asynchrony;

@@ -101,7 +101,8 @@ __device__ void shared_access(const Arguments& p, int offset) {
 }
 
 __device__ void global_access(const Arguments& p, int offset) {
-  if (thread_index() == 7) st_global_f32(static_cast<float*>(p.d), ld_global_f32(static_cast<const char*>(p.a) + offset));
+  const char* from = static_cast<const char*>(p.a) + offset;
+  if (thread_index() == 7) st_global_f32(static_cast<float*>(p.d), ld_global_f32(from));
 }
 
 __device__ void poison(const Arguments& p, int) {
@@ -147,13 +148,25 @@ __device__ void warpgroups(const Arguments& p, int wrong) {
 }
 
 __device__ void run(const Arguments& p) {
-  void (*const kernels[])(const Arguments&, int) = {exchange, warp_exchange, pipeline, fixup, collectives, shared_access,
-                                                    global_access, poison, mbarriers, warpgroups};
+  void (*const kernels[])(const Arguments&, int) = {
+      exchange,      warp_exchange, pipeline, fixup,     collectives,
+      shared_access, global_access, poison,   mbarriers, warpgroups};
   kernels[p.m](p, p.n);
 }
 )";
 
-enum Kernel { exchange, warp_exchange, pipeline, fixup, collectives, shared_access, global_access, poison, mbarriers, warpgroups };
+enum Kernel {
+  exchange,
+  warp_exchange,
+  pipeline,
+  fixup,
+  collectives,
+  shared_access,
+  global_access,
+  poison,
+  mbarriers,
+  warpgroups
+};
 
 struct Fixture {
   EmulatorKernel kernel{body};
@@ -203,7 +216,8 @@ TEST_CASE("The emulator runs synchronised kernels under every adversary", "[emul
   }
 }
 
-TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable main loop under every adversary", "[emulator]") {
+TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable main loop under every adversary",
+          "[emulator]") {
   Fixture f;
   for (const EmulatorOptions& options : adversaries(4)) {
     INFO("seed " << options.seed << ", asynchrony " << int(options.asynchrony));
@@ -214,7 +228,8 @@ TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable m
     CHECK_THAT(f.run(pipeline, 2, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 4, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 8, 64, options), ContainsSubstring("ends with a cp.async of group 6 unfinished"));
-    CHECK_THAT(f.run(fixup, 1, 64, options, 5), ContainsSubstring("ld_global_cg_v4") && ContainsSubstring("not released"));
+    CHECK_THAT(f.run(fixup, 1, 64, options, 5),
+               ContainsSubstring("ld_global_cg_v4") && ContainsSubstring("not released"));
     CHECK_THAT(f.run(fixup, 2, 64, options, 5), ContainsSubstring("ld_global_cg_v4"));
     CHECK_THAT(f.run(fixup, 4, 64, options, 5), ContainsSubstring("ld_global_cg_v4"));
   }
@@ -222,14 +237,17 @@ TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable m
 
 TEST_CASE("The emulator's faults name the block, the thread, the operation and the other party", "[emulator]") {
   Fixture f;
-  CHECK_THAT(f.run(exchange, 1, 64), ContainsSubstring("block 0, thread 1 (warp 0): race: st_shared at shared address 0x410") &&
-                                         ContainsSubstring("its reader, thread 0 (warp 0)"));
+  CHECK_THAT(f.run(exchange, 1, 64),
+             ContainsSubstring("block 0, thread 1 (warp 0): race: st_shared at shared address 0x410") &&
+                 ContainsSubstring("its reader, thread 0 (warp 0)"));
   CHECK_THAT(f.run(collectives, 0, 32), ContainsSubstring("warp_uniform while lane 0 of the warp is in warp_sync"));
   CHECK_THAT(f.run(collectives, 1, 32), ContainsSubstring("ends while other lanes of its warp wait in warp_sync"));
   CHECK_THAT(f.run(collectives, 2, 32), ContainsSubstring("ends while other lanes"));
-  CHECK_THAT(f.run(collectives, 3, 96), ContainsSubstring("barrier 1 with 96 threads") && ContainsSubstring("thread 0 waits there with 64"));
-  CHECK_THAT(f.run(collectives, 4, 96), ContainsSubstring("hangs") &&
-                                            ContainsSubstring("threads 0-31: at barrier 2, which 32 threads have reached of 64"));
+  CHECK_THAT(f.run(collectives, 3, 96),
+             ContainsSubstring("barrier 1 with 96 threads") && ContainsSubstring("thread 0 waits there with 64"));
+  CHECK_THAT(f.run(collectives, 4, 96),
+             ContainsSubstring("hangs") &&
+                 ContainsSubstring("threads 0-31: at barrier 2, which 32 threads have reached of 64"));
   CHECK_THAT(f.run(collectives, 5, 64), ContainsSubstring("barrier 1: some lanes of warp"));
   CHECK_THAT(f.run(collectives, 6, 32), ContainsSubstring("barriers 0 to 15"));
   CHECK_THAT(f.run(collectives, 7, 64), ContainsSubstring("not a multiple of 32"));
@@ -238,7 +256,8 @@ TEST_CASE("The emulator's faults name the block, the thread, the operation and t
   CHECK_THAT(f.run(collectives, 8, 32, bounded), ContainsSubstring("no end after 100000 steps"));
 
   CHECK(f.run(shared_access, 4080, 32) == "");
-  CHECK_THAT(f.run(shared_access, 4096, 32), ContainsSubstring("thread 5") && ContainsSubstring("outside of the block's [0x400, 0x1400)"));
+  CHECK_THAT(f.run(shared_access, 4096, 32),
+             ContainsSubstring("thread 5") && ContainsSubstring("outside of the block's [0x400, 0x1400)"));
   CHECK_THAT(f.run(shared_access, -16, 32), ContainsSubstring("outside"));
   CHECK_THAT(f.run(shared_access, 8, 32), ContainsSubstring("not a multiple of 16"));
   CHECK_THAT(f.run(global_access, 2, 32), ContainsSubstring("thread 7") && ContainsSubstring("not a multiple"));
@@ -246,15 +265,18 @@ TEST_CASE("The emulator's faults name the block, the thread, the operation and t
   CHECK_THAT(f.run(mbarriers, 0, 64), ContainsSubstring("there is no initialised mbarrier at 0x400"));
   CHECK_THAT(f.run(mbarriers, 1, 64), ContainsSubstring("where an mbarrier is"));
   CHECK_THAT(f.run(mbarriers, 2, 64), ContainsSubstring("initialisation by thread 0"));
-  CHECK_THAT(f.run(mbarriers, 3, 64), ContainsSubstring("threads 0-31: at mbarrier 0x400 for parity 0") &&
-                                          ContainsSubstring("threads 32-63: at mbarrier 0x408 for parity 0: its phase 0 lacks 1 of 1"));
+  CHECK_THAT(f.run(mbarriers, 3, 64),
+             ContainsSubstring("threads 0-31: at mbarrier 0x400 for parity 0") &&
+                 ContainsSubstring("threads 32-63: at mbarrier 0x408 for parity 0: its phase 0 lacks 1 of 1"));
   CHECK_THAT(f.run(mbarriers, 4, 64), ContainsSubstring("all 1 threads have arrived in phase 1 already"));
 
-  CHECK_THAT(f.run(warpgroups, 1, 256), ContainsSubstring("setmaxnreg_inc(232)") || ContainsSubstring("setmaxnreg_inc from"));
+  CHECK_THAT(f.run(warpgroups, 1, 256),
+             ContainsSubstring("setmaxnreg_inc(232)") || ContainsSubstring("setmaxnreg_inc from"));
   CHECK_THAT(f.run(warpgroups, 1, 512), ContainsSubstring("hangs") && ContainsSubstring("in setmaxnreg_inc(232)"));
   CHECK_THAT(f.run(warpgroups, 2, 128), ContainsSubstring("not a multiple of 8 in 24..256"));
   CHECK_THAT(f.run(warpgroups, 3, 128), ContainsSubstring("setmaxnreg_inc from 248 to 24"));
-  CHECK_THAT(f.run(warpgroups, 4, 128), ContainsSubstring("hangs") && ContainsSubstring("setmaxnreg, which the whole warpgroup must call"));
+  CHECK_THAT(f.run(warpgroups, 4, 128),
+             ContainsSubstring("hangs") && ContainsSubstring("setmaxnreg, which the whole warpgroup must call"));
 
   // And it is still usable.
   CHECK(f.run(exchange, 0, 64) == "");

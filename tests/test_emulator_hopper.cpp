@@ -12,13 +12,14 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// One 64 x 128 tile of D in f32: a warp loads by TMA, a warpgroup multiplies and stores by TMA. Bits 0 and 1 of Arguments::m
-// say that A lies M-major and B N-major, bit 2 that they are bf16. n tells what is left out or wrong.
+// One 64 x 128 tile of D in f32: a warp loads by TMA, a warpgroup multiplies and stores by TMA. Bits 0 and 1 of
+// Arguments::m say that A lies M-major and B N-major, bit 2 that they are bf16. n tells what is left out or wrong.
 const char* const body = R"(
 enum Omit {
   init_fence = 1, init_barrier = 2, empty_wait = 4, too_few_bytes = 8, too_many_bytes = 16, full_wait = 32,
-  accumulator_fence = 64, commit = 128, early_release = 256, proxy_fence = 512, staged_barrier = 1024, reuse_wait = 2048,
-  last_wait = 4096, early_read = 8192, wrong_parity = 16384, one_warp_skips = 32768, early_write = 65536,
+  accumulator_fence = 64, commit = 128, early_release = 256, proxy_fence = 512, staged_barrier = 1024,
+  reuse_wait = 2048, last_wait = 4096, early_read = 8192, wrong_parity = 16384, one_warp_skips = 32768,
+  early_write = 65536,
 };
 constexpr u32 A_BYTES = 64 * 128, STAGE = 3 * A_BYTES, D_BYTES = 64 * 128;
 
@@ -97,16 +98,31 @@ __device__ void multiply(const Arguments& p) {
 }
 
 __device__ void run(const Arguments& p) {
-  void (*const kernels[])(const Arguments&) = {multiply<false, false, F16>, multiply<true, false, F16>, multiply<false, true, F16>,
-                                               multiply<true, true, F16>, multiply<false, false, BF16>, multiply<true, true, BF16>};
+  void (*const kernels[])(const Arguments&) = {
+      multiply<false, false, F16>, multiply<true, false, F16>,   multiply<false, true, F16>,
+      multiply<true, true, F16>,   multiply<false, false, BF16>, multiply<true, true, BF16>};
   kernels[p.m](p);
 }
 )";
 
 enum Omit {
-  init_fence = 1, init_barrier = 2, empty_wait = 4, too_few_bytes = 8, too_many_bytes = 16, full_wait = 32,
-  accumulator_fence = 64, commit = 128, early_release = 256, proxy_fence = 512, staged_barrier = 1024, reuse_wait = 2048,
-  last_wait = 4096, early_read = 8192, wrong_parity = 16384, one_warp_skips = 32768, early_write = 65536,
+  init_fence = 1,
+  init_barrier = 2,
+  empty_wait = 4,
+  too_few_bytes = 8,
+  too_many_bytes = 16,
+  full_wait = 32,
+  accumulator_fence = 64,
+  commit = 128,
+  early_release = 256,
+  proxy_fence = 512,
+  staged_barrier = 1024,
+  reuse_wait = 2048,
+  last_wait = 4096,
+  early_read = 8192,
+  wrong_parity = 16384,
+  one_warp_skips = 32768,
+  early_write = 65536,
 };
 
 /// m x n of the tile exist, so that TMA clips.
@@ -120,7 +136,8 @@ struct Fixture {
   std::vector<float> d;
 
   std::string run(int variant, int omit, const EmulatorOptions& options) {
-    const bool m_major = variant == 1 || variant == 3 || variant == 5, n_major = variant == 2 || variant == 3 || variant == 5;
+    const bool m_major = variant == 1 || variant == 3 || variant == 5,
+               n_major = variant == 2 || variant == 3 || variant == 5;
     const DataType type = variant >= 4 ? bf16 : f16;
     a.resize(m_major ? k * ld_m : m * k);
     b.resize(n_major ? k * ld_n : n * k);
@@ -131,7 +148,8 @@ struct Fixture {
     p.m = variant;
     p.n = omit;
     p.k = k;
-    const auto map = [&](const void* address, std::int64_t inner, std::int64_t outer, std::int64_t stride, int box_outer) {
+    const auto map = [&](const void* address, std::int64_t inner, std::int64_t outer, std::int64_t stride,
+                         int box_outer) {
       return backend->encode_tensor_map({address, type, inner, outer, stride, 64, box_outer});
     };
     p.map_a = m_major ? map(a.data(), m, k, ld_m, 64) : map(a.data(), k, m, k, 64);
@@ -142,7 +160,8 @@ struct Fixture {
 
   /// What is wrong with d, empty if nothing is.
   std::string error(int variant) const {
-    const bool m_major = variant == 1 || variant == 3 || variant == 5, n_major = variant == 2 || variant == 3 || variant == 5;
+    const bool m_major = variant == 1 || variant == 3 || variant == 5,
+               n_major = variant == 2 || variant == 3 || variant == 5;
     const DataType type = variant >= 4 ? bf16 : f16;
     for (int i = 0; i < 64; ++i)
       for (int j = 0; j < 128; ++j) {
@@ -158,7 +177,8 @@ struct Fixture {
           sum += product;
           magnitude += std::abs(product);
         }
-        if (!(std::abs(value - sum) <= magnitude * k * 0x1p-24)) return "wrong at " + std::to_string(i) + ", " + std::to_string(j);
+        if (!(std::abs(value - sum) <= magnitude * k * 0x1p-24))
+          return "wrong at " + std::to_string(i) + ", " + std::to_string(j);
       }
     return "";
   }
@@ -175,7 +195,8 @@ TEST_CASE("The emulator multiplies with TMA and wgmma in every operand layout an
   }
 }
 
-TEST_CASE("The emulator runs a synchronised TMA and wgmma kernel under every adversary, with the same bits", "[emulator]") {
+TEST_CASE("The emulator runs a synchronised TMA and wgmma kernel under every adversary, with the same bits",
+          "[emulator]") {
   Fixture f;
   REQUIRE(f.run(0, 0, {}) == "");
   const std::vector<float> expected = f.d;
@@ -186,27 +207,32 @@ TEST_CASE("The emulator runs a synchronised TMA and wgmma kernel under every adv
   }
 }
 
-TEST_CASE("The emulator finds a missing fence, wait or barrier around TMA and wgmma under every adversary", "[emulator]") {
+TEST_CASE("The emulator finds a missing fence, wait or barrier around TMA and wgmma under every adversary",
+          "[emulator]") {
   Fixture f;
   for (const EmulatorOptions& options : adversaries(4)) {
     INFO("seed " << options.seed << ", asynchrony " << int(options.asynchrony));
     CHECK_THAT(f.run(0, init_fence, options), ContainsSubstring("without a fence_mbarrier_init"));
     CHECK_THAT(f.run(0, init_barrier, options), ContainsSubstring("mbarrier"));
-    CHECK_THAT(f.run(0, empty_wait, options), ContainsSubstring("race: tma_load_2d") || ContainsSubstring("all 1 threads have arrived"));
+    CHECK_THAT(f.run(0, empty_wait, options),
+               ContainsSubstring("race: tma_load_2d") || ContainsSubstring("all 1 threads have arrived"));
     CHECK_THAT(f.run(0, too_few_bytes, options), ContainsSubstring("mbarrier"));
     CHECK_THAT(f.run(0, too_many_bytes, options), ContainsSubstring("hangs") && ContainsSubstring("and 16 bytes"));
     CHECK_THAT(f.run(0, full_wait, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(0, accumulator_fence, options), ContainsSubstring("without a wgmma_fence"));
     CHECK_THAT(f.run(0, commit, options), ContainsSubstring("race: tma_load_2d") || ContainsSubstring("unfinished"));
-    CHECK_THAT(f.run(0, early_release, options), ContainsSubstring("race: tma_load_2d") && ContainsSubstring("wgmma of warpgroup 0"));
+    CHECK_THAT(f.run(0, early_release, options),
+               ContainsSubstring("race: tma_load_2d") && ContainsSubstring("wgmma of warpgroup 0"));
     CHECK_THAT(f.run(0, proxy_fence, options), ContainsSubstring("without a fence_proxy_async"));
     CHECK_THAT(f.run(0, staged_barrier, options), ContainsSubstring("race: "));
-    CHECK_THAT(f.run(0, reuse_wait, options), ContainsSubstring("race: st_shared") && ContainsSubstring("TMA stores of thread 0"));
+    CHECK_THAT(f.run(0, reuse_wait, options),
+               ContainsSubstring("race: st_shared") && ContainsSubstring("TMA stores of thread 0"));
     CHECK_THAT(f.run(0, last_wait, options), ContainsSubstring("may still read shared memory"));
     CHECK_THAT(f.run(0, early_read, options), ContainsSubstring("unfinished"));
     CHECK_THAT(f.run(0, wrong_parity, options), ContainsSubstring("hangs") && ContainsSubstring("mbarrier"));
     CHECK_THAT(f.run(0, one_warp_skips, options), ContainsSubstring("race: ") || ContainsSubstring("unfinished"));
-    CHECK_THAT(f.run(0, early_write, options), ContainsSubstring("thread 77 wrote accumulator 3 before its wgmma_wait_group"));
+    CHECK_THAT(f.run(0, early_write, options),
+               ContainsSubstring("thread 77 wrote accumulator 3 before its wgmma_wait_group"));
   }
   CHECK(f.run(0, 0, {}) == "");
 }

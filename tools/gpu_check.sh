@@ -68,7 +68,7 @@ mkdir -p "$JITGEMM_CACHE_DIR"
 
 commit=$(git -C "$root" rev-parse --verify -q HEAD 2>/dev/null || echo "${JITGEMM_COMMIT:-unknown}")
 [ -z "$(git -C "$root" status --porcelain -- src templates tools include 2>/dev/null)" ] || commit="$commit, and changes"
-digest=$(cd "$root" && find templates src/jit/source_generator.cpp -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d' ' -f1)
+digest=$(bash "$root/tools/digest.sh")
 {
   echo "date      $(date -u +%Y-%m-%dT%H:%MZ)"
   echo "commit    $commit"

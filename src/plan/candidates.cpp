@@ -30,10 +30,10 @@ constexpr std::array portable_tiles{
     portable(32, 64, 32, 5, 2),
     // Deeper k-steps: half the barriers, for shared memory of 164 KiB and more.
     portable(256, 128, 64, 3, 8), portable(128, 128, 64, 3, 4), portable(128, 128, 64, 4, 8),
-    portable(128, 64, 64, 4, 4), portable(64, 128, 64, 4, 4), portable(64, 64, 64, 4, 4), portable(64, 64, 64, 6, 4),
+    portable(128, 64, 64, 3, 4), portable(64, 128, 64, 3, 4), portable(64, 64, 64, 3, 4), portable(64, 64, 64, 6, 4),
     // Few rows or columns, where many bytes in flight matter more than reuse.
-    portable(128, 256, 32, 4, 8), portable(256, 64, 32, 4, 4), portable(32, 128, 64, 4, 4), portable(32, 64, 64, 6, 2),
-    portable(64, 32, 64, 6, 2), portable(32, 32, 64, 6, 2)};
+    portable(128, 256, 32, 4, 8), portable(256, 64, 32, 4, 4), portable(32, 128, 64, 4, 4), portable(32, 64, 64, 4, 4),
+    portable(64, 32, 64, 4, 4), portable(32, 32, 64, 6, 2)};
 
 constexpr std::array hopper_tiles{hopper(128, 256, 4), hopper(128, 128, 6)};
 

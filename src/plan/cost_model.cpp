@@ -124,17 +124,22 @@ double step_us(const KernelConfig& config, const Problem& problem, const MainLoo
 }
 
 /// Bytes of A and B read from device memory again, where they outgrow the L2: each wave reads as far as its tiles
-/// reach.
+/// reach. Programs that share cut tiles are at different k and find little of each other's (tools/results/NOTES.md, 5).
 double repeated_bytes(const KernelConfig& config, const Problem& problem, const device::Decomposition& d, double wave,
                       const DeviceInfo& device) {
   const double element = double(size_of(problem.a)), k = double(problem.k), tiles = double(device::tile_count(d));
   const double once = (double(problem.m) + double(problem.n)) * k * element;
-  if (once < 0.7 * double(device.l2_bytes) || wave >= tiles) return 0;
+  const double kept = 0.7 * double(device.l2_bytes);
+  if (once < kept) return 0;
+  const double cut = d.stream_k_tiles / tiles;
+  const double cut_bytes = cut * tiles * (config.block_m + config.block_n) * k * element * (1 - kept / once);
+  const double out_of_step = std::max(0.0, cut_bytes - cut * once);
+  if (wave >= tiles) return out_of_step;
   const double rows = std::min(double(std::max(1, config.group_m)), double(d.tiles_m));
   const double columns = std::min(double(d.tiles_n), std::ceil(wave / rows));
   const double groups = std::max(1.0, wave / (rows * columns));
   const double wave_bytes = (groups * rows * config.block_m + columns * config.block_n) * k * element;
-  return std::max(0.0, tiles / wave * wave_bytes - once);
+  return out_of_step + (1 - cut) * std::max(0.0, tiles / wave * wave_bytes - once);
 }
 
 /// The emulator's time is what it executes, on one core.

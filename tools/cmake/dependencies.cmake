@@ -14,9 +14,9 @@ if(NOT Boost_FOUND)
   find_package(Boost REQUIRED COMPONENTS context)
 endif()
 
-# spdlog and fmt as headers, so that neither is linked.
+# spdlog and fmt as headers, so that neither is a run-time dependency; src/util/spdlog.cpp compiles spdlog's code.
 add_library(jitgemm_spdlog INTERFACE)
-target_compile_definitions(jitgemm_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+target_compile_definitions(jitgemm_spdlog INTERFACE SPDLOG_FMT_EXTERNAL SPDLOG_COMPILED_LIB SPDLOG_DISABLE_DEFAULT_LOGGER)
 get_target_property(spdlog_include_dirs spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(jitgemm_spdlog SYSTEM INTERFACE ${spdlog_include_dirs})
 target_link_libraries(jitgemm_spdlog INTERFACE fmt::fmt-header-only Threads::Threads)

@@ -156,6 +156,7 @@ void CudaBackend::launch(const LoadedKernel& kernel, int grid, int threads, std:
 }
 
 device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
+  const CurrentContext current(api_, context_.context);
   const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer)};
   const cuuint64_t strides[] = {cuuint64_t(spec.stride) * size_of(spec.type)};  // bytes
   const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer)};

@@ -8,15 +8,15 @@ namespace {
 
 void check_init_visible(Thread& thread, const Mbarrier& barrier, const char* operation) {
   if (!thread.knows(barrier.initialised))
-    thread.launch->fault("%s on mbarrier 0x%x, whose initialisation by thread %u it has not synchronised with", operation,
-                         barrier.address, barrier.initialised.entity);
+    thread.launch->fault("%s on mbarrier 0x%x, whose initialisation by thread %u it has not synchronised with",
+                         operation, barrier.address, barrier.initialised.entity);
 }
 
 /// Arrives with what the thread knows.
 void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation) {
   if (barrier.pending == 0)
-    thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation, barrier.address,
-                         barrier.count, barrier.phase);
+    thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation,
+                         barrier.address, barrier.count, barrier.phase);
   release_to(barrier.arriving, barrier.merged, thread);
   --barrier.pending;
 }
@@ -74,14 +74,15 @@ Mbarrier& mbarrier_at(Thread& thread, u32 address, const char* operation) {
 void check_usable_by_tma(Thread& thread, const Mbarrier& barrier) {
   check_init_visible(thread, barrier, "TMA load");
   if (barrier.fenced.time == 0 || !thread.knows(barrier.fenced))
-    thread.launch->fault("TMA load on mbarrier 0x%x without a fence_mbarrier_init after its initialisation", barrier.address);
+    thread.launch->fault("TMA load on mbarrier 0x%x without a fence_mbarrier_init after its initialisation",
+                         barrier.address);
 }
 
 void complete_phase(Launch& launch, Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   if (barrier.outstanding != 0)
-    launch.fault("phase %u of mbarrier 0x%x ends before %u of its TMA loads: too few bytes were announced", barrier.phase,
-                 barrier.address, barrier.outstanding);
+    launch.fault("phase %u of mbarrier 0x%x ends before %u of its TMA loads: too few bytes were announced",
+                 barrier.phase, barrier.address, barrier.outstanding);
   ++barrier.phase;
   barrier.pending = int(barrier.count);
   barrier.arriving.raise({barrier.entity, barrier.phase});
@@ -158,7 +159,8 @@ void mbarrier_arrive_expect_tx(u32 address, u32 bytes) {
   thread.launch->preempt();
   Mbarrier& barrier = mbarrier_at(thread, address, "mbarrier_arrive_expect_tx");
   check_init_visible(thread, barrier, "mbarrier_arrive_expect_tx");
-  if (bytes >= 1u << 20) thread.launch->fault("mbarrier_arrive_expect_tx(0x%x, %u): at most 2^20 - 1 bytes", address, bytes);
+  if (bytes >= 1u << 20)
+    thread.launch->fault("mbarrier_arrive_expect_tx(0x%x, %u): at most 2^20 - 1 bytes", address, bytes);
   barrier.bytes += bytes;
   arrive_at(thread, barrier, "mbarrier_arrive_expect_tx");
   complete_phase(*thread.launch, barrier);

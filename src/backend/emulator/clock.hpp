@@ -8,8 +8,8 @@
 
 namespace jitgemm::emulator {
 
-/// Somebody who acts on memory in an order of its own: a thread, its asynchronous copies, a warpgroup's wgmma, the copies
-/// that complete on one mbarrier, ... Numbered in each block, threads first.
+/// Somebody who acts on memory in an order of its own: a thread, its asynchronous copies, a warpgroup's wgmma, the
+/// copies that complete on one mbarrier, ... Numbered in each block, threads first.
 using Entity = std::uint32_t;
 
 /// A moment in an entity's life. Time 0: never.
@@ -20,8 +20,8 @@ struct Stamp {
   bool operator==(const Stamp&) const = default;
 };
 
-/// A vector clock: how far along each entity is known to be. Immutable once shared, so that the hundreds of threads that
-/// leave one barrier share one.
+/// A vector clock: how far along each entity is known to be. Immutable once shared, so that the hundreds of threads
+/// that leave one barrier share one.
 class Clock {
  public:
   std::uint32_t operator[](Entity e) const { return e < times_.size() ? times_[e] : 0; }

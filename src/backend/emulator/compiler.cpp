@@ -44,7 +44,8 @@ std::string on_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
   for (std::string directory; std::getline(directories, directory, ':');)
-    if (const std::string candidate = directory + "/" + name; !directory.empty() && is_executable(candidate)) return candidate;
+    if (const std::string candidate = directory + "/" + name; !directory.empty() && is_executable(candidate))
+      return candidate;
   return "";
 }
 
@@ -68,8 +69,8 @@ Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& dir
   const int failed = posix_spawn(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed)
-    throw Error(ErrorCode::no_compiler, "cannot run " + words[0] + ": " + std::strerror(failed) +
-                                            "; set JITGEMM_CXX to a C++20 compiler");
+    throw Error(ErrorCode::no_compiler,
+                "cannot run " + words[0] + ": " + std::strerror(failed) + "; set JITGEMM_CXX to a C++20 compiler");
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -115,8 +116,9 @@ const HostCompiler::Found& HostCompiler::find() {
     for (const char* name : {"c++", "g++"})
       if (found.path.empty()) found.path = on_path(name);
     if (found.path.empty())
-      throw Error(ErrorCode::no_compiler,
-                  "the emulator needs a C++20 compiler and finds neither c++ nor g++ on PATH; install one or set JITGEMM_CXX");
+      throw Error(
+          ErrorCode::no_compiler,
+          "the emulator needs a C++20 compiler and finds neither c++ nor g++ on PATH; install one or set JITGEMM_CXX");
   }
   const TemporaryDirectory directory;
   const Outcome version = run({found.path, "--version"}, directory);
@@ -146,17 +148,18 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
   write_file(directory.file("kernel.cpp"), source.text);
   std::vector<std::string> words{compiler.path};
   words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());
-  words.insert(words.end(), {"-DJITGEMM_EMULATOR=\"device.hpp\"", directory.file("kernel.cpp"), "-o", directory.file("kernel.so")});
+  words.insert(words.end(),
+               {"-DJITGEMM_EMULATOR=\"device.hpp\"", directory.file("kernel.cpp"), "-o", directory.file("kernel.so")});
   const Outcome outcome = run(words, directory);
   if (outcome.status != 0)
-    throw Error(ErrorCode::compile_failed, source.entry + " does not compile for the emulator; log() is the compiler's, and "
-                                           "another JITGEMM_CXX may accept it")
+    throw Error(ErrorCode::compile_failed, source.entry +
+                                               " does not compile for the emulator; log() is the compiler's, and "
+                                               "another JITGEMM_CXX may accept it")
         .with_config(source.config)
         .with_call(compiler.path)
         .with_log(outcome.output);
   std::optional<std::string> code = read_file(directory.file("kernel.so"));
-  if (!code)
-    throw Error(ErrorCode::io, "cannot read back the compiled kernel; set TMPDIR to a directory with space");
+  if (!code) throw Error(ErrorCode::io, "cannot read back the compiled kernel; set TMPDIR to a directory with space");
   KernelBinary binary;
   binary.code = std::move(*code);
   binary.entry = source.entry;

@@ -32,7 +32,8 @@ struct Map {
 static_assert(sizeof(Map) == sizeof(device::TensorMap));
 
 Map decode(Thread& thread, const void* opaque, const char* operation) {
-  if (reinterpret_cast<std::uintptr_t>(opaque) % 64 != 0) thread.launch->fault("%s: the tensor map is not 64-byte aligned", operation);
+  if (reinterpret_cast<std::uintptr_t>(opaque) % 64 != 0)
+    thread.launch->fault("%s: the tensor map is not 64-byte aligned", operation);
   Map map;
   std::memcpy(&map, opaque, sizeof map);
   if (map.magic != map_magic) thread.launch->fault("%s: the tensor map at %p is not one", operation, opaque);
@@ -101,7 +102,8 @@ void cp_async(u32 shared, const void* global, u32 size, u32 bytes) {
   SharedMemory& memory = thread.block->memory;
   memory.at(thread, shared, size, size, "cp_async");
   if (thread.copies.entity == 0)
-    thread.copies.entity = thread.block->add_entity({"the cp.async of thread %u (group %u from 1)", thread.index, &thread});
+    thread.copies.entity =
+        thread.block->add_entity({"the cp.async of thread %u (group %u from 1)", thread.index, &thread});
   thread.last_copy_group = thread.copy_group;
   memory.write(thread, shared, size, {thread.copies.entity, thread.copy_group}, Proxy::generic, "cp_async");
   const PendingCopy copy{shared, size, bytes, thread.copy_group, global};
@@ -197,7 +199,8 @@ void tma_store_wait_group_read(u32 pending) {
   if (thread.store_group <= pending) return;
   const u32 done = thread.store_group - 1 - pending;
   if (done <= thread.stores.time) return;
-  complete_groups(thread.pending_stores, done, [&](const PendingStore& store) { perform(*thread.block, thread, store); });
+  complete_groups(thread.pending_stores, done,
+                  [&](const PendingStore& store) { perform(*thread.block, thread, store); });
   thread.stores.time = done;
 }
 
@@ -214,8 +217,9 @@ void check_copies_finished(Thread& thread) {
     thread.launch->fault("ends with a cp.async of group %u unfinished: it waited for groups up to %u",
                          thread.last_copy_group, thread.copies.time);
   if (thread.last_store_group > thread.stores.time)
-    thread.launch->fault("ends while a TMA store of group %u may still read shared memory: it waited for groups up to %u",
-                         thread.last_store_group, thread.stores.time);
+    thread.launch->fault(
+        "ends while a TMA store of group %u may still read shared memory: it waited for groups up to %u",
+        thread.last_store_group, thread.stores.time);
 }
 
 device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {

@@ -1,5 +1,5 @@
-// What templates/ptx/ is on a GPU, in plain C++: included by generated kernels when the emulator compiles them, after the
-// types and before the main loop. The host includes it too, for Interface alone.
+// What templates/ptx/ is on a GPU, in plain C++: included by generated kernels when the emulator compiles them, after
+// the types and before the main loop. The host includes it too, for Interface alone.
 #pragma once
 
 namespace jitgemm::device::emulator {

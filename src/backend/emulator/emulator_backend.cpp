@@ -28,7 +28,8 @@ class EmulatedKernel final : public LoadedKernel {
     emulator::write_file(path, binary.code);
     library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library_) refuse(dlerror());
-    const auto bind = reinterpret_cast<void (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
+    const auto bind =
+        reinterpret_cast<void (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
     entry = reinterpret_cast<Launch::Entry>(dlsym(library_, binary.entry.c_str()));
     if (!bind || !entry) {
       dlclose(library_);
@@ -43,7 +44,8 @@ class EmulatedKernel final : public LoadedKernel {
 
  private:
   [[noreturn]] static void refuse(const std::string& why) {
-    throw Error(ErrorCode::load_failed, "the emulator cannot load a kernel: " + why + "; compile it again").with_call("dlopen");
+    throw Error(ErrorCode::load_failed, "the emulator cannot load a kernel: " + why + "; compile it again")
+        .with_call("dlopen");
   }
   void* library_;
 };
@@ -55,7 +57,8 @@ std::optional<std::uint64_t> number_from_environment(const char* name) {
   std::uint64_t value = 0;
   const char* end = text + std::strlen(text);
   if (const auto [stop, failed] = std::from_chars(text, end, value); failed != std::errc() || stop != end)
-    throw Error(ErrorCode::invalid_option, std::string(name) + "=" + text + " is not a number; unset it or set it to one");
+    throw Error(ErrorCode::invalid_option,
+                std::string(name) + "=" + text + " is not a number; unset it or set it to one");
   return value;
 }
 
@@ -63,7 +66,8 @@ EmulatorOptions with_environment(EmulatorOptions options) {
   if (const auto seed = number_from_environment("JITGEMM_EMULATOR_SEED")) options.seed = *seed;
   if (const auto resident = number_from_environment("JITGEMM_EMULATOR_RESIDENT")) {
     if (*resident < 1 || *resident > 1024)
-      throw Error(ErrorCode::invalid_option, "JITGEMM_EMULATOR_RESIDENT=" + std::to_string(*resident) + " is not in 1..1024; unset it");
+      throw Error(ErrorCode::invalid_option,
+                  "JITGEMM_EMULATOR_RESIDENT=" + std::to_string(*resident) + " is not in 1..1024; unset it");
     options.resident_blocks = int(*resident);
   }
   if (const char* text = std::getenv("JITGEMM_EMULATOR_ASYNC"); text && *text) {
@@ -75,7 +79,8 @@ EmulatorOptions with_environment(EmulatorOptions options) {
     else if (mode == "random")
       options.asynchrony = EmulatorAsynchrony::random;
     else
-      throw Error(ErrorCode::invalid_option, "JITGEMM_EMULATOR_ASYNC=" + mode + " is not a mode; use issue, wait or random");
+      throw Error(ErrorCode::invalid_option,
+                  "JITGEMM_EMULATOR_ASYNC=" + mode + " is not a mode; use issue, wait or random");
   }
   return options;
 }
@@ -126,8 +131,8 @@ class EmulatorBackend final : public Backend {
     return std::make_unique<EmulatedKernel>(binary, smem_bytes);
   }
 
-  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes, const device::Arguments& arguments,
-              Stream) override {
+  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
+              const device::Arguments& arguments, Stream) override {
     const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
     const auto refuse = [](const std::string& why) {
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
@@ -146,11 +151,13 @@ class EmulatorBackend final : public Backend {
     options.smem_bytes = smem_bytes;
     options.seed = options_.seed;
     options.resident = options_.resident_blocks;
-    if (options.resident == 0) options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
+    if (options.resident == 0)
+      options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
     options.asynchrony = options_.asynchrony;
     if (options.asynchrony == EmulatorAsynchrony::automatic) {
       // The lowest bit chooses the order of warps.
-      constexpr EmulatorAsynchrony modes[] = {EmulatorAsynchrony::random, EmulatorAsynchrony::at_wait, EmulatorAsynchrony::at_issue};
+      constexpr EmulatorAsynchrony modes[] = {EmulatorAsynchrony::random, EmulatorAsynchrony::at_wait,
+                                              EmulatorAsynchrony::at_issue};
       options.asynchrony = options.seed == 0 ? EmulatorAsynchrony::at_issue : modes[options.seed / 2 % 3];
     }
     options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
@@ -209,7 +216,8 @@ class EmulatorBackend final : public Backend {
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
 
   void check_pointer(const void* pointer, const char* name) override {
-    if (!pointer) throw Error(ErrorCode::invalid_operand, std::string(name) + " is null; pass host memory to the emulator");
+    if (!pointer)
+      throw Error(ErrorCode::invalid_operand, std::string(name) + " is null; pass host memory to the emulator");
   }
 
  private:

@@ -85,9 +85,11 @@ void leave_fiber(Fiber&, Fiber& to) {
 }
 
 Stacks::Stacks(int count) : count_(count) {
-  void* memory = mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(ErrorCode::out_of_memory, "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
+    throw Error(ErrorCode::out_of_memory,
+                "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
   memory_ = static_cast<char*>(memory);
   for (int i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }

@@ -17,7 +17,8 @@ void check_alignment(Thread& thread, const void* address, const char* operation)
 bool acquired(Thread& thread, const PartialCell& cell) {
   if (!cell.released) return false;
   for (const auto& acquisition : thread.block->global.acquisitions)
-    if (acquisition.counter == cell.counter && acquisition.position > cell.position && thread.knows(acquisition.by)) return true;
+    if (acquisition.counter == cell.counter && acquisition.position > cell.position && thread.knows(acquisition.by))
+      return true;
   return false;
 }
 
@@ -69,8 +70,8 @@ void ld_global_cg_v4(const float* address, float* x) {
       launch.fault("race: ld_global_cg_v4 at %p, not synchronised with its writer, thread %u of this block",
                    (const void*)address, cell.writer.entity);
   } else if (!cell.released) {
-    launch.fault("ld_global_cg_v4 at %p of what thread %u of block %u has written and not released", (const void*)address,
-                 cell.writer.entity, cell.block);
+    launch.fault("ld_global_cg_v4 at %p of what thread %u of block %u has written and not released",
+                 (const void*)address, cell.writer.entity, cell.block);
   } else if (!acquired(thread, cell)) {
     launch.fault("ld_global_cg_v4 at %p of what block %u has released by increment %u of counter %p, not acquired",
                  (const void*)address, cell.block, cell.position, cell.counter);

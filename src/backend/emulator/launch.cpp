@@ -1,8 +1,6 @@
 #include "backend/emulator/launch.hpp"
 
 #include <bit>
-#include <cstdarg>
-#include <cstdio>
 #include <numeric>
 
 #include "backend/emulator/copies.hpp"
@@ -12,12 +10,6 @@
 namespace jitgemm::emulator {
 
 thread_local Thread* current = nullptr;
-
-namespace {
-
-struct HostFault {};  // a fault found while no thread runs
-
-}  // namespace
 
 Block::Block() = default;
 Block::~Block() = default;
@@ -44,9 +36,12 @@ u64 Launch::random() {  // splitmix64
 
 bool Launch::acts_at_issue() {
   switch (options_.asynchrony) {
-    case Asynchrony::at_wait: return false;
-    case Asynchrony::random: return chance(2);
-    default: return true;
+    case Asynchrony::at_wait:
+      return false;
+    case Asynchrony::random:
+      return chance(2);
+    default:
+      return true;
   }
 }
 
@@ -277,7 +272,8 @@ void Launch::run_thread() {
 void Launch::check_finished(Block& block) {
   for (u32 id = 0; id < 16; ++id)
     if (block.barriers[id].arrived)
-      fault("the block ends with %u of %u threads at barrier %u", block.barriers[id].arrived, block.barriers[id].threads, id);
+      fault("the block ends with %u of %u threads at barrier %u", block.barriers[id].arrived,
+            block.barriers[id].threads, id);
   for (const Mbarrier& barrier : block.mbarriers) {
     if (barrier.outstanding)
       fault("the block ends with %u TMA loads on mbarrier 0x%x unfinished", barrier.outstanding, barrier.address);
@@ -286,84 +282,12 @@ void Launch::check_finished(Block& block) {
   }
 }
 
-void Launch::fault(const char* format, ...) {
-  char text[1024];
-  int used = 0;
-  if (current)
-    used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", current->block->index, current->index,
-                         current->index / 32);
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text + used, sizeof text - used, format, arguments);
-  va_end(arguments);
-  fault_ = text;
-  if (!current) throw HostFault();
-  Thread& thread = *current;
-  current = nullptr;
-  leave_fiber(thread.fiber, host_);
-}
-
-const char* to_string(Collective collective) {
-  static constexpr const char* names[] = {"nothing",  "warp_sync",    "warp_uniform", "ldmatrix_x4", "ldmatrix_x4_trans",
-                                          "stmatrix_x4", "mma (f16)", "mma (bf16)",   "wgmma_fence", "wgmma",
-                                          "wgmma_commit_group", "wgmma_wait_group", "setmaxnreg"};
-  return names[int(collective)];
-}
-
-std::string Launch::hang_report() const {
-  std::string report = "nothing can run: the launch hangs";
-  for (const auto& block : blocks_) {
-    if (block->alive == 0) continue;
-    for (std::size_t i = 0; i < block->threads.size();) {
-      const Thread& first = block->threads[i];
-      std::size_t end = i;
-      const auto same = [&](const Thread& t) {
-        return t.wait == first.wait && t.wait_address == first.wait_address && t.wait_detail == first.wait_detail &&
-               (first.wait != Wait::collective || t.warp == first.warp);
-      };
-      while (end < block->threads.size() && same(block->threads[end])) ++end;
-      char text[256];
-      const u32 a = first.wait_address, d = first.wait_detail;
-      int used = std::snprintf(text, sizeof text, "\nblock %u, threads %zu-%zu: ", block->index, i, end - 1);
-      char* rest = text + used;
-      const std::size_t space = sizeof text - used;
-      switch (first.wait) {
-        case Wait::collective:
-          std::snprintf(rest, space, "in %s, which the whole warp must call: %d of 32 lanes have",
-                        to_string(first.warp->collective), std::popcount(first.warp->arrived));
-          break;
-        case Wait::warpgroup:
-          std::snprintf(rest, space, "in %s, which the whole warpgroup must call", to_string(Collective(d)));
-          break;
-        case Wait::barrier:
-          std::snprintf(rest, space, "at barrier %u, which %u threads have reached of %u", a, block->barriers[a].arrived, d);
-          break;
-        case Wait::mbarrier: {
-          std::snprintf(rest, space, "at mbarrier 0x%x for parity %u", a, d);
-          for (const Mbarrier& barrier : block->mbarriers)
-            if (barrier.address == a)
-              std::snprintf(rest, space, "at mbarrier 0x%x for parity %u: its phase %u lacks %d of %u arrivals and %lld bytes",
-                            a, d, barrier.phase, barrier.pending, barrier.count, barrier.bytes);
-          break;
-        }
-        case Wait::registers:
-          std::snprintf(rest, space, "in setmaxnreg_inc(%u): %u registers are free", d, block->free_registers);
-          break;
-        case Wait::finished: std::snprintf(rest, space, "finished"); break;
-        case Wait::nothing: std::snprintf(rest, space, "runnable"); break;
-      }
-      report += text;
-      i = end;
-    }
-  }
-  return report;
-}
-
 bool arrive(Thread& thread, Collective collective) {
   Warp& warp = *thread.warp;
   if (warp.arrived == 0) {
     if (warp.exited)
-      thread.launch->fault("%s after lane %d of the warp has ended", to_string(collective), std::countr_zero(warp.exited));
+      thread.launch->fault("%s after lane %d of the warp has ended", to_string(collective),
+                           std::countr_zero(warp.exited));
     warp.collective = collective;
   } else if (warp.collective != collective) {
     thread.launch->fault("%s while lane %d of the warp is in %s: the warp has diverged", to_string(collective),
@@ -385,24 +309,14 @@ void release_to(Clock& clock, SharedClock& merged, Thread& thread) {
     clock.join(*thread.known.get());
     merged = thread.known;
   }
-  for (const Stamp stamp : {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
+  for (const Stamp stamp :
+       {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
     clock.raise(stamp);
   ++thread.now.time;
 }
 
 void acquire(Thread& thread, const SharedClock& clock) {
   thread.known = thread.launch->joiner().join(thread.known, clock);
-}
-
-Description describe(const Block& block, Stamp stamp) {
-  Description d;
-  if (stamp.entity < block.threads.size()) {
-    std::snprintf(d.text, sizeof d.text, "thread %u (warp %u)", stamp.entity, stamp.entity / 32);
-  } else {
-    const EntityInfo& info = block.entities[stamp.entity - block.threads.size()];
-    std::snprintf(d.text, sizeof d.text, info.name, info.of, stamp.time);
-  }
-  return d;
 }
 
 }  // namespace jitgemm::emulator

@@ -29,8 +29,19 @@ using Asynchrony = EmulatorAsynchrony;
 
 /// What all threads of a warp do together.
 enum class Collective : std::uint8_t {
-  none, warp_sync, warp_uniform, ldmatrix, ldmatrix_trans, stmatrix, mma_f16, mma_bf16,
-  wgmma_fence, wgmma, wgmma_commit_group, wgmma_wait_group, setmaxnreg,
+  none,
+  warp_sync,
+  warp_uniform,
+  ldmatrix,
+  ldmatrix_trans,
+  stmatrix,
+  mma_f16,
+  mma_bf16,
+  wgmma_fence,
+  wgmma,
+  wgmma_commit_group,
+  wgmma_wait_group,
+  setmaxnreg,
 };
 const char* to_string(Collective collective);
 
@@ -61,14 +72,14 @@ struct Thread {
 
   // What it knows of the others, and its own stamps, which `known` may lag behind.
   SharedClock known;
-  Stamp now;           // its ordinary accesses
-  Stamp copies;        // its cp.async groups that are complete; entity 0 until there is one
-  Stamp copies_fenced; // of these, those before a fence_proxy_async
-  Stamp stores;        // its groups of TMA stores that have read shared memory
-  Stamp fenced;        // its accesses before a fence_proxy_async
-  Stamp wgmmas;        // its warpgroup's wgmma groups that it waited for
+  Stamp now;            // its ordinary accesses
+  Stamp copies;         // its cp.async groups that are complete; entity 0 until there is one
+  Stamp copies_fenced;  // of these, those before a fence_proxy_async
+  Stamp stores;         // its groups of TMA stores that have read shared memory
+  Stamp fenced;         // its accesses before a fence_proxy_async
+  Stamp wgmmas;         // its warpgroup's wgmma groups that it waited for
 
-  u32 copy_group = 1, last_copy_group = 0;    // the open one; the last one that copies
+  u32 copy_group = 1, last_copy_group = 0;  // the open one; the last one that copies
   u32 store_group = 1, last_store_group = 0;
   std::vector<PendingCopy> pending_copies;
   std::vector<PendingStore> pending_stores;
@@ -93,11 +104,11 @@ struct LaneArguments {
 
 struct Warp {
   Block* block = nullptr;
-  int slot = 0;       // among the resident warps
-  u32 first = 0;      // its first thread
-  u32 runnable = 0;   // lanes
-  u32 arrived = 0;    // lanes at the collective
-  u32 exited = 0;     // lanes
+  int slot = 0;      // among the resident warps
+  u32 first = 0;     // its first thread
+  u32 runnable = 0;  // lanes
+  u32 arrived = 0;   // lanes at the collective
+  u32 exited = 0;    // lanes
   u64 priority = 0;
   Collective collective = Collective::none;
   LaneArguments lanes[32];
@@ -118,8 +129,8 @@ struct Mbarrier {
   u32 phase = 0;        // completed
   Entity entity = 0;    // the copies that complete on it, by phase
   Stamp initialised;
-  Stamp fenced;         // of the fence_mbarrier_init
-  Clock arriving;       // what the arrived threads knew
+  Stamp fenced;    // of the fence_mbarrier_init
+  Clock arriving;  // what the arrived threads knew
   SharedClock merged, completed;
   u32 outstanding = 0;  // TMA loads
   std::vector<Thread*> waiting;
@@ -250,6 +261,9 @@ void finish_collective(Warp& warp);
 /// `merged` is the latest that went into `clock`, which need not go in again.
 void release_to(Clock& clock, SharedClock& merged, Thread& thread);
 void acquire(Thread& thread, const SharedClock& clock);
+
+/// Thrown by fault() while no thread runs.
+struct HostFault {};
 
 /// Text for faults, without allocation: the stack it is on may be abandoned.
 struct Description {

@@ -24,8 +24,8 @@ void SharedMemory::reset(std::size_t bytes, std::uint32_t base) {
 
 unsigned char* SharedMemory::at(Thread& thread, u32 address, u32 bytes, u32 alignment, const char* operation) {
   if (address < base_ || address - base_ + u64(bytes) > bytes_.size())
-    thread.launch->fault("%s of %u bytes at shared address 0x%x, outside of the block's [0x%x, 0x%zx)", operation, bytes,
-                         address, base_, base_ + bytes_.size());
+    thread.launch->fault("%s of %u bytes at shared address 0x%x, outside of the block's [0x%x, 0x%zx)", operation,
+                         bytes, address, base_, base_ + bytes_.size());
   if (address % alignment != 0)
     thread.launch->fault("%s at shared address 0x%x, which is not a multiple of %u", operation, address, alignment);
   return &bytes_[address - base_];
@@ -33,7 +33,8 @@ unsigned char* SharedMemory::at(Thread& thread, u32 address, u32 bytes, u32 alig
 
 void SharedMemory::check_no_mbarrier(Thread& thread, const Cell& c, u32 address, u32 end, const char* operation) {
   for (u32 a = address & ~7u; a < end; a += 8)
-    if (c.mbarriers >> a / 8 % 2 & 1) thread.launch->fault("%s at shared address 0x%x, where an mbarrier is", operation, a);
+    if (c.mbarriers >> a / 8 % 2 & 1)
+      thread.launch->fault("%s at shared address 0x%x, where an mbarrier is", operation, a);
 }
 
 void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy proxy, const char* operation) {
@@ -48,8 +49,8 @@ void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy
     fenced = {copier->copies_fenced.entity, writer.time};
   }
   if (fenced.entity == 0 || !knows(thread, fenced, proxy))
-    thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async after it", operation, address,
-                         describe(block, writer).text);
+    thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async after it", operation,
+                         address, describe(block, writer).text);
 }
 
 void SharedMemory::add_reader(Thread& thread, u32 address, Cell& c, Stamp as) {
@@ -112,8 +113,8 @@ void SharedMemory::write(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy
       Stamp& writer = c.writers[word];
       if (writer.time != 0) {
         if (!thread.knows(writer))
-          thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s", operation,
-                               a + 4 * word, describe(block, writer).text);
+          thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s",
+                               operation, a + 4 * word, describe(block, writer).text);
         if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
       }
       writer = as;

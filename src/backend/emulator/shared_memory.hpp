@@ -18,8 +18,8 @@ struct alignas(64) Cell {
   unsigned char mbarriers = 0;  // a bit for each 8 bytes
 };
 
-/// How an access reaches memory: by an ordinary instruction of the thread, by TMA, or by the wgmma of a warpgroup, all of
-/// whose threads must have synchronised with the writers.
+/// How an access reaches memory: by an ordinary instruction of the thread, by TMA, or by the wgmma of a warpgroup, all
+/// of whose threads must have synchronised with the writers.
 enum class Proxy { generic, tma, wgmma };
 
 /// A block's shared memory and the race check on it.
@@ -42,7 +42,8 @@ class SharedMemory {
 
  private:
   Cell& cell(std::uint32_t address) { return cells_[(address - base_) / 16]; }
-  void check_no_mbarrier(Thread& thread, const Cell& c, std::uint32_t address, std::uint32_t end, const char* operation);
+  void check_no_mbarrier(Thread& thread, const Cell& c, std::uint32_t address, std::uint32_t end,
+                         const char* operation);
   void check_fenced(Thread& thread, std::uint32_t address, Stamp writer, Proxy proxy, const char* operation);
   void add_reader(Thread& thread, std::uint32_t address, Cell& c, Stamp as);
 

@@ -48,7 +48,8 @@ struct Operand {
 void check_descriptor(Launch& launch, u64 descriptor, const char* name) {
   const unsigned long long shown = descriptor;
   if (descriptor >> 62 != 1) launch.fault("wgmma: descriptor %s 0x%llx does not say 128-byte swizzle", name, shown);
-  if (descriptor >> 49 & 7) launch.fault("wgmma: descriptor %s 0x%llx has a base offset, which is not emulated", name, shown);
+  if (descriptor >> 49 & 7)
+    launch.fault("wgmma: descriptor %s 0x%llx has a base offset, which is not emulated", name, shown);
   if ((descriptor & 0x3fff) << 4 & 0x380)
     launch.fault("wgmma: descriptor %s 0x%llx starts in the middle of a 1024-byte swizzle pattern", name, shown);
 }
@@ -151,7 +152,8 @@ void issue(Thread& thread, Warpgroup& group) {
     const Warp& warp = block.warps[group.first / 32 + w];
     if (accumulators.in_flight[w]) continue;
     if (group.needs_fence[w])
-      launch.fault("wgmma: warp %u calls it on accumulators that it owned, without a wgmma_fence", group.first / 32 + w);
+      launch.fault("wgmma: warp %u calls it on accumulators that it owned, without a wgmma_fence",
+                   group.first / 32 + w);
     for (u32 lane = 0; lane < 32; ++lane)
       accumulators.registers[w * 32 + lane] = static_cast<float*>(warp.lanes[lane].result);
     take(accumulators, w, operation.accumulate);
@@ -203,7 +205,9 @@ void finish_warpgroup(Warpgroup& group) {
 }  // namespace
 
 Warpgroup::Warpgroup(Block& its_block, u32 first_thread)
-    : block(its_block), first(first_thread), registers(std::min(register_file / its_block.launch->threads(), 255u) / 8 * 8) {}
+    : block(its_block),
+      first(first_thread),
+      registers(std::min(register_file / its_block.launch->threads(), 255u) / 8 * 8) {}
 
 void wgmma_fence() {
   Thread& thread = *current;

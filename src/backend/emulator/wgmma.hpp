@@ -20,8 +20,8 @@ struct PendingWgmma {
   Accumulators* accumulators;
 
   bool same_operation(const PendingWgmma& o) const {
-    return bf16 == o.bf16 && transpose_a == o.transpose_a && transpose_b == o.transpose_b && accumulate == o.accumulate &&
-           n == o.n && a == o.a && b == o.b;
+    return bf16 == o.bf16 && transpose_a == o.transpose_a && transpose_b == o.transpose_b &&
+           accumulate == o.accumulate && n == o.n && a == o.a && b == o.b;
   }
 };
 
@@ -29,14 +29,14 @@ struct Warpgroup {
   Warpgroup(Block& its_block, u32 first_thread);
 
   Block& block;
-  u32 first;         // thread
-  u32 arrived = 0;   // warps at a collective of the warpgroup
+  u32 first;        // thread
+  u32 arrived = 0;  // warps at a collective of the warpgroup
   Collective collective = Collective::none;
   Entity entity = 0;
-  u32 open_group[4] = {1, 1, 1, 1};                   // of each warp
-  bool needs_fence[4] = {true, true, true, true};     // before a wgmma on registers that threads may have touched
-  u32 registers;                                      // a thread
-  PendingWgmma operation;                             // of the warps that have arrived
+  u32 open_group[4] = {1, 1, 1, 1};                // of each warp
+  bool needs_fence[4] = {true, true, true, true};  // before a wgmma on registers that threads may have touched
+  u32 registers;                                   // a thread
+  PendingWgmma operation;                          // of the warps that have arrived
   std::vector<PendingWgmma> pending;
   std::vector<std::unique_ptr<Accumulators>> accumulators;
 };

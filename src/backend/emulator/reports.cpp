@@ -1,0 +1,100 @@
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+
+#include "backend/emulator/launch.hpp"
+
+namespace jitgemm::emulator {
+
+void Launch::fault(const char* format, ...) {
+  char text[1024];
+  int used = 0;
+  if (current)
+    used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", current->block->index, current->index,
+                         current->index / 32);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text + used, sizeof text - used, format, arguments);
+  va_end(arguments);
+  fault_ = text;
+  if (!current) throw HostFault();
+  Thread& thread = *current;
+  current = nullptr;
+  leave_fiber(thread.fiber, host_);
+}
+
+const char* to_string(Collective collective) {
+  static constexpr const char* names[] = {"nothing",           "warp_sync",   "warp_uniform",       "ldmatrix_x4",
+                                          "ldmatrix_x4_trans", "stmatrix_x4", "mma (f16)",          "mma (bf16)",
+                                          "wgmma_fence",       "wgmma",       "wgmma_commit_group", "wgmma_wait_group",
+                                          "setmaxnreg"};
+  return names[int(collective)];
+}
+
+std::string Launch::hang_report() const {
+  std::string report = "nothing can run: the launch hangs";
+  for (const auto& block : blocks_) {
+    if (block->alive == 0) continue;
+    for (std::size_t i = 0; i < block->threads.size();) {
+      const Thread& first = block->threads[i];
+      std::size_t end = i;
+      const auto same = [&](const Thread& t) {
+        return t.wait == first.wait && t.wait_address == first.wait_address && t.wait_detail == first.wait_detail &&
+               (first.wait != Wait::collective || t.warp == first.warp);
+      };
+      while (end < block->threads.size() && same(block->threads[end])) ++end;
+      char text[256];
+      const u32 a = first.wait_address, d = first.wait_detail;
+      int used = std::snprintf(text, sizeof text, "\nblock %u, threads %zu-%zu: ", block->index, i, end - 1);
+      char* rest = text + used;
+      const std::size_t space = sizeof text - used;
+      switch (first.wait) {
+        case Wait::collective:
+          std::snprintf(rest, space, "in %s, which the whole warp must call: %d of 32 lanes have",
+                        to_string(first.warp->collective), std::popcount(first.warp->arrived));
+          break;
+        case Wait::warpgroup:
+          std::snprintf(rest, space, "in %s, which the whole warpgroup must call", to_string(Collective(d)));
+          break;
+        case Wait::barrier:
+          std::snprintf(rest, space, "at barrier %u, which %u threads have reached of %u", a,
+                        block->barriers[a].arrived, d);
+          break;
+        case Wait::mbarrier: {
+          std::snprintf(rest, space, "at mbarrier 0x%x for parity %u", a, d);
+          for (const Mbarrier& barrier : block->mbarriers)
+            if (barrier.address == a)
+              std::snprintf(rest, space,
+                            "at mbarrier 0x%x for parity %u: its phase %u lacks %d of %u arrivals and %lld bytes", a, d,
+                            barrier.phase, barrier.pending, barrier.count, barrier.bytes);
+          break;
+        }
+        case Wait::registers:
+          std::snprintf(rest, space, "in setmaxnreg_inc(%u): %u registers are free", d, block->free_registers);
+          break;
+        case Wait::finished:
+          std::snprintf(rest, space, "finished");
+          break;
+        case Wait::nothing:
+          std::snprintf(rest, space, "runnable");
+          break;
+      }
+      report += text;
+      i = end;
+    }
+  }
+  return report;
+}
+
+Description describe(const Block& block, Stamp stamp) {
+  Description d;
+  if (stamp.entity < block.threads.size()) {
+    std::snprintf(d.text, sizeof d.text, "thread %u (warp %u)", stamp.entity, stamp.entity / 32);
+  } else {
+    const EntityInfo& info = block.entities[stamp.entity - block.threads.size()];
+    std::snprintf(d.text, sizeof d.text, info.name, info.of, stamp.time);
+  }
+  return d;
+}
+
+}  // namespace jitgemm::emulator

@@ -1,0 +1,110 @@
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "backend/backend.hpp"
+#include "catch.hpp"
+#include "core/problem.hpp"
+#include "jit/source_generator.hpp"
+#include "jitgemm/error.hpp"
+#include "plan/candidates.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr Schedule partitions[] = {Schedule::data_parallel, Schedule::split_k, Schedule::stream_k};
+
+struct Row {
+  std::string architecture;
+  KernelConfig config;
+  int registers = 0, spill_bytes = 0;
+  std::string error;
+};
+
+/// Compiles each tile for each way to cut it, for f16 row-major operands of full alignment.
+std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles, unsigned threads) {
+  const DeviceInfo device = device_info_for(architecture);
+  const auto backend = make_compile_only_backend(architecture);
+  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
+  std::vector<Row> rows;
+  for (KernelConfig config : tiles)
+    for (const Schedule schedule : partitions) {
+      config.schedule = schedule;
+      rows.push_back({architecture, config, 0, 0, why_illegal(config, problem, device)});
+    }
+
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < rows.size();) {
+      if (!rows[i].error.empty()) continue;
+      try {
+        const KernelBinary binary = backend->compile(generate(problem, rows[i].config, device));
+        rows[i].registers = binary.registers;
+        rows[i].spill_bytes = binary.spill_bytes;
+      } catch (const Error& error) {
+        rows[i].error = std::string(error.what()) + "\n" + error.log();
+      }
+    }
+  };
+  std::vector<std::jthread> pool;
+  for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
+  pool.clear();
+  return rows;
+}
+
+void check(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    INFO(row.architecture << " " << to_string(row.config));
+    CHECK(row.error == "");
+    CHECK(row.spill_bytes == 0);
+  }
+}
+
+bool has_nvrtc() {
+  try {
+    make_compile_only_backend("sm_90a")->compiler_version();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The seeds' largest tiles and the Hopper tiles compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
+  if (!has_nvrtc()) SKIP("no NVRTC");
+  std::vector<KernelConfig> tiles;
+  for (const KernelConfig& tile : default_tiles(device_info_for("sm_90a")))
+    if (tile.main_loop == MainLoop::sm90 || tile.block_m * tile.block_n / tile.warps == 128 * 32) tiles.push_back(tile);
+  REQUIRE(tiles.size() >= 4);
+  check(compile("sm_90a", tiles, 2));
+}
+
+TEST_CASE("Every default candidate compiles with NVRTC for its architectures and spills nothing",
+          "[.full][candidates][nvrtc]") {
+  if (!has_nvrtc()) SKIP("no NVRTC");
+  const char* path = std::getenv("JITGEMM_TEST_TABLE");  // a Markdown table of registers goes there
+  std::ofstream table(path ? path : "/dev/null");
+  table << "| architecture | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes |\n|---|---|---|---|---|---|---|---|\n";
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+    const auto rows = compile(architecture, default_tiles(device_info_for(architecture)), std::thread::hardware_concurrency());
+    check(rows);
+    for (std::size_t i = 0; i + 2 < rows.size(); i += 3) {
+      const KernelConfig& c = rows[i].config;
+      table << "| " << architecture << " | " << to_string(c.main_loop) << " " << c.block_m << "x" << c.block_n << "x"
+            << c.block_k << " | " << c.stages << " | " << c.warps;
+      int spills = 0;
+      for (std::size_t j = i; j < i + 3; ++j) {
+        table << " | " << rows[j].registers;
+        spills += rows[j].spill_bytes;
+      }
+      table << " | " << spills << " |\n";
+    }
+  }
+}
+
+}  // namespace jitgemm
