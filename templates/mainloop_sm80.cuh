@@ -71,11 +71,11 @@ struct OperandLoader {
 
   __device__ __forceinline__ void advance() { source += BLOCK_K * (K_MAJOR ? 1 : ld) * 2; }
 
-  /// Valid bytes of this thread's ith chunk, when K ends `k_left` elements on.
-  __device__ __forceinline__ int valid_bytes(int i, int k_left) const {
+  /// Elements of this thread's ith chunk that are in the matrix, when K ends `k_left` elements on.
+  __device__ __forceinline__ int valid_elements(int i, int k_left) const {
     const int rows = K_MAJOR ? mn_left : k_left - int(row()), columns = K_MAJOR ? k_left - int(chunk() * 8) : mn_left;
     if (i * ROW_STEP >= rows || columns <= 0) return 0;
-    return columns < 8 ? columns * 2 : 16;
+    return columns < 8 ? columns : 8;
   }
 
   /// Where this thread's ith chunk goes in a tile. The swizzle repeats every 8 rows.
@@ -86,33 +86,36 @@ struct OperandLoader {
       return Tile::offset(row() + i * ROW_STEP, chunk());
   }
 
-  static __device__ __forceinline__ void copy(u32 to, const char* from, int valid) {
+  /// `valid` elements at `from`, and zeros up to 8.
+  static __device__ __forceinline__ U32x4 load_elements(const char* from, int valid) {
+    u16 x[8];
 #pragma unroll
-    for (int e = 0; e < 16; e += ALIGN) {
-      const int left = valid - e;
-      ptx::cp_async<ALIGN>(to + e, from + e, left < 0 ? 0 : left < ALIGN ? left : ALIGN);
-    }
+    for (int i = 0; i < 8; ++i) x[i] = i < valid ? ptx::ld_global_u16(from + 2 * i) : u16(0);
+    return {x[0] | u32(x[1]) << 16, x[2] | u32(x[3]) << 16, x[4] | u32(x[5]) << 16, x[6] | u32(x[7]) << 16};
   }
 
-  /// Starts the copy. INTERIOR promises that the whole tile is inside the matrix: exact sizes cost ten instructions a chunk.
+  /// A row may end within what one cp.async reads, and at the end of the memory.
+  static __device__ __forceinline__ void copy(u32 to, const char* from, int valid) {
+    if (2 * valid % ALIGN != 0) return ptx::st_shared_v4(to, load_elements(from, valid));
+#pragma unroll
+    for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, from + e, e < 2 * valid);
+  }
+
+  /// Starts the copy. INTERIOR promises that the whole tile is inside the matrix, which saves ten instructions a chunk.
   template <bool INTERIOR>
   __device__ __forceinline__ void begin(u32 smem, int k_left) {
     const char* from = source;
     if constexpr (ALIGN == 2) {
 #pragma unroll
       for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) {
-        const int valid = INTERIOR ? 16 : valid_bytes(i, k_left);
-        u16 x[8];
-#pragma unroll
-        for (int e = 0; e < 8; ++e) x[e] = 2 * e < valid ? ptx::ld_global_u16(from + 2 * e) : u16(0);
-        held[i] = {x[0] | u32(x[1]) << 16, x[2] | u32(x[3]) << 16, x[4] | u32(x[5]) << 16, x[6] | u32(x[7]) << 16};
+        held[i] = load_elements(from, INTERIOR ? 8 : valid_elements(i, k_left));
       }
     } else if constexpr (INTERIOR) {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, 16);
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, 8);
     } else {
 #pragma unroll 1  // a loop is not turned into predicated instructions that the interior would issue, too
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, valid_bytes(i, k_left));
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * 2) copy(smem + offset(i), from, valid_elements(i, k_left));
     }
   }
 

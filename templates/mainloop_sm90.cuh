@@ -24,7 +24,7 @@ constexpr int BOX = 64;
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 2, B_BYTES = BLOCK_N * BLOCK_K * 2;
 constexpr int BOX_BYTES = BOX * BLOCK_K * 2;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-constexpr bool TMA_STORE = ALIGN_D == 16;
+constexpr bool TMA_STORE = ALIGN_D == 16;  // it clips a row at 16 bytes, not at an element
 constexpr int D_BOX_COLUMNS = 128 / int(sizeof(ElementD));
 constexpr int D_BOX_BYTES = 64 * 128;
 constexpr int D_BUFFERS = 2;  // of one box, a consumer

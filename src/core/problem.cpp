@@ -115,6 +115,9 @@ void check_apart(const Operand& written, const Operand& other, const Problem& pr
           problem);
 }
 
+/// TMA clips what it stores to 16 bytes, not to elements: a row of D has to end at such a boundary, too.
+int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n) * size_of(p.d)); }
+
 }  // namespace
 
 Problem normalise(const Problem& problem) {
@@ -132,6 +135,7 @@ Problem normalise(const Problem& problem) {
   normalise_matrix("b", extents_b(p), p.b, p.ldb, p.align_b, problem);
   normalise_matrix("c", extents_d(p), p.d, p.ldc, p.align_c, problem);
   normalise_matrix("d", extents_d(p), p.d, p.ldd, p.align_d, problem);
+  p.align_d = std::min(p.align_d, row_end_alignment(p));
   p.alpha = as_f32(p.alpha);
   p.beta = as_f32(p.beta);
   p.slope = p.activation == Activation::leaky_relu ? as_f32(p.slope) : Problem{}.slope;
@@ -160,6 +164,7 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
   const Operand d{"D", operands.d, span_bytes(extents_d(p), p.ldd, p.d)};
   check_pointer(d, size_of(p.d), p);
   set_alignment(p.align_d, d, p.ldd, p.d);
+  p.align_d = std::min(p.align_d, row_end_alignment(p));
 
   const Operand workspace{"workspace", operands.workspace, std::int64_t(operands.workspace_bytes)};
   if (workspace.pointer != nullptr) {

@@ -2,9 +2,10 @@
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 
-/// Reads `bytes` <= BYTES at `global` and writes BYTES at `shared`, the rest zeros. With bytes = 0, `global` is not read.
+/// Copies BYTES from `global` to `shared`, or zeros without reading `global`.
 template <int BYTES>
-__device__ __forceinline__ void cp_async(u32 shared, const void* global, u32 bytes) {
+__device__ __forceinline__ void cp_async(u32 shared, const void* global, bool reads) {
+  const u32 bytes = reads ? BYTES : 0;
   if constexpr (BYTES == 16)  // past L1: each block reads its tile once
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
   else

@@ -16,6 +16,7 @@ __device__ __forceinline__ void tma_load_2d(u32 shared, const TensorMap* map, u3
       : "memory");
 }
 
+/// The matrix's rows end at a multiple of 16 bytes.
 __device__ __forceinline__ void tma_store_2d(const TensorMap* map, u32 shared, int inner, int outer) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared),
                "r"(inner), "r"(outer)

@@ -177,6 +177,8 @@ void tma_store_2d(const void* opaque, u32 shared, int inner, int outer) {
   Block& block = *thread.block;
   launch.preempt();
   const Map map = decode(thread, opaque, "tma_store_2d");
+  if (map.inner_bytes % 16 != 0)  // seen on an H200: it clips at 16 bytes, and writes beside the row
+    launch.fault("tma_store_2d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
   const u32 bytes = map.box_outer * box_row;
   block.memory.at(thread, shared, bytes, 1024, "tma_store_2d");
   if (thread.stores.entity == 0)

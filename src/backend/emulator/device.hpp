@@ -172,9 +172,9 @@ inline u32 pack_f16x2(float low, float high) { return pack_pair<F16>(low, high);
 inline u32 pack_bf16x2(float low, float high) { return pack_pair<BF16>(low, high); }
 
 template <int BYTES>
-inline void cp_async(u32 shared, const void* global, u32 bytes) {
+inline void cp_async(u32 shared, const void* global, bool reads) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
-  runtime->cp_async(shared, global, BYTES, bytes);
+  runtime->cp_async(shared, global, BYTES, reads ? BYTES : 0);
 }
 inline void cp_async_commit_group() { runtime->cp_async_commit_group(); }
 template <int PENDING>
