@@ -24,28 +24,28 @@ struct MainLoopModel {
   double fill_latency_us;   // from the issue of a copy to its data in shared memory
   double step_us;           // barrier, waits and issue of a k-step, exposed when one program has the SM
   double mma_us;            // between two mma of one warp, which is what a warp alone on its tensor core runs at
-  double epilogue_us;       // of a tile, besides its bytes
+  double epilogue_us;       // of a tile, besides its bytes, with 128 accumulators a thread
 };
 
-// The rates are what large problems sustain; the rest is fitted to some 800 measured candidates of 80 shapes on an H200
-// (tools/results/NOTES.md, 6), where the best prediction is within 2 % of the best measurement in the geometric mean.
+// The rates are what large problems sustain; the rest is fitted to 2500 measured candidates of 190 shapes on an H200
+// (tools/results/NOTES.md, 6), where the best predicted is within 3 % of the best measured in the geometric mean.
 constexpr MainLoopModel sm80_model{.flops = 440e6 / 132,
                                    .device_flops = 440e6,
-                                   .prologue_us = 2.0,
-                                   .tile_prologue_us = 2.0,
-                                   .fill_latency_us = 1.0,
-                                   .step_us = 0.18,
-                                   .mma_us = 0.009,
-                                   .epilogue_us = 2.0};
+                                   .prologue_us = 2.7,
+                                   .tile_prologue_us = 0.56,
+                                   .fill_latency_us = 1.28,
+                                   .step_us = 0.235,
+                                   .mma_us = 0.0089,
+                                   .epilogue_us = 2.7};
 // 800 TFLOP/s dense, power-limited. The producer fetches the next tile during the epilogue.
 constexpr MainLoopModel sm90_model{.flops = 900e6 / 132,
                                    .device_flops = 800e6,
-                                   .prologue_us = 2.9,
+                                   .prologue_us = 3.1,
                                    .tile_prologue_us = 0,
-                                   .fill_latency_us = 0.37,
-                                   .step_us = 0,
+                                   .fill_latency_us = 0.79,
+                                   .step_us = 0.027,
                                    .mma_us = 0,
-                                   .epilogue_us = 0.7};
+                                   .epilogue_us = 0.3};
 
 /// What differs between devices and DeviceInfo does not say. Memory rates are about 0.87 of the data sheet's.
 struct DeviceModel {
@@ -58,13 +58,13 @@ constexpr std::array device_models{DeviceModel{80, 0.75, 1.6e6},  DeviceModel{86
                                    DeviceModel{90, 1.0, 4.2e6},   DeviceModel{100, 1.0, 6.8e6},
                                    DeviceModel{103, 1.0, 6.8e6},  DeviceModel{120, 0.36, 1.5e6}};
 
-constexpr double launch_us = 0.25;             // besides the prologue
-constexpr double l2_bytes_us = 8.5e6;          // partials: all SMs together, reads and writes
-constexpr double operand_l2_bytes_us = 8e6;    // a 128x256 kernel without multicast draws 9 at 700 TFLOP/s
-constexpr double sm_l2_bytes_us = 0.086e6;     // one SM alone: 64 bytes a clock at best
-constexpr double sm_shared_bytes_us = 0.21e6;  // 128 bytes a clock at best
-constexpr double unhidden = 0.18;              // of what runs beside the longest of products, memory and L2 transfers
-constexpr double arrival_us = 2.4;             // of a split tile: release, atomic round trip, acquire
+constexpr double launch_us = 0.85;             // besides the prologue
+constexpr double l2_bytes_us = 17e6;           // partials: all SMs together, reads and writes
+constexpr double operand_l2_bytes_us = 8.2e6;  // a 128x256 kernel without multicast draws 9 at 700 TFLOP/s
+constexpr double sm_l2_bytes_us = 0.125e6;     // one SM alone: 64 bytes a clock at best
+constexpr double sm_shared_bytes_us = 0.28e6;  // 128 bytes a clock at best
+constexpr double unhidden = 0.22;              // of what runs beside the longest of products, memory and L2 transfers
+constexpr double arrival_us = 2.2;             // of a split tile: release, atomic round trip, acquire
 constexpr int sm_registers = 65536, sm_threads = 2048;
 constexpr int registers_besides_accumulators = 72;
 
@@ -77,7 +77,7 @@ const DeviceModel& model_of(const DeviceInfo& device) {
 
 /// Rate of copies into shared memory relative to 16-byte ones: below 4 bytes there is no cp.async, and each element
 /// is one load and one store.
-double copy_efficiency(int align) { return align >= 16 ? 1.0 : align >= 8 ? 0.7 : align >= 4 ? 0.4 : 0.15; }
+double copy_efficiency(int align) { return align >= 16 ? 1.0 : align >= 8 ? 0.2 : align >= 4 ? 0.145 : 0.11; }
 
 /// The busiest program's share, and how many contribute to a cut tile.
 struct Share {
@@ -103,9 +103,10 @@ Share busiest_share(const KernelConfig& config, const device::Decomposition& d) 
   return share;
 }
 
+int accumulators_of(const KernelConfig& config) { return config.block_m * config.block_n / (config.warps * 32); }
+
 int programs_per_sm(const KernelConfig& config, const LaunchShape& shape, const DeviceInfo& device) {
-  const int accumulators = config.block_m * config.block_n / (config.warps * 32);
-  const int registers = std::min(255, accumulators + registers_besides_accumulators) * shape.threads;
+  const int registers = std::min(255, accumulators_of(config) + registers_besides_accumulators) * shape.threads;
   const int by_smem = int(device.smem_per_sm / (shape.smem_bytes + 1024));
   return std::max(1, std::min({by_smem, sm_registers / registers, sm_threads / shape.threads}));
 }
@@ -184,7 +185,7 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   const double tile_elements = double(config.block_m) * config.block_n;
   const double d_bytes = tile_elements * double(size_of(problem.d)) * (reads_c(problem) ? 2 : 1);
   const double store_efficiency = std::min(1.0, problem.align_d / 8.0);
-  const double epilogue = model.epilogue_us + d_bytes / (sm_l2_bytes_us * store_efficiency);
+  const double epilogue = model.epilogue_us * accumulators_of(config) / 128 + d_bytes / (sm_l2_bytes_us * store_efficiency);
   const double program_us = model.prologue_us + (share.tiles - 1) * model.tile_prologue_us + share.tiles * epilogue;
   const double exposed = std::ceil(double(programs) / resident);
   const double overhead_us = program_us * (resident == 1 ? exposed : 1 + (exposed - 1) / resident);
