@@ -71,11 +71,10 @@ struct OperandLoader {
 
   __device__ __forceinline__ void advance() { source += BLOCK_K * (K_MAJOR ? 1 : ld) * 2; }
 
-  /// Elements of this thread's ith chunk that are in the matrix, when K ends `k_left` elements on.
+  /// Elements of this thread's ith chunk that are in the matrix, when K ends `k_left` elements on; none if negative.
   __device__ __forceinline__ int valid_elements(int i, int k_left) const {
     const int rows = K_MAJOR ? mn_left : k_left - int(row()), columns = K_MAJOR ? k_left - int(chunk() * 8) : mn_left;
-    if (i * ROW_STEP >= rows || columns <= 0) return 0;
-    return columns < 8 ? columns : 8;
+    return i * ROW_STEP >= rows ? 0 : columns < 8 ? columns : 8;
   }
 
   /// Where this thread's ith chunk goes in a tile. The swizzle repeats every 8 rows.
@@ -214,9 +213,9 @@ struct StageLoader {
     ptx::cp_async_commit_group();  // an empty one too: the waits count groups
   }
 
-  /// The part of the copy that waits for begin()'s loads; then on to the k-step after it.
+  /// The part of the copy that waits for begin()'s loads; then on to the k-step after it. When there is no more, a stage that
+  /// nobody reads gets what nobody needs.
   __device__ __forceinline__ void finish(u32 stage) {
-    if (k == k_end) return;
     a.finish(stage);
     b.finish(stage + TileA::BYTES);
     if (++k == k_end) {

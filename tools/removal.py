@@ -50,8 +50,6 @@ ELECTED = r"thread|lane|ptx::thread_index\(\)"
 # Removals that change no result by their nature: file, code, what its line contains, reason.
 ALLOWED = [
     ("fixup.cuh", "ptx::warp_sync()", "", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
-    ("mainloop_sm80.cuh", "columns <= 0", "return 0", "only saves work: begin() takes a negative size for 0"),
-    ("mainloop_sm80.cuh", "k == k_end", "return;", "only saves work: after the last k-step nothing reads the ring"),
     ("mainloop_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
 ]
 
