@@ -78,7 +78,7 @@ __device__ __forceinline__ void store_to_d(const Arguments& args, int row, int c
   finish<INTERIOR>(args, row, column, x, y);
   if (!INTERIOR && (row >= args.m || column >= args.n)) return;
   ElementD* d = static_cast<ElementD*>(args.d) + row * args.ldd + column;
-  if (ALIGN_D >= 2 * int(sizeof(ElementD)) && (INTERIOR || column + 1 < args.n)) {
+  if (ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
     store_pair(d, x, y);
   } else {
     store(d, x);

@@ -95,9 +95,12 @@ struct OperandLoader {
 
   /// A row may end within what one cp.async reads, and at the end of the memory.
   static __device__ __forceinline__ void copy(u32 to, const char* from, int valid) {
-    if (2 * valid % ALIGN != 0) return ptx::st_shared_v4(to, load_elements(from, valid));
+    if (2 * valid % ALIGN == 0) {
 #pragma unroll
-    for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, from + e, e < 2 * valid);
+      for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, from + e, e < 2 * valid);
+    } else {
+      ptx::st_shared_v4(to, load_elements(from, valid));
+    }
   }
 
   /// Starts the copy. INTERIOR promises that the whole tile is inside the matrix, which saves ten instructions a chunk.
