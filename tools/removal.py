@@ -139,9 +139,12 @@ def find_masks(text):
         bound = [re.search(rf"(?<![\w.])({BOUNDS})\b", side) is not None for side in (left, right)]
         if not any(bound) or left.startswith("++"):
             continue
-        # x < bound is true inside; bound < x, and bound == x, are true outside.
+        # x < bound is true inside; bound < x, and bound == x, are true outside; x % bound == 0 of what is whole inside.
         below = match.group(1) in ("<", "<=")
-        inside = match.group(1) != "==" and (below == bound[1] if right != LOWER_BOUND else not below)
+        if match.group(1) == "==":
+            inside = "%" in left
+        else:
+            inside = below == bound[1] if right != LOWER_BOUND else not below
         yield "mask", begin, end, "true" if inside else "false"
     for match in re.finditer(rf"\b({FLAGS})\b", text):
         line_begin = text.rfind("\n", 0, match.start()) + 1
