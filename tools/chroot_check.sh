@@ -53,9 +53,13 @@ inside() {
     PIP_CERT=/etc/host-certificates.crt $(env | grep -E '^(https?_proxy|HTTPS?_PROXY|no_proxy)=') \
     chroot "$folder" bash -c "cd /root/libjitgemm && $1"
 }
+failed=0
 for command in "bash tools/demo.sh" "bash tools/test.sh"; do
   echo "== $command${toolkit:+  (with a CUDA toolkit)}"
   begin=$SECONDS
-  inside "$command"
-  echo "== $command: $((SECONDS - begin)) s${toolkit:+, with a CUDA toolkit}"
+  status=0
+  inside "$command" || status=$?
+  echo "== $command: $((SECONDS - begin)) s, exit status $status${toolkit:+, with a CUDA toolkit}"
+  ((status == 0)) || failed=1
 done
+exit "$failed"
