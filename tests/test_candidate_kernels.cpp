@@ -60,6 +60,7 @@ void check(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     INFO(row.architecture << " " << to_string(row.config));
     CHECK(row.error == "");
+    CHECK(row.registers > 0);
     CHECK(row.spill_bytes == 0);
   }
 }

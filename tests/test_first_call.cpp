@@ -36,10 +36,10 @@ void first_call(const char* config) {
 
 }  // namespace
 
-TEST_CASE("The first call of a process, portable main loop", "[.first_call]") {
+TEST_CASE("The first call of a process with the portable main loop", "[.first_call]") {
   first_call("sm80 128x128x32 group_m=8 stages=4 warps=4 schedule=data_parallel");
 }
 
-TEST_CASE("The first call of a process, Hopper main loop", "[.first_call]") {
+TEST_CASE("The first call of a process with the Hopper main loop", "[.first_call]") {
   first_call("sm90 128x256x64 group_m=8 stages=4 warps=8 schedule=data_parallel");
 }

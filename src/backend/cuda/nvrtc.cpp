@@ -220,8 +220,14 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
   arguments.push_back("--ptxas-options=-v");  // registers and spills, in the log
 
   Program program(api, source.text, source.entry + ".cu");
-  const nvrtcResult result = program.compile(arguments);
-  const std::string log = program.log();
+  nvrtcResult result = program.compile(arguments);
+  std::string log = program.log();
+  if (result == NVRTC_SUCCESS && parse_ptxas_info(log).registers == 0) {
+    // NVRTC has answered from a cache of its own, without what ptxas had to say.
+    arguments.push_back("--no-cache");
+    result = program.compile(arguments);
+    log = program.log();
+  }
   const auto failure = [&](ErrorCode code, const std::string& what) {
     return Error(code, what).with_config(source.config).with_call("nvrtcCompileProgram").with_log(log);
   };
