@@ -153,7 +153,7 @@ run_bench() {
   echo "1536 1792 6016" >"$work/stream_k.txt"
   local tile
   local -a configs=()
-  for tile in "sm80 128x128x32 group_m=8 stages=4 warps=4" "sm80 128x256x64 group_m=8 stages=3 warps=8"; do
+  for tile in "sm80 128x128x32 group_m=8 stages=4 warps=4" "sm80 128x128x64 group_m=8 stages=3 warps=4" "sm80 128x256x64 group_m=8 stages=3 warps=8"; do
     configs+=(--config "$tile schedule=data_parallel" --config "$tile schedule=stream_k_two_tile grid=132")
   done
   limited 30 "$jitgemm" bench --shapes "$work/stream_k.txt" "${configs[@]}" >"$work/stream_k.log" 2>&1
