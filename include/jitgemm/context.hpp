@@ -144,7 +144,7 @@ class JITGEMM_EXPORT Context {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The visible CUDA devices; empty without a driver.
+/// The visible CUDA devices; empty without a driver. Throws Error when the driver does not answer.
 JITGEMM_EXPORT std::vector<DeviceDescription> cuda_devices();
 
 }  // namespace jitgemm

@@ -31,7 +31,7 @@ JITGEMM_EXPORT std::string to_string(ErrorCode code);
 /// The one type that jitgemm throws. what() is one line that ends with the way out.
 class JITGEMM_EXPORT Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ErrorCode code, const std::string& message);  ///< control characters become spaces
 
   ErrorCode code() const { return code_; }
 

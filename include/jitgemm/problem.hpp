@@ -7,22 +7,41 @@
 
 namespace jitgemm {
 
-/// What is computed:  D = activation(alpha * A * B + beta * C + bias)
+/// A batch stride that follows from the matrix: one after the other without a gap.
+inline constexpr std::int64_t packed_stride = -1;
+
+/// What is computed, for each of `batch` matrices:  D = activation(alpha * A * B + beta * C + bias)
 ///
-/// A is M x K, B is K x N, C and D are M x N and row-major, bias has N elements and is added to every row. Products are
-/// accumulated in f32. For a column-major D compute its transpose: swap A and B, and M and N.
+/// A is M x K, B is K x N, C and D are M x N and row-major. For a column-major D compute its transpose: swap A and B, M and
+/// N, and the bias's direction. The types that exist, and where an sm_80 GPU is not enough:
+///
+///     A, B                      accumulator  D                        C, bias       alpha, beta  activation
+///     f16, f16  or  bf16, bf16  f32          f16, bf16, f32           D's           f32          all
+///     e4m3 or e5m2, each        f32          f16, bf16, f32           D's           f32          all   (sm_89)
+///                                            e4m3, e5m2               bf16          f32          all   (sm_89)
+///     tf32, tf32                f32          f32                      f32           f32          all
+///     f32, f32                  f32          f32                      f32           f32          all
+///     f64, f64                  f64          f64                      f64           f64          all
+///     s8, s8                    s32          s32                      s32           integers     none, relu
+///
+/// s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
+/// On sm_90 the tensor cores add e4m3 and e5m2 products with 13 bits after the leading one's.
 struct Problem {
   std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31; with k = 0 the product is zero
-  DataType a = f16, b = f16;         ///< equal; f16 or bf16
-  DataType d = f16;                  ///< of C, D and bias: f16, bf16 or f32
+  DataType a = f16, b = f16;
+  DataType d = f16;
   Layout layout_a = Layout::row_major;
   Layout layout_b = Layout::row_major;
   /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed.
   std::int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
-  // Scalars are rounded to f32. NaN and infinity are allowed and propagate: a beta of NaN is not 0, so it reads C.
+  std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
+  /// Elements from one matrix of a batch to the next. 0 uses one A, B or C for all; matrices of D may not overlap.
+  std::int64_t stride_a = packed_stride, stride_b = packed_stride, stride_c = packed_stride, stride_d = packed_stride;
+  // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of NaN is
+  // not 0, so it reads C.
   double alpha = 1;  ///< alpha = 0 never reads A and B
   double beta = 0;   ///< beta = 0 never reads C
-  bool bias = false;
+  Bias bias = Bias::none;
   Activation activation = Activation::none;
   double slope = 0.01;  ///< of leaky_relu
   /// What plan(), warm() and source() may assume of the pointers, in bytes: a power of two, 16 at most. gemm() looks at
@@ -39,7 +58,12 @@ struct Operands {
   const void* b = nullptr;
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;
-  const void* bias = nullptr;  ///< ignored unless Problem::bias
+  const void* bias = nullptr;  ///< ignored without Problem::bias
+  /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand for
+  /// scale_a * A and scale_b * B; scale_d multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  const float* scale_d = nullptr;
   /// Scratch for split tiles, 256-byte aligned, at least Context::workspace_size() bytes, any contents, not shared by
   /// calls that may run at once. nullptr: the Context keeps one per stream.
   void* workspace = nullptr;

@@ -14,27 +14,60 @@ namespace jitgemm {
 
 using Stream = CUstream_st*;  ///< nullptr is the default stream
 
-/// Element types. A and B share one of f16 or bf16; C, D and bias share one of f16, bf16 or f32.
-enum class DataType : std::uint8_t { f16, bf16, f32 };
+/// Element types. Problem says which go together.
+enum class DataType : std::uint8_t {
+  f16,
+  bf16,
+  f32,   ///< as an input: multiplied in full precision, without tensor cores
+  tf32,  ///< f32 in memory, of which tensor cores read the sign, the exponent and the upper 10 bits of the fraction
+  f64,
+  e4m3,  ///< 8 bits, finite and NaN, largest 448
+  e5m2,  ///< 8 bits, as f16 with a short fraction, largest finite 57344
+  s8,
+  s32,
+};
 inline constexpr DataType f16 = DataType::f16;
 inline constexpr DataType bf16 = DataType::bf16;
 inline constexpr DataType f32 = DataType::f32;
+inline constexpr DataType tf32 = DataType::tf32;
+inline constexpr DataType f64 = DataType::f64;
+inline constexpr DataType e4m3 = DataType::e4m3;
+inline constexpr DataType e5m2 = DataType::e5m2;
+inline constexpr DataType s8 = DataType::s8;
+inline constexpr DataType s32 = DataType::s32;
 
 /// row_major: the elements of one row are adjacent. column_major: the elements of one column are.
 enum class Layout : std::uint8_t { row_major, column_major };
 
-/// Applied last, in f32, to alpha * A * B + beta * C + bias. NaN stays NaN in all of them.
-enum class Activation : std::uint8_t { none, relu, leaky_relu };
+/// A vector that is added to the product.
+enum class Bias : std::uint8_t {
+  none,
+  along_n,  ///< N elements, one a column of D
+  along_m,  ///< M elements, one a row of D
+};
 
-JITGEMM_EXPORT std::size_t size_of(DataType type);  ///< bytes of one element
+/// Applied last, in the accumulator's type, to x = alpha * A * B + beta * C + bias. NaN stays NaN in all of them, and
+/// gelu_* and silu make NaN of -infinity, as their formulas do.
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  leaky_relu,  ///< x < 0 ? slope * x : x
+  gelu_erf,    ///< x / 2 * (1 + erf(x / sqrt(2)))
+  gelu_tanh,   ///< x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  silu,        ///< x / (1 + exp(-x))
+};
+
+JITGEMM_EXPORT std::size_t size_of(DataType type);  ///< bytes of one element; 0 for what is no DataType
 
 JITGEMM_EXPORT std::string_view to_string(DataType type);
 JITGEMM_EXPORT std::string_view to_string(Layout layout);
+JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
 JITGEMM_EXPORT std::optional<DataType> parse_data_type(std::string_view text);
 JITGEMM_EXPORT std::optional<Layout> parse_layout(std::string_view text);
+JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
 
 }  // namespace jitgemm

@@ -19,6 +19,8 @@ struct DeviceInfo {
   /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
   std::string architecture() const;
   bool has_wgmma() const { return compute_capability == 90; }
+  /// Of mma.sync; elsewhere the assembler spells its 8-bit floating-point types out, anew for each instruction.
+  bool has_mma_fp8() const { return compute_capability == 89 || compute_capability >= 120; }
 };
 
 /// A typical device of an architecture ("sm_90a": H100/H200 with 132 SMs), for compiling without one.

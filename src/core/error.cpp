@@ -1,6 +1,18 @@
 #include "jitgemm/error.hpp"
 
 namespace jitgemm {
+namespace {
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+Error::Error(ErrorCode code, const std::string& message) : std::runtime_error(one_line(message)), code_(code) {}
 
 std::string to_string(ErrorCode code) {
   switch (code) {

@@ -3,17 +3,27 @@
 #include <algorithm>
 
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr std::size_t sm90_alignment_slack = 1024, sm80_alignment_slack = 512;  // bytes
+constexpr std::size_t sm90_alignment_slack = 1024;  // bytes
 constexpr std::size_t queue_entry_bytes = 32;  // mainloop_sm80.cuh's WorkQueue
 
 bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
 
-std::string why_illegal_sm80(const KernelConfig& c, const Problem& p) {
-  if (c.block_k != 32 && c.block_k != 64) return "block_k is 32 or 64";
+/// 4-byte registers of one thread's part of a tile's accumulators.
+int accumulator_registers(const KernelConfig& c, const Problem& p) {
+  return c.block_m * c.block_n / (c.warps * 32) * int(size_of(accumulator_of(p))) / 4;
+}
+
+std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
+  if ((is_fp8(p.a) || is_fp8(p.b)) && device.compute_capability < 89) return "e4m3 and e5m2 need sm_89 or newer";
+  const int element = int(size_of(p.a));
+  if (c.block_k != 128 / element && (c.block_k != 64 / element || p.a == f64))
+    return "block_k is 64 or 128 bytes, of f64 128";
+  const int k_bytes = c.block_k * element;
   if (!is_power_of_two(c.block_m) || !is_power_of_two(c.block_n) || c.block_m < 32 || c.block_n < 32 ||
       c.block_m > 256 || c.block_n > 256)
     return "block_m and block_n are powers of two in 32..256";
@@ -21,22 +31,30 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p) {
   const auto [warps_m, warps_n] = warp_grid_of(c);
   if (c.block_m / warps_m % 16 != 0 || c.block_n / warps_n % 16 != 0 || warps_m * warps_n != c.warps)
     return "a warp's tile is a multiple of 16 x 16";
-  for (const int elements : {c.block_m * c.block_k, c.block_n * c.block_k})
-    if (elements / 8 % (c.warps * 32) != 0) return "every thread copies the same number of 16-byte chunks";
-  // A thread has 255 registers; the fragments and addresses take about 100.
-  if (c.block_m * c.block_n / (c.warps * 32) > 128) return "a thread holds at most 128 accumulators";
-  if (std::min(p.align_a, p.align_b) == 2 && c.block_m * c.block_n / (c.warps * 32) > 64)
-    return "a thread that holds 2-byte aligned operands in registers holds at most 64 accumulators";
+  const int threads = c.warps * 32;
+  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+  if (c.block_m * k_bytes / 16 % threads != 0 || c.block_n * k_bytes / 16 % threads != 0 ||
+      (!a_k_major && c.block_m * element / 16 > threads) || (!b_k_major && c.block_n * element / 16 > threads))
+    return "every thread copies the same number of 16-byte chunks";
+  // A thread has 255 registers; the fragments and addresses take about 100, without tensor cores 40 more.
+  if (accumulator_registers(c, p) > 128) return "a thread holds at most 128 registers of accumulators";
+  if ((is_simt(p.a) || std::min(p.align_a, p.align_b) < 4) && accumulator_registers(c, p) > 64)
+    return "a thread that multiplies without tensor cores, or holds operands aligned to less than 4 bytes in registers, "
+           "holds at most 64 registers of accumulators";
   if (c.stages < 2 || c.stages > 8) return "at least 2 stages, and 8 at most";
   return {};
 }
 
 std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
+  if (is_simt(p.a) || p.a == f64) return "wgmma does not multiply f32 or f64";
+  if (size_of(p.a) != 2 && (p.layout_a != Layout::row_major || p.layout_b != Layout::column_major))
+    return "wgmma takes operands other than f16 and bf16 K-major alone: A row-major, B column-major";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
-  if (c.block_k != 64) return "block_k is 64: one 128-byte swizzled row";
-  if (c.warps != 8 || c.block_m != 128) return "block_m is 64 rows for each of two consumer warpgroups";
-  if (c.block_n != 128 && c.block_n != 256) return "block_n is 128 or 256";
+  if (c.block_k != 128 / int(size_of(p.a))) return "block_k is 128 bytes: one swizzled row";
+  if ((c.warps != 4 && c.warps != 8) || c.block_m != c.warps * 16)
+    return "block_m is 64 rows for each of one or two consumer warpgroups";
+  if (c.block_n < 64 || c.block_n % 64 != 0 || c.block_n > 256) return "block_n is a multiple of 64 up to 256";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (c.stages < 2 || c.stages > 16) return "at least 2 stages, and 16 at most";
   return {};
@@ -59,7 +77,9 @@ WarpGrid warp_grid_of(const KernelConfig& c) {
 }
 
 std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
-  if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p) : why_illegal_sm90(c, p, device);
+  if (c.main_loop > MainLoop::sm90 || c.schedule > Schedule::stream_k_two_tile)
+    return "main_loop and schedule are enumerators";
+  if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, p, device);
       !why.empty())
     return why;
   if (c.cluster_m != 1 || c.cluster_n != 1) return "clusters are 1 x 1";
@@ -71,24 +91,34 @@ std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInf
   if (smem_bytes_of(c, p) > device.smem_per_block)
     return "the stages need " + std::to_string(smem_bytes_of(c, p)) + " bytes of shared memory, the device has " +
            std::to_string(device.smem_per_block);
-  const auto tiles = ((p.m + c.block_m - 1) / c.block_m) * ((p.n + c.block_n - 1) / c.block_n);
-  if (tiles * c.splits >= std::int64_t{1} << 30) return "tiles x splits is less than 2^30";
-  if (c.grid > 0 && tiles * ((p.k + c.block_k - 1) / c.block_k) >= std::int64_t{1} << 30)
+  constexpr double most = 1 << 30;
+  const std::int64_t tiles_m = (p.m + c.block_m - 1) / c.block_m, tiles_n = (p.n + c.block_n - 1) / c.block_n;
+  const double tiles = double(tiles_m * tiles_n) * double(p.batch);
+  if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
+  if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
     return "tiles x k-steps is less than 2^30";
   const bool cuts = c.splits > 1 || (c.grid > 0 && c.schedule != Schedule::persistent);
-  if (cuts && tiles * (c.main_loop == MainLoop::sm90 ? 2 : 1) > max_counters)
+  if (cuts && tiles * (c.main_loop == MainLoop::sm90 ? c.warps / 4 : 1) > max_counters)
     return "split tiles x consumer groups is at most " + std::to_string(max_counters);
   return {};
+}
+
+bool stores_by_tma(const KernelConfig& c, const Problem& p) {
+  return c.main_loop == MainLoop::sm90 && p.align_d == 16 && c.block_n * int(size_of(p.d)) % 128 == 0;
 }
 
 int threads_of(const KernelConfig& c) { return c.warps * 32 + (c.main_loop == MainLoop::sm90 ? 128 : 0); }
 
 std::size_t smem_bytes_of(const KernelConfig& c, const Problem& p) {
-  const auto stage = std::size_t(c.block_m + c.block_n) * std::size_t(c.block_k) * size_of(p.a);
-  if (c.main_loop == MainLoop::sm80) return std::size_t(c.stages) * stage + std::size_t(c.stages + 1) * queue_entry_bytes + sm80_alignment_slack;
-  const std::size_t staging = p.align_d == 16 ? 2 * 2 * 64 * 128 : 0;
-  const std::size_t barriers = std::size_t(c.stages) * 16;
-  return std::size_t(c.stages) * stage + staging + barriers + sm90_alignment_slack;
+  const std::size_t element = size_of(p.a), stages = std::size_t(c.stages);
+  const std::size_t stage = std::size_t(c.block_m + c.block_n) * std::size_t(c.block_k) * element;
+  if (c.main_loop == MainLoop::sm80) {
+    const int row_a = p.layout_a == Layout::row_major ? c.block_k : c.block_m;
+    const int row_b = p.layout_b == Layout::column_major ? c.block_k : c.block_n;
+    return stages * stage + (stages + 1) * queue_entry_bytes + std::max<std::size_t>(128, std::size_t(std::max(row_a, row_b)) * element);
+  }
+  const std::size_t staging = stores_by_tma(c, p) ? std::size_t(c.warps / 4) * 2 * 64 * 128 : 0;
+  return stages * stage + staging + stages * 16 + sm90_alignment_slack;
 }
 
 std::size_t hash_value(const KernelConfig& c) {

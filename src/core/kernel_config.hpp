@@ -21,6 +21,9 @@ struct WarpGrid {
 };
 WarpGrid warp_grid_of(const KernelConfig& config);
 
+/// Whether the kernel stores D by TMA, through boxes of 128 bytes across, and so needs a map of D.
+bool stores_by_tma(const KernelConfig& config, const Problem& problem);
+
 /// Threads of a block, and bytes of dynamic shared memory.
 int threads_of(const KernelConfig& config);
 std::size_t smem_bytes_of(const KernelConfig& config, const Problem& problem);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 
 namespace jitgemm {
 
@@ -18,8 +19,11 @@ device::Partition partition_of(Schedule schedule) {
 LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
   LaunchShape shape;
   device::Decomposition& d = shape.decomposition;
-  d.tiles_m = int((p.m + c.block_m - 1) / c.block_m);
-  d.tiles_n = int((p.n + c.block_n - 1) / c.block_n);
+  // Nothing to write has no tiles: with one extent 0, nothing bounds the others.
+  const bool empty = is_empty(p);
+  d.tiles_m = empty ? 0 : int((p.m + c.block_m - 1) / c.block_m);
+  d.tiles_n = empty ? 0 : int((p.n + c.block_n - 1) / c.block_n);
+  d.batch = int(p.batch);
   // With nothing to multiply, one k-step of zeros.
   d.k_steps = reads_ab(p) ? int((p.k + c.block_k - 1) / c.block_k) : 1;
   d.stream_k_tiles = 0;
@@ -53,7 +57,8 @@ LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
   shape.threads = threads_of(c);
   shape.smem_bytes = smem_bytes_of(c, p);
   shape.partial_bytes =
-      std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m) * std::size_t(c.block_n) * 4;
+      std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m) * std::size_t(c.block_n) *
+      size_of(accumulator_of(p));
   shape.counters = device::cut_tile_count(partition, d) * groups;
   return shape;
 }

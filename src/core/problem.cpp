@@ -8,26 +8,12 @@
 #include <sstream>
 #include <tuple>
 
+#include "core/operand_matrix.hpp"
+#include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 
 namespace jitgemm {
 namespace {
-
-/// A matrix as memory: `vectors` rows (columns) of `extent` adjacent elements.
-struct Extents {
-  std::int64_t extent, vectors;
-};
-Extents extents_a(const Problem& p) { return p.layout_a == Layout::row_major ? Extents{p.k, p.m} : Extents{p.m, p.k}; }
-Extents extents_b(const Problem& p) { return p.layout_b == Layout::row_major ? Extents{p.n, p.k} : Extents{p.k, p.n}; }
-Extents extents_d(const Problem& p) { return {p.n, p.m}; }
-
-std::int64_t packed(const Extents& x) { return std::max<std::int64_t>(1, x.extent); }
-
-/// Bytes from the first element to one past the last.
-std::int64_t span_bytes(const Extents& x, std::int64_t ld, DataType type) {
-  if (x.extent == 0 || x.vectors == 0) return 0;
-  return ((x.vectors - 1) * ld + x.extent) * std::int64_t(size_of(type));
-}
 
 /// The largest power of two that divides x, at most 16; 16 for 0.
 int alignment_of(std::uint64_t x) { return int((x | 16) & -(x | 16)); }
@@ -42,37 +28,65 @@ void check_size(const char* name, std::int64_t size, const Problem& problem) {
           std::string(name) + " = " + std::to_string(size) + " is out of range: give 0 to 2^31 - 1", problem);
 }
 
-void normalise_matrix(const char* name, const Extents& x, DataType type, std::int64_t& ld, int& align,
-                      const Problem& problem) {
-  const std::int64_t size = std::int64_t(size_of(type));
-  if (ld == 0) ld = packed(x);
-  if (ld < packed(x)) {
+/// Fills in and checks an operand's leading dimension, batch stride and alignment.
+void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std::int64_t& ld, std::int64_t& stride,
+                      int& align, const Problem& problem) {
+  const std::int64_t size = std::int64_t(size_of(matrix.type));
+  if (ld == 0) ld = matrix.packed_ld();
+  if (ld < matrix.packed_ld()) {
     invalid(ErrorCode::invalid_problem,
-            "ld" + std::string(name) + " = " + std::to_string(ld) + " is less than one row (column) of " +
-                std::to_string(packed(x)) + " elements: give at least that, or 0 for packed",
+            "ld" + name + " = " + std::to_string(ld) + " is less than one row (column) of " +
+                std::to_string(matrix.packed_ld()) + " elements: give at least that, or 0 for packed",
             problem);
   }
-  std::int64_t bytes;
-  if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, x.vectors), &bytes) ||
-      __builtin_mul_overflow(bytes, size, &bytes)) {
-    invalid(
-        ErrorCode::invalid_problem,
-        "ld" + std::string(name) + " = " + std::to_string(ld) + " makes the matrix larger than 2^63 bytes: lower it",
-        problem);
+  const auto too_large = [&](const std::string& what, std::int64_t value) {
+    invalid(ErrorCode::invalid_problem,
+            what + name + " = " + std::to_string(value) + " makes the matrix larger than 2^63 bytes: lower it", problem);
+  };
+  std::int64_t elements, bytes;
+  if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, matrix.vectors), &elements) ||
+      __builtin_mul_overflow(elements, size, &bytes))
+    too_large("ld", ld);
+  if (problem.batch <= 1) stride = 0;
+  if (stride == packed_stride) stride = elements;
+  if (stride < 0) {
+    invalid(ErrorCode::invalid_problem,
+            "stride_" + name + " = " + std::to_string(stride) + " is negative: give elements, or packed_stride", problem);
   }
+  if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
+      __builtin_mul_overflow(bytes, size, &bytes))
+    too_large("stride_", stride);
   if (align < size || align > 16 || !std::has_single_bit(unsigned(align))) {
     invalid(ErrorCode::invalid_problem,
-            "align_" + std::string(name) + " = " + std::to_string(align) + " is not a power of two from " +
-                std::to_string(size) + " to 16: give the bytes that the pointer is a multiple of",
+            "align_" + name + " = " + std::to_string(align) + " is not a power of two from " + std::to_string(size) +
+                " to 16: give the bytes that the pointer is a multiple of",
             problem);
   }
-  align = std::min(align, alignment_of(std::uint64_t(ld * size)));
+  align = std::min(align, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
+}
+
+/// The matrices of D side by side, or their rows interleaved, but no element in two.
+void check_batch_of_d(const Problem& p, const Problem& problem) {
+  const OperandMatrix d = matrix_d(p);
+  if (d.batch <= 1 || d.empty()) return;
+  if (d.stride >= d.span() || (d.stride >= d.extent && d.ld >= (d.batch - 1) * d.stride + d.extent)) return;
+  invalid(ErrorCode::invalid_problem,
+          "stride_d = " + std::to_string(d.stride) + " makes the matrices of D overlap: give at least " +
+              std::to_string(d.span()) + ", or packed_stride",
+          problem);
 }
 
 /// As the kernel gets it; -0 and 0, and all NaN, become one value.
-double as_f32(double x) {
+double as_scalar(const char* name, double x, const Problem& problem) {
+  const DataType type = accumulator_of(problem);
+  if (type == s32) {
+    if (std::abs(x) < 0x1p31 && x == std::nearbyint(x)) return x + 0.0;
+    std::ostringstream text;
+    text << name << " = " << x << " multiplies integers: give a whole number below 2^31";
+    invalid(ErrorCode::invalid_problem, text.str(), problem);
+  }
   if (std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
-  return double(float(x)) + 0.0;
+  return (type == f64 ? x : double(float(x))) + 0.0;
 }
 
 bool same(double x, double y) { return x == y || (x != x && y != y); }
@@ -111,7 +125,7 @@ void check_apart(const Operand& written, const Operand& other, const Problem& pr
   if (!written.range().overlaps(other.range())) return;
   invalid(ErrorCode::invalid_operand,
           std::string(written.name) + " overlaps " + other.name + " in memory: give " + written.name +
-              " memory of its own" + (std::string(other.name) == "C" ? ", or C's pointer and leading dimension" : ""),
+              " memory of its own" + (std::string(other.name) == "C" ? ", or C's pointer, type and strides" : ""),
           problem);
 }
 
@@ -125,22 +139,22 @@ Problem normalise(const Problem& problem) {
   check_size("m", p.m, problem);
   check_size("n", p.n, problem);
   check_size("k", p.k, problem);
-  if (p.a != p.b || p.a == f32) {
-    invalid(ErrorCode::invalid_problem,
-            "no kernel multiplies a = " + std::string(to_string(p.a)) + " by b = " + std::string(to_string(p.b)) +
-                ": use f16 or bf16 for both",
-            problem);
-  }
-  normalise_matrix("a", extents_a(p), p.a, p.lda, p.align_a, problem);
-  normalise_matrix("b", extents_b(p), p.b, p.ldb, p.align_b, problem);
-  normalise_matrix("c", extents_d(p), p.d, p.ldc, p.align_c, problem);
-  normalise_matrix("d", extents_d(p), p.d, p.ldd, p.align_d, problem);
+  check_size("batch", p.batch, problem);
+  if (const std::string broken = why_types_unsupported(p); !broken.empty())
+    invalid(ErrorCode::invalid_problem, broken, problem);
+  p.alpha = as_scalar("alpha", p.alpha, problem);
+  p.beta = as_scalar("beta", p.beta, problem);
+  p.slope = p.activation == Activation::leaky_relu ? as_scalar("slope", p.slope, problem) : Problem{}.slope;
+  if (!reads_c(p)) p.stride_c = 0;  // whatever it is, D's may be too far apart for it
+  normalise_matrix("a", matrix_a(p), p.lda, p.stride_a, p.align_a, problem);
+  normalise_matrix("b", matrix_b(p), p.ldb, p.stride_b, p.align_b, problem);
+  normalise_matrix("c", matrix_c(p), p.ldc, p.stride_c, p.align_c, problem);
+  normalise_matrix("d", matrix_d(p), p.ldd, p.stride_d, p.align_d, problem);
+  check_batch_of_d(p, problem);
   p.align_d = std::min(p.align_d, row_end_alignment(p));
-  p.alpha = as_f32(p.alpha);
-  p.beta = as_f32(p.beta);
-  p.slope = p.activation == Activation::leaky_relu ? as_f32(p.slope) : Problem{}.slope;
   if (!reads_c(p)) {
-    p.ldc = packed(extents_d(p));
+    p.ldc = matrix_c(p).packed_ld();
+    p.stride_c = 0;
     p.align_c = Problem{}.align_c;
   }
   return p;
@@ -156,14 +170,14 @@ Problem shape_of(const Problem& normalised) {
 
 Problem with_operands(const Problem& normalised, const Operands& operands) {
   Problem p = normalised;
-  if (p.m == 0 || p.n == 0) return p;
-  const auto set_alignment = [](int& align, const Operand& operand, std::int64_t ld, DataType type) {
-    align = alignment_of(operand.range().begin | std::uint64_t(ld) * size_of(type));
+  if (is_empty(p)) return p;
+  const auto set_alignment = [](int& align, const Operand& operand, const OperandMatrix& matrix) {
+    align = alignment_of(operand.range().begin | std::uint64_t(matrix.ld | matrix.stride) * size_of(matrix.type));
   };
 
-  const Operand d{"D", operands.d, span_bytes(extents_d(p), p.ldd, p.d)};
+  const Operand d{"D", operands.d, matrix_d(p).batch_bytes()};
   check_pointer(d, size_of(p.d), p);
-  set_alignment(p.align_d, d, p.ldd, p.d);
+  set_alignment(p.align_d, d, matrix_d(p));
   p.align_d = std::min(p.align_d, row_end_alignment(p));
 
   const Operand workspace{"workspace", operands.workspace, std::int64_t(operands.workspace_bytes)};
@@ -178,26 +192,43 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
   };
 
   if (reads_ab(p)) {
-    const Operand a{"A", operands.a, span_bytes(extents_a(p), p.lda, p.a)};
-    const Operand b{"B", operands.b, span_bytes(extents_b(p), p.ldb, p.b)};
+    const Operand a{"A", operands.a, matrix_a(p).batch_bytes()};
+    const Operand b{"B", operands.b, matrix_b(p).batch_bytes()};
     check_input(a, p.a);
     check_input(b, p.b);
-    set_alignment(p.align_a, a, p.lda, p.a);
-    set_alignment(p.align_b, b, p.ldb, p.b);
+    set_alignment(p.align_a, a, matrix_a(p));
+    set_alignment(p.align_b, b, matrix_b(p));
   }
   if (reads_c(p)) {
-    const Operand c{"C", operands.c, span_bytes(extents_d(p), p.ldc, p.d)};
-    if (c.pointer != d.pointer || p.ldc != p.ldd) check_input(c, p.d);
-    set_alignment(p.align_c, c, p.ldc, p.d);
+    const OperandMatrix matrix = matrix_c(p);
+    const Operand c{"C", operands.c, matrix.batch_bytes()};
+    const bool is_d = c.pointer == d.pointer && matrix.type == p.d && p.ldc == p.ldd && p.stride_c == p.stride_d;
+    if (!is_d) check_input(c, matrix.type);
+    set_alignment(p.align_c, c, matrix);
   }
-  if (p.bias) check_input({"bias", operands.bias, p.n * std::int64_t(size_of(p.d))}, p.d);
+  const DataType addend = type_of_c(p);
+  if (p.bias != Bias::none)
+    check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(addend))}, addend);
+
+  const auto check_scale = [&](const char* name, const float* scale, bool applies) {
+    if (scale == nullptr) return;
+    if (!applies) {
+      invalid(ErrorCode::invalid_operand,
+              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass nullptr, and use alpha", p);
+    }
+    check_input({name, scale, sizeof(float)}, f32);
+  };
+  check_scale("scale_a", operands.scale_a, is_fp8(p.a));
+  check_scale("scale_b", operands.scale_b, is_fp8(p.b));
+  check_scale("scale_d", operands.scale_d, is_fp8(p.d));
   return p;
 }
 
 bool equal(const Problem& x, const Problem& y) {
   const auto integers = [](const Problem& p) {
-    return std::tuple(p.m, p.n, p.k, p.a, p.b, p.d, p.layout_a, p.layout_b, p.lda, p.ldb, p.ldc, p.ldd, p.bias,
-                      p.activation, p.align_a, p.align_b, p.align_c, p.align_d);
+    return std::tuple(p.m, p.n, p.k, p.a, p.b, p.d, p.layout_a, p.layout_b, p.lda, p.ldb, p.ldc, p.ldd, p.batch,
+                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.align_a, p.align_b,
+                      p.align_c, p.align_d);
   };
   return integers(x) == integers(y) && same(x.alpha, y.alpha) && same(x.beta, y.beta) && same(x.slope, y.slope);
 }
@@ -209,7 +240,10 @@ std::size_t hash_value(const Problem& p) {
     hash ^= hash >> 32;
   };
   const auto mix_scalar = [&mix](double x) { mix(x == 0 ? 0 : x != x ? 1 : std::bit_cast<std::uint64_t>(x)); };
-  for (std::int64_t value : {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd}) mix(std::uint64_t(value));
+  for (std::int64_t value : {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd, p.batch}) mix(std::uint64_t(value));
+  if (p.batch > 1) {
+    for (std::int64_t value : {p.stride_a, p.stride_b, p.stride_c, p.stride_d}) mix(std::uint64_t(value));
+  }
   std::uint64_t small = 0;  // everything with few values, packed
   for (int value : {int(p.a), int(p.b), int(p.d), int(p.layout_a), int(p.layout_b), int(p.bias), int(p.activation),
                     p.align_a, p.align_b, p.align_c, p.align_d}) {
@@ -223,16 +257,23 @@ std::size_t hash_value(const Problem& p) {
 }
 
 double minimum_bytes(const Problem& p) {
-  const double m = double(p.m), n = double(p.n), k = double(p.k);
-  double bytes = m * n * double(size_of(p.d));
-  if (reads_ab(p)) bytes += m * k * double(size_of(p.a)) + k * n * double(size_of(p.b));
-  if (reads_c(p)) bytes += m * n * double(size_of(p.d));
-  if (p.bias && p.m != 0) bytes += n * double(size_of(p.d));
-  return bytes;
+  const auto bytes = [&p](const OperandMatrix& matrix) {
+    const double one = double(matrix.extent) * double(matrix.vectors) * double(size_of(matrix.type));
+    return p.batch > 1 && matrix.stride == 0 ? one : one * double(p.batch);
+  };
+  double total = bytes(matrix_d(p));
+  if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
+  if (reads_c(p)) total += bytes(matrix_c(p));
+  if (!is_empty(p)) total += double(bias_elements(p)) * double(size_of(type_of_c(p)));
+  return total;
 }
 
 double floor_us(const Problem& problem) {
-  const double compute_us = (reads_ab(problem) ? flops(problem) : 0.0) / 800e6;
+  // What an H200 sustains, TFLOP/s or 1e12 multiplications and additions of integers.
+  const double rate = problem.a == f64 || is_simt(problem.a) ? 55 : problem.a == tf32 ? 400
+                      : size_of(problem.a) == 1              ? 1500
+                                                             : 800;
+  const double compute_us = (reads_ab(problem) ? flops(problem) : 0.0) / (rate * 1e6);
   return std::max(compute_us, minimum_bytes(problem) / 4.2e6) + 2;
 }
 
@@ -243,19 +284,34 @@ std::string to_string(const Problem& p) {
        << " d=" << to_string(p.d);
   if (p.layout_a != defaults.layout_a) text << " layout_a=" << to_string(p.layout_a);
   if (p.layout_b != defaults.layout_b) text << " layout_b=" << to_string(p.layout_b);
-  const auto leading_dimension = [&text](const char* name, std::int64_t ld, const Extents& x) {
-    if (ld != 0 && ld != packed(x)) text << " " << name << "=" << ld;
+  const auto operand = [&text](const char* name, const OperandMatrix& x) {
+    const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
+    if (ld != x.packed_ld()) text << " ld" << name << "=" << ld;
   };
-  leading_dimension("lda", p.lda, extents_a(p));
-  leading_dimension("ldb", p.ldb, extents_b(p));
-  leading_dimension("ldc", p.ldc, extents_d(p));
-  leading_dimension("ldd", p.ldd, extents_d(p));
-  text.precision(9);  // what tells any two f32 apart
-  if (!same(p.alpha, defaults.alpha)) text << " alpha=" << p.alpha;
-  if (!same(p.beta, defaults.beta)) text << " beta=" << p.beta;
-  if (p.bias) text << " bias=1";
+  operand("a", matrix_a(p));
+  operand("b", matrix_b(p));
+  operand("c", matrix_c(p));
+  operand("d", matrix_d(p));
+  if (p.batch != 1) text << " batch=" << p.batch;
+  const auto stride = [&](const char* name, const OperandMatrix& x) {
+    const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
+    const bool packed = x.stride == packed_stride || double(x.stride) == double(ld) * double(std::max<std::int64_t>(1, x.vectors));
+    if (p.batch > 1 && !packed) text << " stride_" << name << "=" << x.stride;
+  };
+  stride("a", matrix_a(p));
+  stride("b", matrix_b(p));
+  if (reads_c(p)) stride("c", matrix_c(p));
+  stride("d", matrix_d(p));
+  // As the kernel gets them, with the digits that tell any two apart.
+  const bool in_f32 = accumulator_of(p) == f32;
+  text.precision(in_f32 ? 9 : 17);
+  const auto scalar = [in_f32](double x) { return in_f32 ? double(float(x)) : x; };
+  if (!same(p.alpha, defaults.alpha)) text << " alpha=" << scalar(p.alpha);
+  if (!same(p.beta, defaults.beta)) text << " beta=" << scalar(p.beta);
+  if (p.bias != Bias::none) text << " bias=" << to_string(p.bias);
   if (p.activation != defaults.activation) text << " activation=" << to_string(p.activation);
-  if (p.activation == Activation::leaky_relu && float(p.slope) != float(defaults.slope)) text << " slope=" << p.slope;
+  if (p.activation == Activation::leaky_relu && p.slope != defaults.slope && p.slope != double(float(defaults.slope)))
+    text << " slope=" << scalar(p.slope);
   const auto alignment = [&text](const char* name, int value) {
     if (value != 16) text << " " << name << "=" << value;
   };

@@ -20,12 +20,16 @@ Problem with_operands(const Problem& normalised, const Operands& operands);
 bool equal(const Problem& x, const Problem& y);
 std::size_t hash_value(const Problem& problem);
 
-inline bool reads_ab(const Problem& p) { return p.alpha != 0 && p.k != 0 && p.m != 0 && p.n != 0; }
+inline bool is_empty(const Problem& p) { return p.m == 0 || p.n == 0 || p.batch == 0; }
+inline bool reads_ab(const Problem& p) { return p.alpha != 0 && p.k != 0 && !is_empty(p); }
 inline bool reads_c(const Problem& p) { return p.beta != 0; }
 /// Bytes that the problem must move through device memory at least.
 double minimum_bytes(const Problem& problem);
-inline double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k); }
-/// Microseconds that a problem takes at least on an H200: max(flops / 800 TFLOP/s, bytes / 4.2 TB/s) + 2 us.
+inline double flops(const Problem& p) {
+  return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
+}
+/// Microseconds that a problem takes at least on an H200: max(flops / what tensor cores sustain,
+/// bytes / 4.2 TB/s) + 2 us.
 double floor_us(const Problem& problem);
 
 }  // namespace jitgemm

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// An operand as memory: `batch` matrices, each of `vectors` rows (columns) of `extent` adjacent elements.
+struct OperandMatrix {
+  std::int64_t extent, vectors;
+  DataType type;
+  std::int64_t ld;             // elements from one row (column) to the next
+  std::int64_t batch, stride;  // elements from one matrix to the next, 0: all are the same one
+
+  bool empty() const { return extent == 0 || vectors == 0 || batch == 0; }
+  std::int64_t packed_ld() const { return extent > 1 ? extent : 1; }
+  /// Elements from the first to one past the last: of one matrix, of the batch.
+  std::int64_t span() const { return empty() ? 0 : (vectors - 1) * ld + extent; }
+  std::int64_t batch_span() const { return empty() ? 0 : (batch - 1) * stride + span(); }
+  std::int64_t batch_bytes() const { return batch_span() * std::int64_t(size_of(type)); }
+};
+
+OperandMatrix matrix_a(const Problem& problem);
+OperandMatrix matrix_b(const Problem& problem);
+OperandMatrix matrix_c(const Problem& problem);
+OperandMatrix matrix_d(const Problem& problem);
+
+/// Elements of the bias; 0 without one.
+std::int64_t bias_elements(const Problem& problem);
+
+}  // namespace jitgemm
