@@ -9,6 +9,13 @@ struct alignas(64) TensorMap {
   unsigned char opaque[128];
 };
 
+/// In the accumulator's type.
+union Scalar {
+  float f32;
+  double f64;
+  int s32;
+};
+
 struct Arguments {
   TensorMap map_a, map_b, map_d;  // of the sm90 main loop; map_d only when D can be stored by TMA
 
@@ -16,13 +23,15 @@ struct Arguments {
   const void* b;
   const void* c;     // read only by kernels with READS_C
   void* d;
-  const void* bias;  // read only by kernels with HAS_BIAS
-  long long lda, ldb, ldc, ldd;  // elements
-  int m, n, k;                   // k = 0 when alpha = 0, A and B are not read then
-  float alpha, beta, slope;
+  const void* bias;  // read only by kernels with a BIAS
+  const float *scale_a, *scale_b, *scale_d;  // of kernels with 8-bit floating-point operands; null is 1
+  long long lda, ldb, ldc, ldd;              // elements
+  long long stride_a, stride_b, stride_c, stride_d;  // elements from one matrix of the batch to the next
+  int m, n, k;                               // k = 0 when alpha = 0, A and B are not read then
+  Scalar alpha, beta, slope;
 
   Decomposition decomposition;
-  float* partials;     // slots of split tiles, see fixup.cuh
+  void* partials;      // slots of split tiles, see fixup.cuh
   unsigned* counters;  // one per split tile and consumer group; zero before and after the launch
 };
 

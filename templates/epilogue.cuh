@@ -3,87 +3,165 @@
 
 namespace jitgemm::device {
 
-enum class Activation { none, relu, leaky_relu };
+enum class Bias { none, along_n, along_m };
+enum class Activation { none, relu, leaky_relu, gelu_erf, gelu_tanh, silu };
 
-__device__ __forceinline__ float load(const float* p) { return ptx::ld_global_f32(p); }
+template <typename, typename>
+constexpr bool SAME = false;
 template <typename T>
-__device__ __forceinline__ float load(const T* p) {
-  return ptx::to_f32(T{ptx::ld_global_u16(p)});
+constexpr bool SAME<T, T> = true;
+
+// Integers wrap, which C++ promises of unsigned ones alone.
+template <typename T>
+__device__ __forceinline__ T add(T x, T y) {
+  if constexpr (SAME<T, int>)
+    return int(u32(x) + u32(y));
+  else
+    return x + y;
+}
+template <typename T>
+__device__ __forceinline__ T multiply(T x, T y) {
+  if constexpr (SAME<T, int>)
+    return int(u32(x) * u32(y));
+  else
+    return x * y;
 }
 
-__device__ __forceinline__ void load_pair(const float* p, float& x, float& y) { ptx::ld_global_v2_f32(p, x, y); }
+// C and bias are of the accumulator's type or of 16 bits, D of the accumulator's type or shorter.
 template <typename T>
-__device__ __forceinline__ void load_pair(const T* p, float& x, float& y) {
-  const u32 pair = ptx::ld_global_u32(p);
-  x = ptx::to_f32(T{u16(pair)});
-  y = ptx::to_f32(T{u16(pair >> 16)});
+__device__ __forceinline__ Accumulator load(const T* p) {
+  if constexpr (SAME<T, Accumulator>)
+    return ptx::ld_global<T>(p);
+  else
+    return ptx::to_f32(T{ptx::ld_global<u16>(p)});
+}
+template <typename T>
+__device__ __forceinline__ void load_pair(const T* p, Accumulator& x, Accumulator& y) {
+  if constexpr (SAME<T, Accumulator>) {
+    ptx::ld_global_v2(p, x, y);
+  } else {
+    const u32 pair = ptx::ld_global<u32>(p);
+    x = ptx::to_f32(T{u16(pair)});
+    y = ptx::to_f32(T{u16(pair >> 16)});
+  }
+}
+template <typename T>
+__device__ __forceinline__ void store(T* p, Accumulator x) {
+  if constexpr (SAME<T, Accumulator>)
+    ptx::st_global(p, x);
+  else
+    ptx::st_global(p, decltype(T::bits)(ptx::pack(T{}, x, x)));
+}
+template <typename T>
+__device__ __forceinline__ void store_pair(T* p, Accumulator x, Accumulator y) {
+  if constexpr (SAME<T, Accumulator>)
+    ptx::st_global_v2(p, x, y);
+  else
+    ptx::st_global(p, ptx::pack(T{}, x, y));
 }
 
-__device__ __forceinline__ void store(float* p, float x) { ptx::st_global_f32(p, x); }
+__device__ __forceinline__ float value(const Scalar& x, float) { return x.f32; }
+__device__ __forceinline__ double value(const Scalar& x, double) { return x.f64; }
+__device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
+__device__ __forceinline__ Accumulator value(const Scalar& x) { return value(x, Accumulator()); }
+
+/// 1 / (1 + exp(-x))
+__device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(1.0f + ptx::ex2(-1.44269504f * x)); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + ptx::exp(-x)); }
+
 template <typename T>
-__device__ __forceinline__ void store(T* p, float x) {
-  T y;
-  ptx::convert(x, y);
-  ptx::st_global_u16(p, y.bits);
-}
-
-__device__ __forceinline__ u32 pack(F16, float low, float high) { return ptx::pack_f16x2(low, high); }
-__device__ __forceinline__ u32 pack(BF16, float low, float high) { return ptx::pack_bf16x2(low, high); }
-
-__device__ __forceinline__ void store_pair(float* p, float x, float y) { ptx::st_global_v2_f32(p, x, y); }
-template <typename T>
-__device__ __forceinline__ void store_pair(T* p, float x, float y) {
-  ptx::st_global_u32(p, pack(T{}, x, y));
-}
-
-__device__ __forceinline__ float activate(float x, float slope) {
+__device__ __forceinline__ T activate(T x, const Scalar& slope) {
   // A comparison with NaN is false, so NaN passes through.
-  if constexpr (ACTIVATION == Activation::relu) return x < 0.0f ? 0.0f : x;
-  if constexpr (ACTIVATION == Activation::leaky_relu) return x < 0.0f ? slope * x : x;
+  if constexpr (ACTIVATION == Activation::relu) return x < T(0) ? T(0) : x;
+  if constexpr (ACTIVATION == Activation::leaky_relu) return x < T(0) ? value(slope) * x : x;
+  if constexpr (ACTIVATION == Activation::gelu_erf) return T(0.5) * x * (T(1) + ptx::erf(x * T(0.70710678118654752)));
+  if constexpr (ACTIVATION == Activation::gelu_tanh)  // (1 + tanh(y)) / 2 is the sigmoid of 2y
+    return x * sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
+  if constexpr (ACTIVATION == Activation::silu) return x * sigmoid(x);
   return x;
 }
 
-/// Turns the accumulators of (row, column) and (row, column + 1) into D's values; column is even. What lies outside of D
-/// means nothing, and nothing is read for it. INTERIOR promises that both are inside.
-template <bool INTERIOR>
-__device__ __forceinline__ void finish(const Arguments& args, int row, int column, float& x, float& y) {
-  x *= args.alpha;
-  y *= args.alpha;
-  const bool has_x = INTERIOR || (row < args.m && column < args.n);
-  const bool has_y = INTERIOR || (row < args.m && column + 1 < args.n);
-  if constexpr (READS_C) {
-    const ElementD* c = static_cast<const ElementD*>(args.c) + row * args.ldc + column;
-    float c_x = 0.0f, c_y = 0.0f;
-    if (ALIGN_C >= 2 * int(sizeof(ElementD)) && has_y) {
-      load_pair(c, c_x, c_y);
-    } else {
-      if (has_x) c_x = load(c);
-      if (has_y) c_y = load(c + 1);
-    }
-    x += args.beta * c_x;
-    y += args.beta * c_y;
-  }
-  if constexpr (HAS_BIAS) {
-    const ElementD* bias = static_cast<const ElementD*>(args.bias) + column;
-    if (has_x) x += load(bias);
-    if (has_y) y += load(bias + 1);
-  }
-  x = activate(x, args.slope);
-  y = activate(y, args.slope);
+__device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
+
+/// Where an operand of matrix `batch` begins, elements.
+__device__ __forceinline__ i64 batch_offset(int batch, long long stride) { return BATCHED ? batch * stride : 0; }
+
+/// Brings rows x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced by the nearest inside.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void prefetch_c(const Arguments& args, const TileIndex& tile, int row, int column, u32 thread,
+                                           u32 threads) {
+  constexpr int LINE = 128 / int(sizeof(ElementC)), LINES = COLUMNS / LINE;  // elements; lines a row
+  const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
+  for (u32 i = thread; i < ROWS * LINES; i += threads)
+    ptx::prefetch_l2(c + min_of(row + i / LINES, args.m - 1) * args.ldc + min_of(column + i % LINES * LINE, args.n - 1));
 }
 
-/// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
-template <bool INTERIOR>
-__device__ __forceinline__ void store_to_d(const Arguments& args, int row, int column, float x, float y) {
-  finish<INTERIOR>(args, row, column, x, y);
-  if (!INTERIOR && (row >= args.m || column >= args.n)) return;
-  ElementD* d = static_cast<ElementD*>(args.d) + row * args.ldd + column;
-  if (ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
-    store_pair(d, x, y);
-  } else {
-    store(d, x);
-    if (INTERIOR || column + 1 < args.n) store(d + 1, y);
+/// Of one matrix of the batch.
+struct Epilogue {
+  const Arguments& args;
+  int batch;
+  Accumulator alpha;
+  float scale_d = 1.0f;
+
+  __device__ __forceinline__ Epilogue(const Arguments& arguments, int batch_index)
+      : args(arguments), batch(batch_index), alpha(value(arguments.alpha)) {
+    if constexpr (HAS_SCALES) {
+      alpha *= scale_at(args.scale_a) * scale_at(args.scale_b);
+      if constexpr (sizeof(ElementD) == 1) scale_d = scale_at(args.scale_d);
+    }
   }
-}
+
+  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values; column is even. What lies outside of D
+  /// means nothing, and nothing is read for it. INTERIOR promises that both are inside.
+  template <bool INTERIOR>
+  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
+    x = multiply(alpha, x);
+    y = multiply(alpha, y);
+    const bool has_x = INTERIOR || (row < args.m && column < args.n);
+    const bool has_y = INTERIOR || (row < args.m && column + 1 < args.n);
+    if constexpr (READS_C) {
+      const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c) + row * args.ldc + column;
+      Accumulator c_x = 0, c_y = 0;
+      if (ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
+        load_pair(c, c_x, c_y);
+      } else {
+        if (has_x) c_x = load(c);
+        if (has_y) c_y = load(c + 1);
+      }
+      x = add(x, multiply(value(args.beta), c_x));
+      y = add(y, multiply(value(args.beta), c_y));
+    }
+    const ElementC* bias = static_cast<const ElementC*>(args.bias);
+    if constexpr (BIAS == Bias::along_n) {
+      if (has_x) x = add(x, load(bias + column));
+      if (has_y) y = add(y, load(bias + column + 1));
+    }
+    if constexpr (BIAS == Bias::along_m) {
+      const Accumulator of_row = has_x ? load(bias + row) : Accumulator(0);
+      x = add(x, of_row);
+      y = add(y, of_row);
+    }
+    x = activate(x, args.slope);
+    y = activate(y, args.slope);
+    if constexpr (HAS_SCALES && sizeof(ElementD) == 1) {
+      x *= scale_d;
+      y *= scale_d;
+    }
+  }
+
+  /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
+  template <bool INTERIOR>
+  __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y) const {
+    finish<INTERIOR>(row, column, x, y);
+    if (!INTERIOR && (row >= args.m || column >= args.n)) return;
+    ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(batch, args.stride_d) + row * args.ldd + column;
+    if (ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
+      device::store_pair(d, x, y);
+    } else {
+      store(d, x);
+      if (INTERIOR || column + 1 < args.n) store(d + 1, y);
+    }
+  }
+};
 
 }  // namespace jitgemm::device

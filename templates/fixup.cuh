@@ -10,20 +10,20 @@ namespace jitgemm::device {
 /// whole tile, which is so for one contributor.
 template <int GROUPS, int GROUP_THREADS, int COUNT, typename GetWork>
 __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread, u32 barrier,
-                                             float (&accumulators)[COUNT]) {
-  static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N && COUNT % 4 == 0);
+                                             Accumulator (&accumulators)[COUNT]) {
+  constexpr int VECTOR = 16 / sizeof(Accumulator);
+  static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N && COUNT % VECTOR == 0);
   if constexpr (PARTITION == Partition::whole_tiles) return true;
   if (work().peers == 1) return true;
 
   const auto slot = [&](int tile, int peer) {
-    return args.partials + slot_of<PARTITION>(args.decomposition, tile, peer) * (BLOCK_M * BLOCK_N) +
-           (group * GROUP_THREADS * COUNT + thread * 4);
+    return static_cast<Accumulator*>(args.partials) + slot_of<PARTITION>(args.decomposition, tile, peer) * (BLOCK_M * BLOCK_N) +
+           (group * GROUP_THREADS * COUNT + thread * VECTOR);
   };
-  float* own = slot(work().tile, work().peer);
+  Accumulator* own = slot(work().tile, work().peer);
 #pragma unroll
-  for (int i = 0; i < COUNT; i += 4)
-    ptx::st_global_cg_v4(own + i * GROUP_THREADS, accumulators[i], accumulators[i + 1], accumulators[i + 2],
-                         accumulators[i + 3]);
+  for (int i = 0; i < COUNT; i += VECTOR)
+    ptx::st_global_cg(own + i * GROUP_THREADS, reinterpret_cast<const Accumulator(&)[VECTOR]>(accumulators[i]));
 
   ptx::bar_sync(barrier, GROUP_THREADS);  // all of the group's partials are under the release that follows
   bool last = false;
@@ -34,19 +34,17 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
   if (!ptx::bar_red_or(barrier, GROUP_THREADS, last)) return false;
 
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) accumulators[i] = 0.0f;
+  for (int i = 0; i < COUNT; ++i) accumulators[i] = 0;
 #pragma unroll 1
   for (int peer = 0; peer < work().peers; ++peer) {
-    const float* partial = slot(work().tile, peer);
+    const Accumulator* partial = slot(work().tile, peer);
 #pragma unroll
-    for (int i = 0; i < COUNT; i += 4) {
-      float x[4];
-      ptx::ld_global_cg_v4(partial + i * GROUP_THREADS, x);
-      accumulators[i] += x[0];
-      accumulators[i + 1] += x[1];
-      accumulators[i + 2] += x[2];
-      accumulators[i + 3] += x[3];
-      if (i % 64 == 60) ptx::warp_sync();  // holds back the loads that follow, to spare registers
+    for (int i = 0; i < COUNT; i += VECTOR) {
+      Accumulator x[VECTOR];
+      ptx::ld_global_cg(partial + i * GROUP_THREADS, x);
+#pragma unroll
+      for (int j = 0; j < VECTOR; ++j) accumulators[i + j] = add(accumulators[i + j], x[j]);
+      if ((i + VECTOR) * sizeof(Accumulator) % 256 == 0) ptx::warp_sync();  // holds back the loads that follow, to spare registers
     }
   }
   return true;

@@ -1,7 +1,7 @@
 // Which k-steps of which tiles of D a program (thread block) computes. Constexpr index arithmetic without a dependency,
 // compiled into the kernel, the planner and the tests.
 //
-// The tiles come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by several programs, the rest is
+// The tiles of all matrices of a batch come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by several programs, the rest is
 // computed whole: program p takes tiles stream_k_tiles + p, + programs, ... A program does its part of the cut tiles
 // first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU",
 // Osama et al., PPoPP 2023, arXiv 2301.03598.
@@ -19,7 +19,7 @@ enum class Partition {
 
 /// How one launch deals out its work.
 struct Decomposition {
-  int tiles_m, tiles_n;
+  int tiles_m, tiles_n, batch;
   int k_steps;         // of one tile, at least 1
   int programs;        // grid size
   int stream_k_tiles;  // of Partition::stream_k, else 0
@@ -29,7 +29,7 @@ struct Decomposition {
 constexpr int ceil_div(int x, int y) { return x / y + (x % y != 0); }
 constexpr int min_of(int x, int y) { return x < y ? x : y; }
 
-constexpr int tile_count(const Decomposition& d) { return d.tiles_m * d.tiles_n; }
+constexpr int tile_count(const Decomposition& d) { return d.tiles_m * d.tiles_n * d.batch; }
 
 /// The k-steps of the tiles of Partition::stream_k that are cut; less than 2^31.
 constexpr int stream_k_steps(const Decomposition& d) { return d.stream_k_tiles * d.k_steps; }
@@ -147,19 +147,22 @@ constexpr int cut_tile_count(Partition partition, const Decomposition& d) {
 }
 
 struct TileIndex {
-  int m, n;
+  int m, n, batch;
 };
 
-/// Raster order. group_m = 0: row by row. Else the rows of tiles are taken in groups of group_m, a group column by column,
-/// so that tiles computed at the same time share more of A and B.
-constexpr TileIndex raster(int tile, int tiles_m, int tiles_n, int group_m) {
-  if (group_m == 0) return {tile / tiles_n, tile % tiles_n};
-  group_m = min_of(group_m, tiles_m);
-  const int group_tiles = group_m * tiles_n;
+/// Raster order: one matrix of the batch after the other. group_m = 0: row by row. Else the rows of tiles are taken in groups
+/// of group_m, a group column by column, so that tiles computed at the same time share more of A and B.
+constexpr TileIndex raster(int tile, const Decomposition& d, int group_m) {
+  const int matrix_tiles = d.tiles_m * d.tiles_n;
+  const int batch = d.batch == 1 ? 0 : tile / matrix_tiles;
+  tile -= batch * matrix_tiles;
+  if (group_m == 0) return {tile / d.tiles_n, tile % d.tiles_n, batch};
+  group_m = min_of(group_m, d.tiles_m);
+  const int group_tiles = group_m * d.tiles_n;
   const int first_m = tile / group_tiles * group_m;
-  const int rows = min_of(tiles_m - first_m, group_m);
+  const int rows = min_of(d.tiles_m - first_m, group_m);
   const int in_group = tile % group_tiles;
-  return {first_m + in_group % rows, in_group / rows};
+  return {first_m + in_group % rows, in_group / rows, batch};
 }
 
 }  // namespace jitgemm::device

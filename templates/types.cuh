@@ -1,7 +1,8 @@
-// Fixed-width integers, and the 16-bit floating-point types as their bit patterns. Plain C++, also compiled on the host.
+// Fixed-width integers, and the element types that C++ lacks as their bit patterns. Plain C++, also compiled on the host.
 
 namespace jitgemm::device {
 
+using s8 = signed char;
 using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
@@ -13,6 +14,15 @@ struct F16 {
 };
 struct BF16 {
   u16 bits;
+};
+struct TF32 {
+  u32 bits;  // of a float
+};
+struct E4M3 {
+  u8 bits;
+};
+struct E5M2 {
+  u8 bits;
 };
 
 /// One vector access of 16 bytes.

@@ -1,21 +1,37 @@
 #include "jit/launcher.hpp"
 
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr int box = 64;              // elements of A and B across, mainloop_sm90.cuh's BOX
-constexpr int d_box_bytes_across = 128, d_box_rows = 64;
+constexpr int box_bytes = 128, d_box_rows = 64;  // mainloop_sm90.cuh
 
-/// The map of an operand with `mn` rows (columns) and depth k: a K-major one is copied whole, block_mn rows at a time.
-TensorMapSpec operand_map(const void* address, DataType type, bool k_major, std::int64_t mn, std::int64_t k, std::int64_t ld,
-                          int block_mn, int block_k) {
-  TensorMapSpec spec{.address = address, .type = type, .stride = ld, .box_inner = box};
-  spec.inner = k_major ? k : mn;
-  spec.outer = k_major ? mn : k;
-  spec.box_outer = k_major ? block_mn : block_k;
-  return spec;
+/// The map of an operand whose M (N) is cut into tiles of block_mn: K-major it is copied whole, block_mn rows at a time, else
+/// block_k rows of a box's width.
+TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, bool k_major, int block_mn, int block_k) {
+  return {.address = address,
+          .type = matrix.type,
+          .inner = matrix.extent,
+          .outer = matrix.vectors,
+          .batch = matrix.stride == 0 ? 1 : matrix.batch,
+          .stride = matrix.ld,
+          .batch_stride = matrix.stride,
+          .box_inner = box_bytes / int(size_of(matrix.type)),
+          .box_outer = k_major ? block_mn : block_k};
+}
+
+device::Scalar scalar(double x, DataType accumulator) {
+  device::Scalar result{};
+  if (accumulator == f64)
+    result.f64 = x;
+  else if (accumulator == s32)
+    result.s32 = int(x);
+  else
+    result.f32 = float(x);
+  return result;
 }
 
 }  // namespace
@@ -29,32 +45,33 @@ device::Arguments make_arguments(const Problem& p, const KernelConfig& c, const 
   args.c = operands.c;
   args.d = operands.d;
   args.bias = operands.bias;
+  args.scale_a = operands.scale_a;
+  args.scale_b = operands.scale_b;
+  args.scale_d = operands.scale_d;
   args.lda = p.lda;
   args.ldb = p.ldb;
   args.ldc = p.ldc;
   args.ldd = p.ldd;
+  args.stride_a = p.stride_a;
+  args.stride_b = p.stride_b;
+  args.stride_c = p.stride_c;
+  args.stride_d = p.stride_d;
   args.m = int(p.m);
   args.n = int(p.n);
   args.k = reads_ab(p) ? int(p.k) : 0;
-  args.alpha = float(p.alpha);
-  args.beta = float(p.beta);
-  args.slope = float(p.slope);
+  const DataType accumulator = accumulator_of(p);
+  args.alpha = scalar(p.alpha, accumulator);
+  args.beta = scalar(p.beta, accumulator);
+  args.slope = scalar(p.slope, accumulator);
   args.decomposition = shape.decomposition;
-  args.partials = static_cast<float*>(workspace.partials);
+  args.partials = workspace.partials;
   args.counters = workspace.counters;
 
   if (c.main_loop == MainLoop::sm90) {
     const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
-    args.map_a = tensor_map(operand_map(operands.a, p.a, a_k_major, p.m, p.k, p.lda, c.block_m, c.block_k));
-    args.map_b = tensor_map(operand_map(operands.b, p.b, b_k_major, p.n, p.k, p.ldb, c.block_n, c.block_k));
-    if (p.align_d == 16)
-      args.map_d = tensor_map({.address = operands.d,
-                               .type = p.d,
-                               .inner = p.n,
-                               .outer = p.m,
-                               .stride = p.ldd,
-                               .box_inner = d_box_bytes_across / int(size_of(p.d)),
-                               .box_outer = d_box_rows});
+    args.map_a = tensor_map(operand_map(operands.a, matrix_a(p), a_k_major, c.block_m, c.block_k));
+    args.map_b = tensor_map(operand_map(operands.b, matrix_b(p), b_k_major, c.block_n, c.block_k));
+    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(p), true, d_box_rows, 0));
   }
   return args;
 }

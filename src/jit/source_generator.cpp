@@ -8,7 +8,9 @@
 #include "core/kernel_config.hpp"
 #include "core/launch_shape.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "jit/templates.hpp"
+#include "jit/wgmma_text.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "util/atomic_file.hpp"
@@ -44,20 +46,34 @@ std::string fill_in(std::string_view text, const Values& values) {
   return out.append(text);
 }
 
-std::vector<std::string> ptx_files(MainLoop main_loop) {
-  std::vector<std::string> names = {"special_registers", "barrier", "convert", "global", "shared"};
-  if (main_loop == MainLoop::sm80)
-    names.insert(names.end(), {"cp_async", "mma"});
-  else
-    names.insert(names.end(), {"mbarrier", "tma", "stmatrix", "wgmma"});
-  return names;
+/// The files of templates/ptx/ and of the main loop, in their order.
+struct TemplateFiles {
+  std::vector<std::string> ptx, main_loop;
+};
+TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
+  TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared"}, {}};
+  if (main_loop == MainLoop::sm90) {
+    files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma"});
+    files.main_loop = {"mainloop_sm90"};
+  } else {
+    files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
+    const char* multiply = p.a == f32 ? "multiply_f32" : p.a == f64 ? "multiply_f64" : "multiply_mma";
+    files.main_loop = {"operand_tile", multiply, "mainloop_sm80"};
+  }
+  return files;
 }
 
 std::string device_type(DataType type) {
   switch (type) {
-    case DataType::f16: return "F16";
-    case DataType::bf16: return "BF16";
-    case DataType::f32: return "float";
+    case f16: return "F16";
+    case bf16: return "BF16";
+    case f32: return "float";
+    case tf32: return "TF32";
+    case f64: return "double";
+    case e4m3: return "E4M3";
+    case e5m2: return "E5M2";
+    case s8: return "signed char";
+    case s32: return "int";
   }
   throw Error(ErrorCode::internal, "a data type without a name in the templates");
 }
@@ -78,8 +94,9 @@ std::string describe(const Problem& p) {
   std::string text = "A " + std::string(to_string(p.a)) + " " + std::string(to_string(p.layout_a)) + ", B " +
                      std::string(to_string(p.b)) + " " + std::string(to_string(p.layout_b)) + ", D " +
                      std::string(to_string(p.d));
+  if (p.batch > 1) text += ", batched";
   if (reads_c(p)) text += ", with C";
-  if (p.bias) text += ", with bias";
+  if (p.bias != Bias::none) text += ", with bias " + std::string(to_string(p.bias));
   if (p.activation != Activation::none) text += ", " + std::string(to_string(p.activation));
   return text;
 }
@@ -104,11 +121,14 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
   source.architecture = device.architecture();
   source.config = to_string(compiled);
   source.entry = "gemm_" + loop + "_" + std::to_string(c.block_m) + "x" + std::to_string(c.block_n) + "x" +
-                 std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" + std::string(to_string(p.d)) + "_" +
+                 std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" +
+                 (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
-  std::string ptx;
-  for (const std::string& name : ptx_files(c.main_loop)) ptx += template_file("ptx/" + name + ".cuh") + "\n";
+  const TemplateFiles files = files_of(c.main_loop, p);
+  std::string ptx, main_loop;
+  for (const std::string& name : files.ptx) ptx += template_file("ptx/" + name + ".cuh") + "\n";
+  for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
 
   source.text = fill_in(
       template_file("gemm.cu.in"),
@@ -125,7 +145,11 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
        {"warps_n", std::to_string(warps.n)},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},
-       {"element", device_type(p.a)},
+       {"wgmma", c.main_loop == MainLoop::sm90 ? wgmma_text(p, c.block_n) : ""},
+       {"element_a", device_type(p.a)},
+       {"element_b", device_type(p.b)},
+       {"accumulator", device_type(accumulator_of(p))},
+       {"element_c", device_type(type_of_c(p))},
        {"element_d", device_type(p.d)},
        {"a_k_major", flag(a_k_major)},
        {"b_k_major", flag(b_k_major)},
@@ -134,7 +158,11 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
        {"align_c", std::to_string(p.align_c)},
        {"align_d", std::to_string(p.align_d)},
        {"reads_c", flag(reads_c(p))},
-       {"has_bias", flag(p.bias)},
+       {"batched", flag(p.batch > 1)},
+       {"has_scales", flag(is_fp8(p.a))},
+       {"mma_fp8", flag(device.has_mma_fp8())},
+       {"bias", std::to_string(int(p.bias))},
+       {"bias_name", std::string(to_string(p.bias))},
        {"activation", std::to_string(int(p.activation))},
        {"activation_name", std::string(to_string(p.activation))},
        {"entry", source.entry},
@@ -144,7 +172,7 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
        {"ptx", ptx},
        {"epilogue.cuh", template_file("epilogue.cuh")},
        {"fixup.cuh", template_file("fixup.cuh")},
-       {"main_loop", template_file("mainloop_" + loop + ".cuh")}});
+       {"main_loop", main_loop}});
   return source;
 }
 

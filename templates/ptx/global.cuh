@@ -2,29 +2,67 @@
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 
-__device__ __forceinline__ u16 ld_global_u16(const void* address) { return *static_cast<const u16*>(address); }
-__device__ __forceinline__ u32 ld_global_u32(const void* address) { return *static_cast<const u32*>(address); }
-__device__ __forceinline__ float ld_global_f32(const void* address) { return *static_cast<const float*>(address); }
-__device__ __forceinline__ void ld_global_v2_f32(const float* address, float& x, float& y) {
+/// T is an integer of 8, 16 or 32 bits, float or double.
+template <typename T>
+__device__ __forceinline__ T ld_global(const void* address) {
+  return *static_cast<const T*>(address);
+}
+template <typename T>
+__device__ __forceinline__ void st_global(void* address, T x) {
+  *static_cast<T*>(address) = x;
+}
+
+/// Two neighbours at once.
+__device__ __forceinline__ void ld_global_v2(const float* address, float& x, float& y) {
   asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "l"(address) : "memory");
 }
-
-__device__ __forceinline__ void st_global_u16(void* address, u16 x) { *static_cast<u16*>(address) = x; }
-__device__ __forceinline__ void st_global_u32(void* address, u32 x) { *static_cast<u32*>(address) = x; }
-__device__ __forceinline__ void st_global_f32(void* address, float x) { *static_cast<float*>(address) = x; }
-__device__ __forceinline__ void st_global_v2_f32(float* address, float x, float y) {
+__device__ __forceinline__ void ld_global_v2(const int* address, int& x, int& y) {
+  asm volatile("ld.global.v2.s32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "l"(address) : "memory");
+}
+__device__ __forceinline__ void ld_global_v2(const double* address, double& x, double& y) {
+  asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(x), "=d"(y) : "l"(address) : "memory");
+}
+__device__ __forceinline__ void st_global_v2(float* address, float x, float y) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(x), "f"(y) : "memory");
 }
+__device__ __forceinline__ void st_global_v2(int* address, int x, int y) {
+  asm volatile("st.global.v2.s32 [%0], {%1, %2};" ::"l"(address), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ void st_global_v2(double* address, double x, double y) {
+  asm volatile("st.global.v2.f64 [%0], {%1, %2};" ::"l"(address), "d"(x), "d"(y) : "memory");
+}
 
-/// Cached in L2 alone: for data that another block wrote during this launch, or will read.
-__device__ __forceinline__ void ld_global_cg_v4(const float* address, float (&x)[4]) {
+/// 16 bytes, cached in L2 alone: for data that another block wrote during this launch, or will read.
+__device__ __forceinline__ void ld_global_cg(const float* address, float (&x)[4]) {
   asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
                : "l"(address)
                : "memory");
 }
-__device__ __forceinline__ void st_global_cg_v4(float* address, float x, float y, float z, float w) {
-  asm volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+__device__ __forceinline__ void ld_global_cg(const int* address, int (&x)[4]) {
+  asm volatile("ld.global.cg.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "l"(address)
+               : "memory");
+}
+__device__ __forceinline__ void ld_global_cg(const double* address, double (&x)[2]) {
+  asm volatile("ld.global.cg.v2.f64 {%0, %1}, [%2];" : "=d"(x[0]), "=d"(x[1]) : "l"(address) : "memory");
+}
+__device__ __forceinline__ void st_global_cg(float* address, const float (&x)[4]) {
+  asm volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+               : "memory");
+}
+__device__ __forceinline__ void st_global_cg(int* address, const int (&x)[4]) {
+  asm volatile("st.global.cg.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+__device__ __forceinline__ void st_global_cg(double* address, const double (&x)[2]) {
+  asm volatile("st.global.cg.v2.f64 [%0], {%1, %2};" ::"l"(address), "d"(x[0]), "d"(x[1]) : "memory");
+}
+
+/// Brings the line that holds `address` into the L2.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 /// Returns the old value and stores old >= limit ? 0 : old + 1. Releases this thread's earlier writes, and those of the

@@ -1,4 +1,4 @@
-// Shared memory, by its 32-bit address.
+// Shared memory, by its 32-bit address, a multiple of the access size.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 
@@ -8,11 +8,35 @@ __device__ __forceinline__ u32 dynamic_smem() {
   return static_cast<u32>(__cvta_generic_to_shared(smem));
 }
 
+__device__ __forceinline__ void st_shared_u16(u32 address, u16 x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x) : "memory");
+}
+__device__ __forceinline__ void st_shared_v2(u32 address, u32 x, u32 y) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
 __device__ __forceinline__ void st_shared_v4(u32 address, U32x4 x) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
-__device__ __forceinline__ void st_shared_v2_f32(u32 address, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+
+__device__ __forceinline__ u32 ld_shared_u32(u32 address) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+__device__ __forceinline__ void ld_shared(u32 address, float& x) {
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+}
+__device__ __forceinline__ void ld_shared(u32 address, double& x) {
+  asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address) : "memory");
+}
+__device__ __forceinline__ void ld_shared_v2(u32 address, float (&x)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(address) : "memory");
+}
+__device__ __forceinline__ void ld_shared_v4(u32 address, float (&x)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+               : "r"(address)
+               : "memory");
 }
 __device__ __forceinline__ U32x4 ld_shared_v4(u32 address) {
   U32x4 x;
@@ -37,6 +61,12 @@ __device__ __forceinline__ void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) {
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(address)
                : "memory");
+}
+
+/// Four bytes of the eight of `low` and `high`, numbered from low's lowest, picked by the digits of `selector`, lowest first.
+template <u32 SELECTOR>
+__device__ __forceinline__ u32 prmt(u32 low, u32 high) {
+  return __byte_perm(low, high, SELECTOR);
 }
 
 }  // namespace jitgemm::device::ptx

@@ -8,18 +8,20 @@ __device__ __forceinline__ void prefetch_tensormap(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// `inner` and `outer` are the box's first element; may lie out of bounds. Completes on the mbarrier with the box's bytes.
-__device__ __forceinline__ void tma_load_2d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer) {
+/// `inner` and `outer` are the box's first element, `batch` its matrix; may lie out of bounds. Completes on the mbarrier with
+/// the box's bytes.
+__device__ __forceinline__ void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(shared),
-      "l"(map), "r"(barrier), "r"(inner), "r"(outer)
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+          shared),
+      "l"(map), "r"(barrier), "r"(inner), "r"(outer), "r"(batch)
       : "memory");
 }
 
 /// The matrix's rows end at a multiple of 16 bytes.
-__device__ __forceinline__ void tma_store_2d(const TensorMap* map, u32 shared, int inner, int outer) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared),
-               "r"(inner), "r"(outer)
+__device__ __forceinline__ void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(shared),
+               "r"(inner), "r"(outer), "r"(batch)
                : "memory");
 }
 __device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -1,0 +1,47 @@
+#include "jit/wgmma_text.hpp"
+
+#include "core/type_rules.hpp"
+
+namespace jitgemm {
+namespace {
+
+/// "item(0), item(1), ...", with a line break now and then.
+template <typename Item>
+std::string list(int count, const std::string& line_break, Item item) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    if (i > 0) text += i % 16 == 0 ? "," + line_break : ", ";
+    text += item(i);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string wgmma_text(const Problem& p, int block_n) {
+  const int registers = block_n / 2;
+  const auto operand = [](int i) { return "%" + std::to_string(i); };
+  const auto transposed = [](bool k_major) { return k_major ? ", 0" : ", 1"; };
+
+  std::string shape = "m64n" + std::to_string(block_n) + "k" + std::to_string(32 / size_of(p.a)) + "." +
+                      std::string(to_string(accumulator_of(p))) + "." + std::string(to_string(p.a)) + "." +
+                      std::string(to_string(p.b));
+  // Accumulate or not; for floating-point operands, that neither is negated; for 16-bit ones, which is transposed.
+  std::string modifiers = "p";
+  if (p.a != s8) modifiers += ", 1, 1";
+  if (size_of(p.a) == 2) {
+    modifiers += transposed(p.layout_a == Layout::row_major);
+    modifiers += transposed(p.layout_b == Layout::column_major);
+  }
+  const std::string line_break = "\"                                  \\\n  \" ";
+  const std::string constraint = p.a == s8 ? "\"+r\"" : "\"+f\"";
+  return "\n#define WGMMA_TEXT                                                            \\\n"
+         "  \"{ .reg .pred p; setp.ne.b32 p, " + operand(registers + 2) + ", 0;\"  \\\n"
+         "  \" wgmma.mma_async.sync.aligned." + shape + "\"  \\\n"
+         "  \" {" + list(registers, line_break, operand) + "},\"  \\\n"
+         "  \" " + operand(registers) + ", " + operand(registers + 1) + ", " + modifiers + "; }\"\n"
+         "#define WGMMA_D " +
+         list(registers, "  \\\n  ", [&](int i) { return constraint + "(d[" + std::to_string(i) + "])"; }) + "\n";
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// The macros WGMMA_TEXT and WGMMA_D of ptx/wgmma.cuh: the one wgmma instruction of a kernel, for the problem's types and
+/// layouts and a tile of block_n columns (PTX ISA, "wgmma.mma_async").
+std::string wgmma_text(const Problem& problem, int block_n);
+
+}  // namespace jitgemm

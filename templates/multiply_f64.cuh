@@ -1,0 +1,54 @@
+// What a warp of the portable main loop does with a k-step of double precision: mma.sync in slabs of 4 k, its fragments by
+// ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by row.
+
+namespace jitgemm::device {
+
+constexpr int SLABS = BLOCK_K / 4;
+constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M + WARP_N) / 4;
+constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
+
+/// A thread's elements of a slab: k = lane % 4 of rows (columns) lane / 4, + 8, ... of the warp's.
+template <int BLOCK, int EXTENT, bool K_MAJOR>
+struct FragmentReader {
+  using Tile = OperandTile<double, BLOCK, K_MAJOR>;
+  static constexpr int COUNT = EXTENT / 8;
+  u32 base;
+
+  explicit __device__ __forceinline__ FragmentReader(u32 origin) {
+    const u32 lane = ptx::thread_index() % 32, mn = lane / 4, k = lane % 4;
+    base = K_MAJOR ? Tile::offset(origin + mn, k / 2) + k % 2 * 8 : Tile::offset(k, origin / 2 + mn / 2) + mn % 2 * 8;
+  }
+
+  /// The swizzle is an exclusive or and repeats every 4 rows.
+  __device__ __forceinline__ void load(u32 tile, int slab, double (&x)[COUNT]) const {
+    const u32 first = tile + base;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      ptx::ld_shared(K_MAJOR ? (first ^ (slab * 32)) + i * 8 * Tile::ROW_BYTES
+                             : (first ^ (i * 64)) + slab * 4 * Tile::ROW_BYTES, x[i]);
+  }
+};
+
+struct Multiplier {
+  FragmentReader<BLOCK_M, WARP_M, A_K_MAJOR> reader_a;
+  FragmentReader<BLOCK_N, WARP_N, B_K_MAJOR> reader_b;
+  double a[2][WARP_M / 8], b[2][WARP_N / 8];
+
+  __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n) : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
+
+  __device__ __forceinline__ void load(u32 smem, int slab) {
+    reader_a.load(smem, slab, a[slab % 2]);
+    reader_b.load(smem + TileA::BYTES, slab, b[slab % 2]);
+  }
+
+  __device__ __forceinline__ void multiply(int slab, double (&accumulators)[ACCUMULATORS]) {
+#pragma unroll
+    for (int i = 0; i < WARP_M / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < WARP_N / 8; ++j)
+        ptx::mma_m16n8k4(reinterpret_cast<double(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), a[slab % 2][2 * i],
+                         a[slab % 2][2 * i + 1], b[slab % 2][j]);
+  }
+};
+
+}  // namespace jitgemm::device
