@@ -17,13 +17,15 @@ class LoadedKernel {
   virtual ~LoadedKernel() = default;
 };
 
-/// One box of a matrix that TMA copies between global and shared memory: a 2-D tensor, inner dimension contiguous.
+/// One box of a matrix of a batch that TMA copies between global and shared memory: a 3-D tensor, inner dimension
+/// contiguous.
 struct TensorMapSpec {
   const void* address = nullptr;  ///< 16-byte aligned
   DataType type = f16;
-  std::int64_t inner = 0, outer = 0;  ///< elements
-  std::int64_t stride = 0;            ///< elements from one outer index to the next, a multiple of 16 bytes
-  int box_inner = 0, box_outer = 0;   ///< elements; box_inner spans 128 bytes: the 128-byte swizzle is always on
+  std::int64_t inner = 0, outer = 0, batch = 1;  ///< elements; matrices
+  std::int64_t stride = 0;        ///< elements from one outer index to the next, a multiple of 16 bytes
+  std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; with one matrix it does not matter
+  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128 bytes: the 128-byte swizzle is always on
 
   bool operator==(const TensorMapSpec&) const = default;
 };

@@ -159,7 +159,7 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
         .with_call(compiler.path)
         .with_log(outcome.output);
   std::optional<std::string> code = read_file(directory.file("kernel.so"));
-  if (!code) throw Error(ErrorCode::io, "cannot read back the compiled kernel; set TMPDIR to a directory with space");
+  if (!code) throw Error(ErrorCode::io, compiler.path + " left no kernel behind; set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
   KernelBinary binary;
   binary.code = std::move(*code);
   binary.entry = source.entry;

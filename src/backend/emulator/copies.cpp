@@ -23,11 +23,12 @@ constexpr u32 map_magic = 0x74e50a9;
 struct Map {
   u32 magic;
   u32 element_bytes;
-  unsigned char* address;
-  long long inner_bytes, outer, stride_bytes;
+  u64 address;
+  long long inner_bytes, outer, batch;
+  u64 stride_bytes, batch_stride_bytes;
   u32 box_outer;
   u32 unused;
-  unsigned char rest[80];
+  unsigned char rest[64];
 };
 static_assert(sizeof(Map) == sizeof(device::TensorMap));
 
@@ -50,30 +51,30 @@ constexpr u32 box_row = 128;  // bytes: the 128-byte swizzle is always on
 /// Address of the 16-byte chunk that the swizzle puts in place of this one.
 u32 swizzled(u32 address) { return address ^ (address >> 3 & 0x70); }
 
-/// Calls f(chunk's shared address, its global address or null, bytes in bounds) for each 16-byte chunk of a box.
+/// Calls f(shared address of a 16-byte chunk of the box, where it begins to be in bounds, the global address of that,
+/// how many bytes are).
 template <class F>
-void for_each_chunk(const Map& map, u32 shared, int inner, int outer, F f) {
+void for_each_chunk(const Map& map, u32 shared, int inner, int outer, int batch, F f) {
   for (u32 row = 0; row < map.box_outer; ++row) {
     const long long y = outer + (long long)row;
+    const bool row_exists = y >= 0 && y < map.outer && batch >= 0 && batch < map.batch;
     for (u32 offset = 0; offset < box_row; offset += 16) {
       const long long x = (long long)inner * map.element_bytes + offset;
-      long long low = 0, high = 0;  // bytes of the chunk that are in bounds
-      if (y >= 0 && y < map.outer) {
-        low = std::clamp(-x, 0LL, 16LL);
-        high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
-      }
-      f(swizzled(shared + row * box_row + offset), map.address + y * map.stride_bytes + x, low, high);
+      const long long low = std::clamp(-x, 0LL, 16LL), high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
+      const bool exists = row_exists && low < high;
+      const u64 global = map.address + u64(batch) * map.batch_stride_bytes + u64(y) * map.stride_bytes + u64(x + low);
+      f(swizzled(shared + row * box_row + offset), low, reinterpret_cast<unsigned char*>(exists ? global : 0),
+        exists ? high - low : 0);
     }
   }
 }
 
 void perform(Block& block, Thread& thread, const PendingStore& store) {
   const Map map = decode(store.map);
-  for_each_chunk(map, store.shared, store.inner, store.outer,
-                 [&](u32 shared, unsigned char* global, long long low, long long high) {
-                   if (low >= high) return;
-                   const unsigned char* from = block.memory.at(thread, shared, 16, 16, "TMA store");
-                   std::memcpy(global + low, from + low, high - low);
+  for_each_chunk(map, store.shared, store.inner, store.outer, store.batch,
+                 [&](u32 shared, long long begin, unsigned char* global, long long bytes) {
+                   if (bytes > 0)
+                     std::memcpy(global, block.memory.at(thread, shared, 16, 16, "TMA store") + begin, bytes);
                  });
 }
 
@@ -133,19 +134,19 @@ void fire_copy(Thread& thread) {
   pending.erase(pending.begin() + i);
 }
 
-void tma_load_2d(u32 shared, const void* opaque, u32 address, int inner, int outer) {
+void tma_load_3d(u32 shared, const void* opaque, u32 address, int inner, int outer, int batch) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   Block& block = *thread.block;
   launch.preempt();
-  const Map map = decode(thread, opaque, "tma_load_2d");
-  Mbarrier& barrier = mbarrier_at(thread, address, "tma_load_2d");
+  const Map map = decode(thread, opaque, "tma_load_3d");
+  Mbarrier& barrier = mbarrier_at(thread, address, "tma_load_3d");
   check_usable_by_tma(thread, barrier);
   const u32 bytes = map.box_outer * box_row;
-  block.memory.at(thread, shared, bytes, 1024, "tma_load_2d");
-  block.memory.write(thread, shared, bytes, {barrier.entity, barrier.phase + 1}, Proxy::tma, "tma_load_2d");
+  block.memory.at(thread, shared, bytes, 1024, "tma_load_3d");
+  block.memory.write(thread, shared, bytes, {barrier.entity, barrier.phase + 1}, Proxy::tma, "tma_load_3d");
   ++barrier.outstanding;
-  PendingLoad load{&block, {}, shared, address, inner, outer};
+  PendingLoad load{&block, {}, shared, address, inner, outer, batch};
   std::memcpy(&load.map, opaque, sizeof load.map);
   if (launch.acts_at_issue())
     land(launch, load);
@@ -157,11 +158,11 @@ void land(Launch& launch, const PendingLoad& load) {
   Block& block = *load.block;
   Thread& thread = block.threads[0];
   const Map map = decode(load.map);
-  for_each_chunk(map, load.shared, load.inner, load.outer,
-                 [&](u32 shared, const unsigned char* global, long long low, long long high) {
+  for_each_chunk(map, load.shared, load.inner, load.outer, load.batch,
+                 [&](u32 shared, long long begin, const unsigned char* global, long long bytes) {
                    unsigned char* to = block.memory.at(thread, shared, 16, 16, "TMA load");
                    std::memset(to, 0, 16);
-                   if (low < high) std::memcpy(to + low, global + low, high - low);
+                   if (bytes > 0) std::memcpy(to + begin, global, bytes);
                  });
   for (Mbarrier& barrier : block.mbarriers) {
     if (barrier.address != load.barrier) continue;
@@ -171,21 +172,21 @@ void land(Launch& launch, const PendingLoad& load) {
   }
 }
 
-void tma_store_2d(const void* opaque, u32 shared, int inner, int outer) {
+void tma_store_3d(const void* opaque, u32 shared, int inner, int outer, int batch) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   Block& block = *thread.block;
   launch.preempt();
-  const Map map = decode(thread, opaque, "tma_store_2d");
+  const Map map = decode(thread, opaque, "tma_store_3d");
   if (map.inner_bytes % 16 != 0)  // seen on an H200: it clips at 16 bytes, and writes beside the row
-    launch.fault("tma_store_2d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
+    launch.fault("tma_store_3d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
   const u32 bytes = map.box_outer * box_row;
-  block.memory.at(thread, shared, bytes, 1024, "tma_store_2d");
+  block.memory.at(thread, shared, bytes, 1024, "tma_store_3d");
   if (thread.stores.entity == 0)
     thread.stores.entity = block.add_entity({"the TMA stores of thread %u (group %u from 1)", thread.index});
   thread.last_store_group = thread.store_group;
-  block.memory.read(thread, shared, bytes, {thread.stores.entity, thread.store_group}, Proxy::tma, "tma_store_2d");
-  PendingStore store{{}, shared, thread.store_group, inner, outer};
+  block.memory.read(thread, shared, bytes, {thread.stores.entity, thread.store_group}, Proxy::tma, "tma_store_3d");
+  PendingStore store{{}, shared, thread.store_group, inner, outer, batch};
   std::memcpy(&store.map, opaque, sizeof store.map);
   if (launch.acts_at_issue())
     perform(block, thread, store);
@@ -229,22 +230,29 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
     throw Error(ErrorCode::invalid_operand, "a matrix that TMA cannot copy: " + why + "; use the sm80 main loop");
   };
   const long long size = (long long)size_of(spec.type);
+  if (size == 0) refuse("its type is none");
+  const auto check_stride = [&](long long stride, const char* name) {
+    if (stride < 1 || stride >= (1LL << 40) / size) refuse(std::string(name) + " is not in 1..2^40 bytes");
+    if (stride * size % 16 != 0) refuse(std::string(name) + " is not a multiple of 16 bytes");
+  };
   if (!spec.address) refuse("its address is null");
   if (reinterpret_cast<std::uintptr_t>(spec.address) % 16 != 0) refuse("its address is not a multiple of 16");
-  if (spec.inner < 1 || spec.outer < 1 || spec.inner > 1LL << 32 || spec.outer > 1LL << 32)
-    refuse("its sizes are not in 1..2^32");
-  if (spec.stride * size % 16 != 0) refuse("its stride is not a multiple of 16 bytes");
-  if (spec.stride * size >= 1LL << 40 || spec.stride <= 0) refuse("its stride is not in 1..2^40 bytes");
+  for (const long long extent : {spec.inner, spec.outer, spec.batch})
+    if (extent < 1 || extent > 1LL << 32) refuse("its sizes are not in 1..2^32");
+  check_stride(spec.stride, "its stride");
+  if (spec.batch > 1) check_stride(spec.batch_stride, "its batch stride");
   if (spec.box_inner < 1 || spec.box_inner > 256 || spec.box_outer < 1 || spec.box_outer > 256)
     refuse("its box is not in 1..256");
   if (spec.box_inner * size != box_row) refuse("its box is not 128 bytes wide");
   Map map{};
   map.magic = map_magic;
   map.element_bytes = u32(size);
-  map.address = static_cast<unsigned char*>(const_cast<void*>(spec.address));
+  map.address = reinterpret_cast<std::uintptr_t>(spec.address);
   map.inner_bytes = spec.inner * size;
   map.outer = spec.outer;
-  map.stride_bytes = spec.stride * size;
+  map.batch = spec.batch;
+  map.stride_bytes = u64(spec.stride * size);
+  map.batch_stride_bytes = spec.batch > 1 ? u64(spec.batch_stride * size) : 0;
   map.box_outer = u32(spec.box_outer);
   device::TensorMap result;
   std::memcpy(&result, &map, sizeof map);

@@ -4,9 +4,12 @@
 
 namespace jitgemm::device::emulator {
 
+/// What tensor cores multiply.
+enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
+
 /// The functions of the running launch, given to a compiled kernel once, after it is loaded.
 struct Interface {
-  static constexpr unsigned current_version = 1;
+  static constexpr unsigned current_version = 2;
   unsigned version;
 
   unsigned (*thread_index)();
@@ -19,21 +22,25 @@ struct Interface {
   bool (*bar_red_or)(unsigned id, unsigned threads, bool predicate);
   void (*warp_sync)();
 
+  // bytes: a power of two up to 16, which the address is a multiple of.
   void (*st_shared)(unsigned address, const void* data, unsigned bytes);
-  void (*ld_shared_v4)(unsigned address, unsigned* x);
+  void (*ld_shared)(unsigned address, void* data, unsigned bytes);
   void (*ldmatrix_x4)(unsigned address, unsigned* x, bool transposed);
   void (*stmatrix_x4)(unsigned address, unsigned x0, unsigned x1, unsigned x2, unsigned x3);
 
+  // 16 bytes.
   void (*misaligned_global)(const void* address, unsigned bytes);
-  void (*ld_global_cg_v4)(const float* address, float* x);
-  void (*st_global_cg_v4)(float* address, float x, float y, float z, float w);
+  void (*ld_global_cg)(const void* address, void* data);
+  void (*st_global_cg)(void* address, const void* data);
   unsigned (*atom_inc_acq_rel_gpu)(unsigned* address, unsigned limit);
 
   void (*cp_async)(unsigned shared, const void* global, unsigned size, unsigned bytes);
   void (*cp_async_commit_group)();
   void (*cp_async_wait_group)(unsigned pending);
 
-  void (*mma_m16n8k16)(bool bf16, float* d, const unsigned* a, unsigned b0, unsigned b1);
+  // d (16 x 8) += a (16 x 32 bytes) * b (32 bytes x 8), fragments as in templates/ptx/mma.cuh: 4 accumulators a thread, of a 4
+  // and of b 2 registers; of f64 2 and 1.
+  void (*mma)(TensorType a_type, TensorType b_type, void* d, const void* a, const void* b);
 
   void (*mbarrier_init)(unsigned barrier, unsigned count);
   void (*fence_mbarrier_init)();
@@ -41,8 +48,8 @@ struct Interface {
   void (*mbarrier_arrive_expect_tx)(unsigned barrier, unsigned bytes);
   void (*mbarrier_wait_parity)(unsigned barrier, unsigned parity);
 
-  void (*tma_load_2d)(unsigned shared, const void* map, unsigned barrier, int inner, int outer);
-  void (*tma_store_2d)(const void* map, unsigned shared, int inner, int outer);
+  void (*tma_load_3d)(unsigned shared, const void* map, unsigned barrier, int inner, int outer, int batch);
+  void (*tma_store_3d)(const void* map, unsigned shared, int inner, int outer, int batch);
   void (*tma_store_commit_group)();
   void (*tma_store_wait_group_read)(unsigned pending);
   void (*fence_proxy_async)();
@@ -50,8 +57,9 @@ struct Interface {
   void (*wgmma_fence)();
   void (*wgmma_commit_group)();
   void (*wgmma_wait_group)(unsigned pending);
-  void (*wgmma)(bool bf16, unsigned n, bool transpose_a, bool transpose_b, float* d, unsigned long long a,
-                unsigned long long b, bool accumulate);
+  // d (64 x n) = a (64 x 32 bytes) * b (32 bytes x n) + (accumulate ? d : 0)
+  void (*wgmma)(TensorType a_type, TensorType b_type, unsigned n, bool transpose_a, bool transpose_b, void* d,
+                unsigned long long a, unsigned long long b, bool accumulate);
   void (*setmaxnreg)(unsigned registers, bool increase);
 };
 
@@ -86,57 +94,79 @@ inline bool bar_red_or(u32 id, u32 threads, bool predicate) { return runtime->ba
 inline void warp_sync() { runtime->warp_sync(); }
 
 inline u32 dynamic_smem() { return runtime->dynamic_smem(); }
-inline void st_shared_v4(u32 address, U32x4 x) { runtime->st_shared(address, &x, 16); }
-inline void st_shared_v2_f32(u32 address, float x, float y) {
-  const float pair[2] = {x, y};
-  runtime->st_shared(address, pair, 8);
-}
-inline U32x4 ld_shared_v4(u32 address) {
-  U32x4 x;
-  runtime->ld_shared_v4(address, &x.x);
+template <typename T>
+inline T load_shared(u32 address) {
+  T x;
+  runtime->ld_shared(address, &x, sizeof x);
   return x;
 }
+inline void st_shared_u16(u32 address, u16 x) { runtime->st_shared(address, &x, 2); }
+inline void st_shared_v2(u32 address, u32 x, u32 y) {
+  const u32 pair[2] = {x, y};
+  runtime->st_shared(address, pair, 8);
+}
+inline void st_shared_v4(u32 address, U32x4 x) { runtime->st_shared(address, &x, 16); }
+inline u32 ld_shared_u32(u32 address) { return load_shared<u32>(address); }
+inline void ld_shared(u32 address, float& x) { x = load_shared<float>(address); }
+inline void ld_shared(u32 address, double& x) { x = load_shared<double>(address); }
+inline void ld_shared_v2(u32 address, float (&x)[2]) { runtime->ld_shared(address, x, 8); }
+inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(address, x, 16); }
+inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
 inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }
 inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, true); }
 inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) { runtime->stmatrix_x4(address, x0, x1, x2, x3); }
 
-template <class T>
-inline T load_global(const void* address) {
-  if ((u64)address % sizeof(T)) runtime->misaligned_global(address, sizeof(T));
+template <u32 SELECTOR>
+inline u32 prmt(u32 low, u32 high) {
+  const u64 bytes = low | u64(high) << 32;
+  u32 y = 0;
+  for (int i = 0; i < 4; ++i) y |= u32(bytes >> 8 * (SELECTOR >> 4 * i & 7) & 0xff) << 8 * i;
+  return y;
+}
+
+inline void check_global(const void* address, u32 bytes) {
+  if ((u64)address % bytes) runtime->misaligned_global(address, bytes);
+}
+template <typename T>
+inline T ld_global(const void* address) {
+  check_global(address, sizeof(T));
   T x;
   __builtin_memcpy(&x, address, sizeof x);
   return x;
 }
-template <class T>
-inline void store_global(void* address, T x) {
-  if ((u64)address % sizeof(T)) runtime->misaligned_global(address, sizeof(T));
+template <typename T>
+inline void st_global(void* address, T x) {
+  check_global(address, sizeof(T));
   __builtin_memcpy(address, &x, sizeof x);
 }
-inline u16 ld_global_u16(const void* address) { return load_global<u16>(address); }
-inline u32 ld_global_u32(const void* address) { return load_global<u32>(address); }
-inline float ld_global_f32(const void* address) { return load_global<float>(address); }
-inline void st_global_u16(void* address, u16 x) { store_global(address, x); }
-inline void st_global_u32(void* address, u32 x) { store_global(address, x); }
-inline void st_global_f32(void* address, float x) { store_global(address, x); }
-struct alignas(8) FloatPair {
-  float x, y;
-};
-inline void ld_global_v2_f32(const float* address, float& x, float& y) {
-  const FloatPair pair = load_global<FloatPair>(address);
-  x = pair.x;
-  y = pair.y;
+template <typename T>
+inline void ld_global_v2(const T* address, T& x, T& y) {
+  check_global(address, 2 * sizeof(T));
+  x = address[0];
+  y = address[1];
 }
-inline void st_global_v2_f32(float* address, float x, float y) { store_global(address, FloatPair{x, y}); }
-inline void ld_global_cg_v4(const float* address, float (&x)[4]) { runtime->ld_global_cg_v4(address, x); }
-inline void st_global_cg_v4(float* address, float x, float y, float z, float w) {
-  runtime->st_global_cg_v4(address, x, y, z, w);
+template <typename T>
+inline void st_global_v2(T* address, T x, T y) {
+  check_global(address, 2 * sizeof(T));
+  address[0] = x;
+  address[1] = y;
 }
+template <typename T, int N>
+inline void ld_global_cg(const T* address, T (&x)[N]) {
+  static_assert(sizeof x == 16);
+  runtime->ld_global_cg(address, x);
+}
+template <typename T, int N>
+inline void st_global_cg(T* address, const T (&x)[N]) {
+  static_assert(sizeof x == 16);
+  runtime->st_global_cg(address, x);
+}
+inline void prefetch_l2(const void*) {}
 inline u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) { return runtime->atom_inc_acq_rel_gpu(address, limit); }
 
 inline float bits_to_f32(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 f32_to_bits(float x) { return __builtin_bit_cast(u32, x); }
 
-inline float to_f32(float x) { return x; }
 inline float to_f32(F16 x) {
   const u32 sign = u32(x.bits & 0x8000) << 16, magnitude = x.bits & 0x7fff;
   if (magnitude >= 0x7c00) return bits_to_f32(sign | 0x7f800000 | magnitude << 13);
@@ -144,7 +174,6 @@ inline float to_f32(F16 x) {
 }
 inline float to_f32(BF16 x) { return bits_to_f32(u32(x.bits) << 16); }
 
-inline void convert(float x, float& y) { y = x; }
 inline void convert(float x, F16& y) {
   const u32 bits = f32_to_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) {
@@ -161,15 +190,47 @@ inline void convert(float x, BF16& y) {
   const u32 bits = f32_to_bits(x);
   y.bits = (bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-template <class T>
-inline u32 pack_pair(float low, float high) {
+inline u32 to_f16x2(E5M2, u16 pair) { return (u32(pair & 0xff) | u32(pair >> 8) << 16) << 8; }
+inline u32 to_f16x2(E4M3, u16 pair) {
+  const auto widen = [](u32 x) {  // the exponent moves by 8, which a multiplication does for subnormals, too
+    F16 y;
+    convert((x & 0x7f) == 0x7f ? bits_to_f32(0x7fc00000) : to_f32(F16{u16((x & 0x80) << 8 | (x & 0x7f) << 7)}) * 256, y);
+    return u32(y.bits);
+  };
+  return widen(pair & 0xff) | widen(pair >> 8) << 16;
+}
+/// To 8 bits, saturating. `to_normal` added to a normal f32's exponent gives the type's; `unit` is its smallest subnormal.
+inline u8 to_fp8(float x, int fraction_bits, int to_normal, float unit, u32 largest) {
+  const u32 bits = f32_to_bits(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7f;
+  const int dropped = 23 - fraction_bits;
+  u32 rounded;
+  if (int(magnitude >> 23) + to_normal < 1) {
+    rounded = u32(f32_to_bits(bits_to_f32(magnitude) / unit + 0x1p23f) - f32_to_bits(0x1p23f));
+  } else {
+    rounded = (magnitude + (u32(to_normal) << 23) + (1u << (dropped - 1)) - 1 + (magnitude >> dropped & 1)) >> dropped;
+  }
+  return u8(sign | (rounded > largest ? largest : rounded));
+}
+inline void convert(float x, E4M3& y) { y.bits = to_fp8(x, 3, 7 - 127, 0x1p-9f, 0x7e); }
+inline void convert(float x, E5M2& y) { y.bits = to_fp8(x, 2, 15 - 127, 0x1p-16f, 0x7b); }
+template <typename T>
+inline auto pack(T, float low, float high) {
   T x, y;
   convert(low, x);
   convert(high, y);
-  return x.bits | u32(y.bits) << 16;
+  if constexpr (sizeof(T) == 1)
+    return u16(x.bits | y.bits << 8);
+  else
+    return x.bits | u32(y.bits) << 16;
 }
-inline u32 pack_f16x2(float low, float high) { return pack_pair<F16>(low, high); }
-inline u32 pack_bf16x2(float low, float high) { return pack_pair<BF16>(low, high); }
+
+inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+inline float erf(float x) { return __builtin_erff(x); }
+inline double erf(double x) { return __builtin_erf(x); }
+inline double exp(double x) { return __builtin_exp(x); }
+inline float ex2(float x) { return __builtin_exp2f(x); }
+inline float rcp(float x) { return 1 / x; }
 
 template <int BYTES>
 inline void cp_async(u32 shared, const void* global, bool reads) {
@@ -182,11 +243,22 @@ inline void cp_async_wait_group() {
   runtime->cp_async_wait_group(PENDING);
 }
 
-inline void mma_m16n8k16(F16, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  runtime->mma_m16n8k16(false, d, a, b0, b1);
+using emulator::TensorType;
+constexpr TensorType tensor_type(F16) { return TensorType::f16; }
+constexpr TensorType tensor_type(BF16) { return TensorType::bf16; }
+constexpr TensorType tensor_type(TF32) { return TensorType::tf32; }
+constexpr TensorType tensor_type(E4M3) { return TensorType::e4m3; }
+constexpr TensorType tensor_type(E5M2) { return TensorType::e5m2; }
+constexpr TensorType tensor_type(s8) { return TensorType::s8; }
+
+template <typename A, typename B, typename D>
+inline void mma_m16n8(A, B, D (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  const u32 b[2] = {b0, b1};
+  runtime->mma(tensor_type(A{}), tensor_type(B{}), d, a, b);
 }
-inline void mma_m16n8k16(BF16, float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  runtime->mma_m16n8k16(true, d, a, b0, b1);
+inline void mma_m16n8k4(double (&d)[4], double a0, double a1, double b) {
+  const double a[2] = {a0, a1};
+  runtime->mma(TensorType::f64, TensorType::f64, d, a, &b);
 }
 
 inline void mbarrier_init(u32 barrier, u32 count) { runtime->mbarrier_init(barrier, count); }
@@ -196,11 +268,11 @@ inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) { runtime->mbarrie
 inline void mbarrier_wait_parity(u32 barrier, u32 parity) { runtime->mbarrier_wait_parity(barrier, parity); }
 
 inline void prefetch_tensormap(const TensorMap*) {}
-inline void tma_load_2d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer) {
-  runtime->tma_load_2d(shared, map, barrier, inner, outer);
+inline void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
+  runtime->tma_load_3d(shared, map, barrier, inner, outer, batch);
 }
-inline void tma_store_2d(const TensorMap* map, u32 shared, int inner, int outer) {
-  runtime->tma_store_2d(map, shared, inner, outer);
+inline void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
+  runtime->tma_store_3d(map, shared, inner, outer, batch);
 }
 inline void tma_store_commit_group() { runtime->tma_store_commit_group(); }
 template <int PENDING>
@@ -226,15 +298,9 @@ inline void setmaxnreg_dec() {
   runtime->setmaxnreg(REGISTERS, false);
 }
 
-inline constexpr bool is_bf16(F16) { return false; }
-inline constexpr bool is_bf16(BF16) { return true; }
-template <int TRANSPOSE_A, int TRANSPOSE_B, class T>
-inline void wgmma_m64n128k16(T type, float (&d)[64], u64 a, u64 b, bool accumulate) {
-  runtime->wgmma(is_bf16(type), 128, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
-}
-template <int TRANSPOSE_A, int TRANSPOSE_B, class T>
-inline void wgmma_m64n256k16(T type, float (&d)[128], u64 a, u64 b, bool accumulate) {
-  runtime->wgmma(is_bf16(type), 256, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
+template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, typename D, int COUNT>
+inline void wgmma(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
+  runtime->wgmma(tensor_type(A{}), tensor_type(B{}), 2 * COUNT, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
 }
 
 }  // namespace jitgemm::device::ptx

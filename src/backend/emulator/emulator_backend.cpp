@@ -3,15 +3,16 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <numbers>
 
 #include "backend/backend.hpp"
 #include "backend/emulator/compiler.hpp"
 #include "backend/emulator/copies.hpp"
 #include "backend/emulator/interface.hpp"
 #include "backend/emulator/launch.hpp"
+#include "core/element.hpp"
 #include "jitgemm/error.hpp"
 
 namespace jitgemm {
@@ -92,21 +93,6 @@ std::uint64_t mixed(std::uint64_t z) {  // splitmix64
   return z ^ z >> 31;
 }
 
-std::uint16_t to_bf16(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/// Of finite |x| < 65504; below 2^-14 rounded to a multiple of 2^-24.
-std::uint16_t to_f16(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  const std::uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude < 0x38800000) return std::uint16_t(sign | std::uint32_t(std::nearbyint(std::fabs(x) * 0x1p24f)));
-  return std::uint16_t(sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13);
-}
-
 class EmulatorBackend final : public Backend {
  public:
   explicit EmulatorBackend(const EmulatorOptions& options) : options_(options) {
@@ -179,18 +165,13 @@ class EmulatorBackend final : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override {
+    const double deviation = type == s8 || type == s32 ? 3 : 1;
     for (std::int64_t i = 0; i < elements; ++i) {
-      // The sum of four uniform numbers is bell-shaped; scaled to variance 1.
+      // The sum of four uniform numbers is bell-shaped; scaled from variance 1/3.
       const std::uint64_t bits = mixed(mixed(seed) + std::uint64_t(i));
-      float sum = -2;
-      for (int part = 0; part < 4; ++part) sum += (float(bits >> 16 * part & 0xffff) + 0.5f) * 0x1p-16f;
-      const float x = sum * 1.7320508f;
-      if (type == f16)
-        static_cast<std::uint16_t*>(memory)[i] = to_f16(x);
-      else if (type == bf16)
-        static_cast<std::uint16_t*>(memory)[i] = to_bf16(x);
-      else
-        static_cast<float*>(memory)[i] = x;
+      double sum = -2;
+      for (int part = 0; part < 4; ++part) sum += (double(bits >> 16 * part & 0xffff) + 0.5) * 0x1p-16;
+      store_element(sum * std::numbers::sqrt3 * deviation, memory, i, type);
     }
   }
 

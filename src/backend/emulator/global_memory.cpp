@@ -34,49 +34,47 @@ void misaligned_global(const void* address, u32 bytes) {
   current->launch->fault("access of %u bytes of global memory at %p, which is not a multiple of that", bytes, address);
 }
 
-void st_global_cg_v4(float* address, float x, float y, float z, float w) {
+void st_global_cg(void* address, const void* data) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
-  check_alignment(thread, address, "st_global_cg_v4");
+  check_alignment(thread, address, "st_global_cg");
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   auto [place, is_new] = launch.global().cells.try_emplace(key);
   PartialCell& cell = place->second;
   if (!is_new) {
     if (cell.block == thread.block->index ? !thread.knows(cell.writer) : !acquired(thread, cell))
-      launch.fault("race: st_global_cg_v4 at %p, not synchronised with its previous writer in block %u", (void*)address,
+      launch.fault("race: st_global_cg at %p, not synchronised with its previous writer in block %u", address,
                    cell.block);
   }
   if (is_new || cell.released || cell.block != thread.block->index) thread.block->global.unreleased.push_back(key);
   cell.block = thread.block->index;
   cell.writer = thread.now;
   cell.released = false;
-  const float data[4] = {x, y, z, w};
-  std::memcpy(cell.data, data, sizeof data);
+  std::memcpy(cell.data, data, sizeof cell.data);
 }
 
-void ld_global_cg_v4(const float* address, float* x) {
+void ld_global_cg(const void* address, void* data) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
-  check_alignment(thread, address, "ld_global_cg_v4");
+  check_alignment(thread, address, "ld_global_cg");
   const auto& cells = launch.global().cells;
   const auto found = cells.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found == cells.end())
-    launch.fault("ld_global_cg_v4 at %p, which no block has written in this launch", (const void*)address);
+  if (found == cells.end()) launch.fault("ld_global_cg at %p, which no block has written in this launch", address);
   const PartialCell& cell = found->second;
   if (cell.block == thread.block->index) {
     if (!thread.knows(cell.writer))
-      launch.fault("race: ld_global_cg_v4 at %p, not synchronised with its writer, thread %u of this block",
-                   (const void*)address, cell.writer.entity);
+      launch.fault("race: ld_global_cg at %p, not synchronised with its writer, thread %u of this block", address,
+                   cell.writer.entity);
   } else if (!cell.released) {
-    launch.fault("ld_global_cg_v4 at %p of what thread %u of block %u has written and not released",
-                 (const void*)address, cell.writer.entity, cell.block);
+    launch.fault("ld_global_cg at %p of what thread %u of block %u has written and not released", address,
+                 cell.writer.entity, cell.block);
   } else if (!acquired(thread, cell)) {
-    launch.fault("ld_global_cg_v4 at %p of what block %u has released by increment %u of counter %p, not acquired",
-                 (const void*)address, cell.block, cell.position, cell.counter);
+    launch.fault("ld_global_cg at %p of what block %u has released by increment %u of counter %p, not acquired",
+                 address, cell.block, cell.position, cell.counter);
   }
-  std::memcpy(x, cell.data, sizeof cell.data);
+  std::memcpy(data, cell.data, sizeof cell.data);
 }
 
 u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {

@@ -10,11 +10,11 @@ namespace jitgemm::emulator {
 
 struct Block;
 
-/// 16 bytes that st_global_cg_v4 wrote during this launch.
+/// 16 bytes that st_global_cg wrote during this launch.
 struct PartialCell {
   std::uint32_t block = 0;
-  Stamp writer;   // in its block
-  float data[4];  // until it is released
+  Stamp writer;            // in its block
+  unsigned char data[16];  // until it is released
   bool released = false;
   const void* counter = nullptr;  // released by an increment of this counter, ...
   std::uint32_t position = 0;     // ... the how-manieth of this launch

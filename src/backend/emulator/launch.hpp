@@ -8,6 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/emulator/clock.hpp"
+#include "backend/emulator/device.hpp"
 #include "backend/emulator/fibers.hpp"
 #include "backend/emulator/global_memory.hpp"
 #include "backend/emulator/shared_memory.hpp"
@@ -16,6 +17,7 @@ namespace jitgemm::emulator {
 
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
+using device::emulator::TensorType;
 
 constexpr u32 all_lanes = 0xffffffff;
 
@@ -35,8 +37,7 @@ enum class Collective : std::uint8_t {
   ldmatrix,
   ldmatrix_trans,
   stmatrix,
-  mma_f16,
-  mma_bf16,
+  mma,
   wgmma_fence,
   wgmma,
   wgmma_commit_group,
@@ -57,7 +58,7 @@ struct PendingCopy {
 struct PendingStore {
   device::TensorMap map;
   u32 shared, group;
-  int inner, outer;
+  int inner, outer, batch;
 };
 
 struct Thread {
@@ -97,7 +98,8 @@ struct Thread {
 /// What the lanes of a warp hand in for a collective operation, until the last one carries it out for all.
 struct LaneArguments {
   void* result;
-  const u32* a;
+  const void *a, *b;
+  TensorType a_type, b_type;
   u32 x[4];
   u64 descriptors[2];
 };
@@ -141,7 +143,7 @@ struct PendingLoad {
   Block* block;
   device::TensorMap map;
   u32 shared, barrier;
-  int inner, outer;
+  int inner, outer, batch;
 };
 
 /// What an entity is that is not a thread.

@@ -19,32 +19,32 @@ void fence_proxy_async();
 
 // shared_memory.cpp
 void st_shared(u32 address, const void* data, u32 bytes);
-void ld_shared_v4(u32 address, u32* x);
+void ld_shared(u32 address, void* data, u32 bytes);
 void ldmatrix_x4(u32 address, u32* x, bool transposed);
 void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3);
 
 // global_memory.cpp
 void misaligned_global(const void* address, u32 bytes);
-void ld_global_cg_v4(const float* address, float* x);
-void st_global_cg_v4(float* address, float x, float y, float z, float w);
+void ld_global_cg(const void* address, void* data);
+void st_global_cg(void* address, const void* data);
 u32 atom_inc_acq_rel_gpu(u32* address, u32 limit);
 
 // copies.cpp
 void cp_async(u32 shared, const void* global, u32 size, u32 bytes);
 void cp_async_commit_group();
 void cp_async_wait_group(u32 pending);
-void tma_load_2d(u32 shared, const void* map, u32 barrier, int inner, int outer);
-void tma_store_2d(const void* map, u32 shared, int inner, int outer);
+void tma_load_3d(u32 shared, const void* map, u32 barrier, int inner, int outer, int batch);
+void tma_store_3d(const void* map, u32 shared, int inner, int outer, int batch);
 void tma_store_commit_group();
 void tma_store_wait_group_read(u32 pending);
 
 // tensor_core.cpp, wgmma.cpp
-void mma_m16n8k16(bool bf16, float* d, const u32* a, u32 b0, u32 b1);
+void mma(TensorType a_type, TensorType b_type, void* d, const void* a, const void* b);
 void wgmma_fence();
 void wgmma_commit_group();
 void wgmma_wait_group(u32 pending);
-void wgmma(bool bf16, u32 n, bool transpose_a, bool transpose_b, float* d, unsigned long long a, unsigned long long b,
-           bool accumulate);
+void wgmma(TensorType a_type, TensorType b_type, u32 n, bool transpose_a, bool transpose_b, void* d,
+           unsigned long long a, unsigned long long b, bool accumulate);
 void setmaxnreg(u32 registers, bool increase);
 
 }  // namespace jitgemm::emulator

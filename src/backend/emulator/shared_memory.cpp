@@ -1,6 +1,7 @@
 #include "backend/emulator/shared_memory.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/emulator/operations.hpp"
@@ -11,6 +12,13 @@ namespace {
 
 bool knows(const Thread& thread, Stamp stamp, Proxy proxy) {
   return proxy == Proxy::wgmma ? thread.known.knows(stamp) : thread.knows(stamp);
+}
+
+/// Of the cell that the addresses [from, to) are in.
+Bytes bytes_of(u32 from, u32 to) { return Bytes(((1u << (to - from)) - 1) << from % 16); }
+
+void check_size(Thread& thread, u32 bytes, const char* operation) {
+  if (!std::has_single_bit(bytes) || bytes > 16) thread.launch->fault("%s of %u bytes", operation, bytes);
 }
 
 }  // namespace
@@ -53,71 +61,118 @@ void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy
                          address, describe(block, writer).text);
 }
 
-void SharedMemory::add_reader(Thread& thread, u32 address, Cell& c, Stamp as) {
-  Stamp* free = nullptr;
-  for (Stamp& reader : c.readers) {
-    if (reader.entity == as.entity && reader.time != 0) {
+void SharedMemory::add_reader(Thread& thread, u32 address, Cell& c, Bytes bytes, Stamp as) {
+  int free = -1;
+  for (int i = 0; i < 3; ++i) {
+    Stamp& reader = c.readers[i];
+    const bool covered = (c.bytes_read[i] & ~bytes) == 0;
+    if (reader.entity == as.entity && reader.time != 0 && (covered || reader.time == as.time)) {
       reader.time = as.time;
+      c.bytes_read[i] |= bytes;
       return;
     }
     // Whoever comes after this read comes after those that this one comes after.
-    if (!free && (reader.time == 0 || thread.knows(reader))) free = &reader;
+    if (free < 0 && (reader.time == 0 || (covered && thread.knows(reader)))) free = i;
   }
-  if (free) {
-    *free = as;
+  if (free >= 0) {
+    c.readers[free] = as;
+    c.bytes_read[free] = bytes;
     return;
   }
   c.more_readers = true;
   auto& more = more_readers_[(address - base_) / 16];
   if (as.entity >= more.size()) more.resize(as.entity + 1);
-  more[as.entity] = as.time;
+  // What it read earlier counts as read now: stricter, where one thread reads parts of a cell at different times.
+  more[as.entity].time = as.time;
+  more[as.entity].bytes |= bytes;
+}
+
+void SharedMemory::check_readers(Thread& thread, u32 address, Cell& c, Bytes bytes, const char* operation) {
+  const auto come_after = [&](Stamp& reader, Bytes& read) {
+    if ((read & bytes) == 0) return;
+    if (!thread.knows(reader))
+      thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its reader, %s", operation, address,
+                           describe(*thread.block, reader).text);
+    read &= Bytes(~bytes);
+    if (read == 0) reader.time = 0;
+  };
+  for (int i = 0; i < 3; ++i) come_after(c.readers[i], c.bytes_read[i]);
+  if (!c.more_readers) return;
+  auto& more = more_readers_[(address - base_) / 16];
+  bool any = false;
+  for (Entity e = 0; e < more.size(); ++e) {
+    Stamp reader{e, more[e].time};
+    come_after(reader, more[e].bytes);
+    any |= more[e].bytes != 0;
+  }
+  if (any) return;
+  more.clear();
+  c.more_readers = false;
 }
 
 void SharedMemory::read(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy proxy, const char* operation) {
-  for (u32 a = address & ~15u; a < address + bytes; a += 16) {
+  const u32 end = address + bytes;
+  for (u32 a = address & ~15u; a < end; a += 16) {
     Cell& c = cell(a);
-    if (c.mbarriers) check_no_mbarrier(thread, c, std::max(a, address), std::min(a + 16, address + bytes), operation);
-    for (int word = 0; word < 4; ++word) {
-      const Stamp writer = c.writers[word];
-      if (word > 0 && writer == c.writers[0]) continue;
+    const u32 from = std::max(a, address), to = std::min(a + 16, end);
+    if (c.mbarriers) check_no_mbarrier(thread, c, from, to, operation);
+    const auto come_after = [&](u32 at, Stamp writer) {
       if (!knows(thread, writer, proxy))
-        thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its writer, %s", operation,
-                             a + 4 * word, describe(*thread.block, writer).text);
+        thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its writer, %s", operation, at,
+                             describe(*thread.block, writer).text);
       if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
+    };
+    Stamp checked;  // mostly, one store has written all of it
+    for (u32 word = from & ~3u; word < to; word += 4) {
+      if (c.split_words >> word / 4 % 4 & 1) {
+        for (u32 byte = std::max(word, from); byte < std::min(word + 4, to); ++byte)
+          come_after(byte, *byte_writers(byte));
+      } else if (const Stamp writer = c.writers[word / 4 % 4]; !(writer == checked)) {
+        come_after(word, writer);
+        checked = writer;
+      }
     }
-    add_reader(thread, a, c, as);
+    add_reader(thread, a, c, bytes_of(from, to), as);
   }
 }
 
 void SharedMemory::write(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy proxy, const char* operation) {
-  const Block& block = *thread.block;
-  for (u32 a = address & ~15u; a < address + bytes; a += 16) {
+  const u32 end = address + bytes;
+  for (u32 a = address & ~15u; a < end; a += 16) {
     Cell& c = cell(a);
-    if (c.mbarriers) check_no_mbarrier(thread, c, std::max(a, address), std::min(a + 16, address + bytes), operation);
-    const auto check_reader = [&](Stamp reader) {
-      if (!thread.knows(reader))
-        thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its reader, %s", operation, a,
-                             describe(block, reader).text);
+    const u32 from = std::max(a, address), to = std::min(a + 16, end);
+    if (c.mbarriers) check_no_mbarrier(thread, c, from, to, operation);
+    check_readers(thread, a, c, bytes_of(from, to), operation);
+    const auto come_after = [&](u32 at, Stamp writer) {
+      if (writer.time == 0) return;
+      if (!thread.knows(writer))
+        thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s",
+                             operation, at, describe(*thread.block, writer).text);
+      if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
     };
-    for (const Stamp reader : c.readers)
-      if (reader.time != 0) check_reader(reader);
-    if (c.more_readers) {
-      auto& more = more_readers_[(a - base_) / 16];
-      for (Entity e = 0; e < more.size(); ++e) check_reader({e, more[e]});
-      more.clear();
-      c.more_readers = false;
-    }
-    for (Stamp& reader : c.readers) reader = {};
-    for (u32 word = 0; word < 4; ++word) {
-      if (a + 4 * word < address || a + 4 * word >= address + bytes) continue;
-      Stamp& writer = c.writers[word];
-      if (writer.time != 0) {
-        if (!thread.knows(writer))
-          thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s",
-                               operation, a + 4 * word, describe(block, writer).text);
-        if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
+    for (u32 word = from & ~3u; word < to; word += 4) {
+      Stamp& writer = c.writers[word / 4 % 4];
+      const unsigned char split = 1 << word / 4 % 4;
+      const u32 first = std::max(word, from), last = std::min(word + 4, to);
+      const bool whole = last - first == 4;
+      if (!(c.split_words & split)) {
+        if (whole) {
+          come_after(word, writer);
+          writer = as;
+          continue;
+        }
+        if (byte_writers_.size() < 16 * cells_.size()) byte_writers_.resize(16 * cells_.size());
+        std::fill_n(byte_writers(word), 4, writer);
+        c.split_words |= split;
       }
-      writer = as;
+      for (u32 byte = first; byte < last; ++byte) {
+        come_after(byte, *byte_writers(byte));
+        *byte_writers(byte) = as;
+      }
+      if (whole) {
+        c.split_words &= ~split;
+        writer = as;
+      }
     }
   }
 }
@@ -125,19 +180,21 @@ void SharedMemory::write(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy
 void st_shared(u32 address, const void* data, u32 bytes) {
   Thread& thread = *current;
   thread.launch->preempt();
+  check_size(thread, bytes, "st_shared");
   SharedMemory& memory = thread.block->memory;
   unsigned char* to = memory.at(thread, address, bytes, bytes, "st_shared");
   memory.write(thread, address, bytes, thread.now, Proxy::generic, "st_shared");
   std::memcpy(to, data, bytes);
 }
 
-void ld_shared_v4(u32 address, u32* x) {
+void ld_shared(u32 address, void* data, u32 bytes) {
   Thread& thread = *current;
   thread.launch->preempt();
+  check_size(thread, bytes, "ld_shared");
   SharedMemory& memory = thread.block->memory;
-  const unsigned char* from = memory.at(thread, address, 16, 16, "ld_shared_v4");
-  memory.read(thread, address, 16, thread.now, Proxy::generic, "ld_shared_v4");
-  std::memcpy(x, from, 16);
+  const unsigned char* from = memory.at(thread, address, bytes, bytes, "ld_shared");
+  memory.read(thread, address, bytes, thread.now, Proxy::generic, "ld_shared");
+  std::memcpy(data, from, bytes);
 }
 
 void ldmatrix_x4(u32 address, u32* x, bool transposed) {
@@ -146,7 +203,7 @@ void ldmatrix_x4(u32 address, u32* x, bool transposed) {
   thread.launch->preempt();
   SharedMemory& memory = thread.block->memory;
   LaneArguments& mine = warp.lanes[thread.lane];
-  mine.a = reinterpret_cast<const u32*>(memory.at(thread, address, 16, 16, "ldmatrix_x4"));
+  mine.a = memory.at(thread, address, 16, 16, "ldmatrix_x4");
   mine.result = x;
   memory.read(thread, address, 16, thread.now, Proxy::generic, "ldmatrix_x4");
   if (!arrive(thread, transposed ? Collective::ldmatrix_trans : Collective::ldmatrix)) return;
@@ -155,10 +212,10 @@ void ldmatrix_x4(u32 address, u32* x, bool transposed) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       const LaneArguments* rows = &warp.lanes[8 * matrix];
       if (transposed) {
-        const auto element = [&](int row) { return reinterpret_cast<const std::uint16_t*>(rows[row].a)[lane / 4]; };
+        const auto element = [&](int row) { return static_cast<const std::uint16_t*>(rows[row].a)[lane / 4]; };
         to[matrix] = element(2 * (lane % 4)) | u32(element(2 * (lane % 4) + 1)) << 16;
       } else {
-        to[matrix] = rows[lane / 4].a[lane % 4];
+        to[matrix] = static_cast<const u32*>(rows[lane / 4].a)[lane % 4];
       }
     }
   }

@@ -9,15 +9,16 @@ namespace jitgemm::emulator {
 
 namespace {
 
-constexpr u32 poison = 0xffffffff;  // a NaN
+constexpr u32 poison = 0xffffffff;  // a NaN as a float
 constexpr u32 register_file = 65536;
+constexpr u32 max_n = 256;
 
 Warpgroup& warpgroup_of(Thread& thread) { return *thread.block->warpgroups[thread.index / 128]; }
 
-/// A shared-memory matrix descriptor with the 128-byte swizzle, 16-bit elements.
+/// A shared-memory matrix descriptor with the 128-byte swizzle.
 struct Operand {
   u32 start, leading, stride;  // bytes
-  bool transposed;             // rows of 64 elements of M (N), a row for each k; else rows of 64 k
+  bool transposed;             // rows of 64 16-bit elements of M (N), a row for each k; else rows of 128 bytes of k
 
   Operand(u64 descriptor, bool is_transposed)
       : start(u32(descriptor & 0x3fff) << 4),
@@ -25,25 +26,35 @@ struct Operand {
         stride(u32(descriptor >> 32 & 0x3fff) << 4),
         transposed(is_transposed) {}
 
-  u32 chunk(u32 mn, u32 k) const {
-    const u32 row = transposed ? k : mn, column = transposed ? mn % 64 : k;
-    const u32 address = start + row / 8 * stride + row % 8 * 128 + column * 2 + (transposed ? mn / 64 * leading : 0);
+  /// Where 16 bytes of a row lie.
+  u32 chunk(u32 row, u32 byte) const {
+    const u32 address = start + row / 8 * stride + row % 8 * 128 + byte % 128 + byte / 128 * leading;
     return address ^ (address >> 3 & 0x70);
   }
 
-  /// Calls f(i, address) for the 16-byte chunks of extent x 16 elements: in the order [mn][k], transposed [k][mn].
+  /// Calls f(i, address) for the 16-byte chunks of extent x 32 bytes: in the order [mn][k], transposed [k][mn].
   template <class F>
   void for_each_chunk(u32 extent, F f) const {
     u32 i = 0;
     if (transposed) {
       for (u32 k = 0; k < 16; ++k)
-        for (u32 mn = 0; mn < extent; mn += 8) f(i++, chunk(mn, k));
+        for (u32 byte = 0; byte < extent * 2; byte += 16) f(i++, chunk(k, byte));
     } else {
       for (u32 mn = 0; mn < extent; ++mn)
-        for (u32 k = 0; k < 16; k += 8) f(i++, chunk(mn, k));
+        for (u32 byte = 0; byte < 32; byte += 16) f(i++, chunk(mn, byte));
     }
   }
 };
+
+void check_operation(Launch& launch, TensorType a, TensorType b, u32 n, bool transposes) {
+  if (!is_pair(a, b) || a == TensorType::f64)
+    launch.fault("wgmma of %s and %s, which it does not multiply", to_string(a), to_string(b));
+  if (transposes && depth(a) != 16)
+    launch.fault("wgmma of %s and %s: only 16-bit elements can be transposed", to_string(a), to_string(b));
+  const u32 step = a == TensorType::s8 && n > 32 ? 16 : 8;
+  if (n == 0 || n > max_n || n % step != 0)
+    launch.fault("wgmma of %s: n = %u is not a multiple of %u in 8..%u", to_string(a), n, step, max_n);
+}
 
 void check_descriptor(Launch& launch, u64 descriptor, const char* name) {
   const unsigned long long shown = descriptor;
@@ -54,28 +65,29 @@ void check_descriptor(Launch& launch, u64 descriptor, const char* name) {
     launch.fault("wgmma: descriptor %s 0x%llx starts in the middle of a 1024-byte swizzle pattern", name, shown);
 }
 
-void transpose(const float* from, float* to, u32 rows, u32 columns) {
+void transpose(const u32* from, u32* to, u32 rows, u32 columns) {
   for (u32 r = 0; r < rows; ++r)
     for (u32 c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
 }
 
 void perform(Thread& thread, const PendingWgmma& operation) {
   SharedMemory& memory = thread.block->memory;
-  alignas(32) static thread_local u32 packed[256 * 8];
-  alignas(32) static thread_local float a[64 * 16], b[256 * 16], turned[256 * 16];
-  const auto fetch = [&](const Operand& operand, u32 extent, float* to, bool k_inside) {
+  alignas(32) static thread_local u32 packed[max_n * 8];
+  alignas(32) static thread_local u32 a[64 * max_depth], b[max_n * max_depth], turned[max_n * max_depth];  // widened
+  const u32 k = u32(depth(operation.a_type));
+  const auto fetch = [&](TensorType type, const Operand& operand, u32 extent, u32* to, bool k_inside) {
     operand.for_each_chunk(extent, [&](u32 i, u32 address) {
       std::memcpy(packed + 4 * i, memory.at(thread, address, 16, 16, "wgmma"), 16);
     });
     const bool as_wanted = operand.transposed != k_inside;
-    widen(operation.bf16, packed, as_wanted ? to : turned, int(extent * 8));
-    if (!as_wanted) transpose(turned, to, k_inside ? 16 : extent, k_inside ? extent : 16);
+    widen(type, packed, as_wanted ? to : turned, int(extent * 32));
+    if (!as_wanted) transpose(turned, to, k_inside ? k : extent, k_inside ? extent : k);
   };
-  fetch(Operand(operation.a, operation.transpose_a), 64, a, true);
-  fetch(Operand(operation.b, operation.transpose_b), operation.n, b, false);
+  fetch(operation.a_type, Operand(operation.a, operation.transpose_a), 64, a, true);
+  fetch(operation.b_type, Operand(operation.b, operation.transpose_b), operation.n, b, false);
   auto& values = operation.accumulators->values;
-  if (!operation.accumulate) std::fill(values.begin(), values.end(), 0.0f);
-  multiply_add(a, b, values.data(), 64, int(operation.n));
+  if (!operation.accumulate) std::fill(values.begin(), values.end(), 0);
+  multiply_add(operation.a_type, a, b, values.data(), 64, int(operation.n));
 }
 
 void perform_until(Thread& thread, Warpgroup& group, std::size_t end) {
@@ -97,20 +109,19 @@ void for_each_register(u32 thread, u32 n, F f) {
 /// The tensor cores take the registers of one warp.
 void take(Accumulators& accumulators, u32 warp, bool read) {
   for (u32 t = warp * 32; t < warp * 32 + 32; ++t) {
-    float* registers = accumulators.registers[t];
+    u32* registers = accumulators.registers[t];
     if (read) for_each_register(t, accumulators.n, [&](u32 r, u32 v) { accumulators.values[v] = registers[r]; });
-    std::memset(registers, 0xff, accumulators.n / 2 * sizeof(float));
+    std::memset(registers, 0xff, accumulators.n / 2 * sizeof(u32));
   }
   accumulators.in_flight[warp] = true;
 }
 
 void hand_back(Launch& launch, Accumulators& accumulators, u32 warp) {
   for (u32 t = warp * 32; t < warp * 32 + 32; ++t) {
-    float* registers = accumulators.registers[t];
+    u32* registers = accumulators.registers[t];
     for_each_register(t, accumulators.n, [&](u32 r, u32 v) {
-      u32 bits;
-      std::memcpy(&bits, &registers[r], 4);
-      if (bits != poison) launch.fault("wgmma: thread %u wrote accumulator %u before its wgmma_wait_group", t, r);
+      if (registers[r] != poison)
+        launch.fault("wgmma: thread %u wrote accumulator %u before its wgmma_wait_group", t, r);
       registers[r] = accumulators.values[v];
     });
   }
@@ -118,18 +129,21 @@ void hand_back(Launch& launch, Accumulators& accumulators, u32 warp) {
 }
 
 /// The accumulators that thread 0 of the warpgroup holds at `registers`.
-Accumulators& accumulators_at(Warpgroup& group, float* registers, u32 n) {
+Accumulators& accumulators_at(Warpgroup& group, u32* registers, u32 n, bool integers) {
   Accumulators* free = nullptr;
   for (auto& known : group.accumulators) {
     const bool in_flight = known->in_flight[0] || known->in_flight[1] || known->in_flight[2] || known->in_flight[3];
     if (in_flight && known->registers[0] == registers) {
-      if (known->n != n) group.block.launch->fault("wgmma: n = %u on accumulators in flight with n = %u", n, known->n);
+      if (known->n != n || known->integers != integers)
+        group.block.launch->fault("wgmma: n = %u, %s, on accumulators in flight with n = %u, %s", n,
+                                  integers ? "s32" : "f32", known->n, known->integers ? "s32" : "f32");
       return *known;
     }
     if (!in_flight) free = known.get();
   }
   if (!free) free = group.accumulators.emplace_back(std::make_unique<Accumulators>()).get();
   free->n = n;
+  free->integers = integers;
   free->values.resize(64 * n);
   return *free;
 }
@@ -145,8 +159,8 @@ void issue(Thread& thread, Warpgroup& group) {
       launch.fault("wgmma: warps %u and %u are in different groups", group.first / 32, group.first / 32 + w);
   operation.group = group.open_group[0];
 
-  Accumulators& accumulators =
-      accumulators_at(group, static_cast<float*>(block.warps[group.first / 32].lanes[0].result), operation.n);
+  Accumulators& accumulators = accumulators_at(group, static_cast<u32*>(block.warps[group.first / 32].lanes[0].result),
+                                               operation.n, operation.a_type == TensorType::s8);
   accumulators.last_group = operation.group;
   for (u32 w = 0; w < 4; ++w) {
     const Warp& warp = block.warps[group.first / 32 + w];
@@ -155,7 +169,7 @@ void issue(Thread& thread, Warpgroup& group) {
       launch.fault("wgmma: warp %u calls it on accumulators that it owned, without a wgmma_fence",
                    group.first / 32 + w);
     for (u32 lane = 0; lane < 32; ++lane)
-      accumulators.registers[w * 32 + lane] = static_cast<float*>(warp.lanes[lane].result);
+      accumulators.registers[w * 32 + lane] = static_cast<u32*>(warp.lanes[lane].result);
     take(accumulators, w, operation.accumulate);
   }
   operation.accumulators = &accumulators;
@@ -217,18 +231,19 @@ void wgmma_fence() {
   finish_collective(*thread.warp);
 }
 
-void wgmma(bool bf16, u32 n, bool transpose_a, bool transpose_b, float* d, unsigned long long a, unsigned long long b,
-           bool accumulate) {
+void wgmma(TensorType a_type, TensorType b_type, u32 n, bool transpose_a, bool transpose_b, void* d,
+           unsigned long long a, unsigned long long b, bool accumulate) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   thread.launch->preempt();
+  check_operation(*thread.launch, a_type, b_type, n, transpose_a || transpose_b);
   LaneArguments& mine = warp.lanes[thread.lane];
   mine.result = d;
   mine.descriptors[0] = a;
   mine.descriptors[1] = b;
   mine.x[0] = accumulate;
   const bool last = arrive_warpgroup(thread, Collective::wgmma, [&](Warpgroup& group) {
-    const PendingWgmma operation{bf16, transpose_a, transpose_b, accumulate, n, 0, a, b, nullptr};
+    const PendingWgmma operation{a_type, b_type, transpose_a, transpose_b, accumulate, n, 0, a, b, nullptr};
     for (const LaneArguments& lane : warp.lanes)
       if (lane.descriptors[0] != a || lane.descriptors[1] != b || bool(lane.x[0]) != accumulate)
         thread.launch->fault("wgmma: the lanes of the warp differ in their operands");

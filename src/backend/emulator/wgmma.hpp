@@ -6,21 +6,23 @@ namespace jitgemm::emulator {
 
 /// The accumulators of a wgmma while they belong to the tensor cores.
 struct Accumulators {
-  float* registers[128];  // each thread's
+  u32* registers[128];  // each thread's: f32, or s32
   u32 n = 0;
-  std::vector<float> values;  // 64 x n
-  u32 last_group = 0;         // that adds to them
-  bool in_flight[4] = {};     // for each warp, until its wait
+  bool integers = false;
+  std::vector<u32> values;  // 64 x n
+  u32 last_group = 0;       // that adds to them
+  bool in_flight[4] = {};   // for each warp, until its wait
 };
 
 struct PendingWgmma {
-  bool bf16, transpose_a, transpose_b, accumulate;
+  TensorType a_type, b_type;
+  bool transpose_a, transpose_b, accumulate;
   u32 n, group;
   u64 a, b;
   Accumulators* accumulators;
 
   bool same_operation(const PendingWgmma& o) const {
-    return bf16 == o.bf16 && transpose_a == o.transpose_a && transpose_b == o.transpose_b &&
+    return a_type == o.a_type && b_type == o.b_type && transpose_a == o.transpose_a && transpose_b == o.transpose_b &&
            accumulate == o.accumulate && n == o.n && a == o.a && b == o.b;
   }
 };
