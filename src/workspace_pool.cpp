@@ -4,10 +4,6 @@
 
 namespace jitgemm {
 
-WorkspacePool::~WorkspacePool() {
-  for (void* memory : memory_) backend_.release(memory);
-}
-
 Workspace WorkspacePool::of_stream(Stream stream, std::size_t partial_bytes, int counters) {
   const std::uint64_t id = backend_.stream_id(stream);
   Block block;
@@ -17,6 +13,11 @@ Workspace WorkspacePool::of_stream(Stream stream, std::size_t partial_bytes, int
     if (found != blocks_.end()) block = found->second;
   }
   if (block.holds(partial_bytes, counters)) return block.workspace;
+  if (block.dirty) {
+    backend_.synchronize(stream);  // launches before the one that failed
+    zero_counters(block);
+    block.dirty = false;
+  }
   // At least twice as large as before, so that those kept are smaller in sum than the newest.
   grow(block, partial_bytes > block.partial_bytes ? std::max(partial_bytes, 2 * block.partial_bytes) : 0,
        counters > block.counters ? std::max({counters, 2 * block.counters, 1024}) : 0);
@@ -31,39 +32,44 @@ Workspace WorkspacePool::of_capture(std::size_t partial_bytes, int counters) {
   return block.workspace;
 }
 
-void WorkspacePool::forget(Stream stream) noexcept {
-  try {
-    const std::uint64_t id = backend_.stream_id(stream);
+void WorkspacePool::launch_failed(const Workspace& workspace) noexcept {
+  {
     const std::unique_lock lock(blocks_mutex_);
-    blocks_.erase(id);
-  } catch (const std::exception&) {
-    // A context that cannot name its stream launches nothing any more.
+    for (auto& [id, block] : blocks_) {
+      if (block.workspace.counters == workspace.counters) {
+        block.dirty = true;
+        return;
+      }
+    }
   }
+  const std::lock_guard lock(memory_mutex_);
+  std::erase_if(memory_, [&](const Memory& memory) {
+    return memory.get() == workspace.partials || memory.get() == workspace.counters;
+  });
 }
 
 void WorkspacePool::grow(Block& block, std::size_t partial_bytes, int counters) {
+  Block grown = block;
+  Memory partials(nullptr, {&backend_}), counted(nullptr, {&backend_});
   if (partial_bytes > 0) {
-    block.workspace.partials = allocate(partial_bytes);
-    block.partial_bytes = partial_bytes;
+    partials.reset(grown.workspace.partials = backend_.allocate(partial_bytes));
+    grown.partial_bytes = partial_bytes;
   }
   if (counters > 0) {
-    const std::size_t bytes = std::size_t(counters) * sizeof(unsigned);
-    block.workspace.counters = static_cast<unsigned*>(allocate(bytes));
-    backend_.zero(block.workspace.counters, bytes);
-    block.counters = counters;
+    counted.reset(backend_.allocate(std::size_t(counters) * sizeof(unsigned)));
+    grown.workspace.counters = static_cast<unsigned*>(counted.get());
+    grown.counters = counters;
+    zero_counters(grown);
   }
+  const std::lock_guard lock(memory_mutex_);
+  memory_.reserve(memory_.size() + 2);
+  if (partials) memory_.push_back(std::move(partials));
+  if (counted) memory_.push_back(std::move(counted));
+  block = grown;
 }
 
-void* WorkspacePool::allocate(std::size_t bytes) {
-  void* memory = backend_.allocate(bytes);
-  const std::lock_guard lock(memory_mutex_);
-  try {
-    memory_.push_back(memory);
-  } catch (...) {
-    backend_.release(memory);
-    throw;
-  }
-  return memory;
+void WorkspacePool::zero_counters(const Block& block) {
+  if (block.counters > 0) backend_.zero(block.workspace.counters, std::size_t(block.counters) * sizeof(unsigned));
 }
 
 }  // namespace jitgemm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -15,30 +16,36 @@ namespace jitgemm {
 class WorkspacePool {
  public:
   explicit WorkspacePool(Backend& backend) : backend_(backend) {}
-  ~WorkspacePool();
 
   Workspace of_stream(Stream stream, std::size_t partial_bytes, int counters);
   Workspace of_capture(std::size_t partial_bytes, int counters);
 
-  /// Gives the stream a new block next time: after a launch that failed, the counters may not be zero.
-  void forget(Stream stream) noexcept;
+  /// The launch that this was for has failed: its counters may not be zero, and a capture has not taken it.
+  void launch_failed(const Workspace& workspace) noexcept;
 
  private:
   struct Block {
     Workspace workspace;
     std::size_t partial_bytes = 0;
     int counters = 0;
-    bool holds(std::size_t bytes, int count) const { return bytes <= partial_bytes && count <= counters; }
+    bool dirty = false;  // the counters may not be zero
+    bool holds(std::size_t bytes, int count) const { return bytes <= partial_bytes && count <= counters && !dirty; }
   };
+  struct Release {
+    Backend* backend;
+    void operator()(void* memory) const noexcept { backend->release(memory); }
+  };
+  using Memory = std::unique_ptr<void, Release>;
 
+  /// All of it or, with an Error, nothing.
   void grow(Block& block, std::size_t partial_bytes, int counters);
-  void* allocate(std::size_t bytes);
+  void zero_counters(const Block& block);
 
   Backend& backend_;
   std::shared_mutex blocks_mutex_;
   std::unordered_map<std::uint64_t, Block> blocks_;  // by stream id
   std::mutex memory_mutex_;
-  std::vector<void*> memory_;
+  std::vector<Memory> memory_;
 };
 
 }  // namespace jitgemm

@@ -1,6 +1,7 @@
 #include "jit/cache_entry.hpp"
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
 #include "util/hash.hpp"
@@ -34,6 +35,14 @@ std::string metadata_of(const CacheEntry& entry) {
   return metadata.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+/// json::get<int>() alone takes any number, also one that is no int.
+int count_of(const json& value) {
+  if (!value.is_number_integer() || !std::in_range<int>(value.get<std::int64_t>()) || value.get<std::int64_t>() < 0) {
+    throw std::out_of_range("not a count");
+  }
+  return value.get<int>();
+}
+
 std::optional<CacheEntry> parse_metadata(std::string_view text) {
   try {
     const json metadata = json::parse(text);
@@ -42,13 +51,13 @@ std::optional<CacheEntry> parse_metadata(std::string_view text) {
     metadata.at("architecture").get_to(entry.source.architecture);
     metadata.at("config").get_to(entry.source.config);
     metadata.at("compiler").get_to(entry.binary.compiler);
-    metadata.at("registers").get_to(entry.binary.registers);
-    metadata.at("spill_bytes").get_to(entry.binary.spill_bytes);
-    metadata.at("static_smem_bytes").get_to(entry.binary.static_smem_bytes);
+    entry.binary.registers = count_of(metadata.at("registers"));
+    entry.binary.spill_bytes = count_of(metadata.at("spill_bytes"));
+    entry.binary.static_smem_bytes = count_of(metadata.at("static_smem_bytes"));
     entry.binary.entry = entry.source.entry;
     entry.binary.architecture = entry.source.architecture;
     return entry;
-  } catch (const json::exception&) {
+  } catch (const std::exception&) {  // json's and count_of's
     return std::nullopt;
   }
 }

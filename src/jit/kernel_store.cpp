@@ -45,9 +45,9 @@ CacheEntry KernelStore::Impl::compile(const KernelSource& source) {
 }
 
 CacheEntry KernelStore::Impl::rebuild(const CacheKey& key, const KernelSource& source, const std::string& why) {
+  CacheEntry entry = compile(source);  // or the old one stays
   cache.drop(key, why);
   ++rebuilt;
-  CacheEntry entry = compile(source);
   cache.store(key, entry);
   return entry;
 }
@@ -74,7 +74,12 @@ SharedKernel KernelStore::Impl::build(const CacheKey& key, const KernelSource& s
     kernel->loaded = backend.load(entry.binary, smem_bytes);
   } catch (const Error& error) {
     if (!hit || error.code() != ErrorCode::load_failed) throw;
-    entry = rebuild(key, source, error.what());
+    try {
+      entry = rebuild(key, source, error.what());
+    } catch (const Error& none) {
+      if (none.code() == ErrorCode::no_compiler) throw Error(error);
+      throw;
+    }
     kernel->loaded = backend.load(entry.binary, smem_bytes);
   }
   kernel->facts = std::move(entry.binary);

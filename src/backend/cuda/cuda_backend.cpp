@@ -15,19 +15,28 @@ namespace {
 constexpr std::size_t pattern_elements = std::size_t(1) << 22;
 
 struct CudaKernel final : LoadedKernel {
-  CudaKernel(const DriverApi& driver_api, CUcontext owner) : api(driver_api), context(owner) {}
+  explicit CudaKernel(const DeviceContext& owner) : context(owner) {}
   ~CudaKernel() override {
-    if (module) try_in(api, context, [&] { api.module_unload(module); });
+    if (module) context.attempt("cuModuleUnload", [&] { return context.api.module_unload(module); });
   }
-  const DriverApi& api;
-  CUcontext context;
+  const DeviceContext& context;  // of the backend, which lives longer
   CUmodule module = nullptr;
   CUfunction function = nullptr;
 };
 
 CUtensorMapDataType tensor_map_type(DataType type) {
-  if (type == f16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return type == bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  switch (type) {
+    case f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case f32:
+    case tf32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;  // as it is; wgmma drops what tf32 does not have
+    case f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case s32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case e4m3:
+    case e5m2:
+    case s8: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  }
+  throw Error(ErrorCode::internal, "a data type that TMA does not copy");
 }
 
 std::uint64_t mix(std::uint64_t x) {  // splitmix64
@@ -44,9 +53,15 @@ CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(m
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const DriverApi& api) : api_(api), context_(api), device_(device_info(api, context_.device)) {
+    if (device_.compute_capability < 80) {
+      throw Error(ErrorCode::no_device, device_.name + " is of compute capability " +
+                                            std::to_string(device_.compute_capability / 10) + "." +
+                                            std::to_string(device_.compute_capability % 10) +
+                                            ", the kernels need 8.0; choose another in CUDA_VISIBLE_DEVICES");
+    }
     Scope scope(*this);
     check(api_.stream_create(&own_stream_, CU_STREAM_NON_BLOCKING), ErrorCode::no_device, "cuStreamCreate",
-          "is the GPU out of memory?");
+          "check nvidia-smi");
   }
   ~CudaBackend() override {
     for (const auto& [type, pattern] : patterns_) release(pattern);
@@ -81,14 +96,14 @@ class CudaBackend final : public Backend {
   double elapsed_us(void* begin, void* end) override;
   void destroy_event(void* event) noexcept override;
 
-  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(api_); }
+  std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
   void check_pointer(const void* pointer, const char* name) override;
 
  private:
   /// In our context, and free to do what a capture forbids.
   struct Scope {
     explicit Scope(const CudaBackend& backend)
-        : current(backend.api_, backend.context_.context), relaxed(backend.api_) {}
+        : current(backend.context_), relaxed(backend.context_) {}
     CurrentContext current;
     Relaxed relaxed;
   };
@@ -114,17 +129,24 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std::size_t smem_bytes) {
   Scope scope(*this);
-  int driver_version = 0;
-  api_.driver_get_version(&driver_version);
-  const std::string way_out = "the driver (CUDA " + std::to_string(driver_version / 1000) + "." +
-                              std::to_string(driver_version % 1000 / 10) + ") does not take what " + binary.compiler +
-                              " made for " + binary.architecture +
-                              ": update the driver, or name an older NVRTC in JITGEMM_NVRTC";
   const auto require = [&](CUresult result, const char* call) {
-    if (result != CUDA_SUCCESS) throw driver_error(api_, result, ErrorCode::load_failed, call, way_out);
+    if (result == CUDA_SUCCESS) return;
+    if (is_of_capture(result)) {
+      throw driver_error(api_, result, ErrorCode::not_capturable, call,
+                         "the kernel is not loaded yet and stream capture forbids it: run gemm() with this problem once "
+                         "before the capture");
+    }
+    int version = 0;
+    const bool known = api_.driver_get_version(&version) == CUDA_SUCCESS;
+    throw driver_error(
+        api_, result, ErrorCode::load_failed, call,
+        "the driver" +
+            (known ? " (CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ")" : "") +
+            " does not take what " + binary.compiler + " made for " + binary.architecture +
+            ": update the driver, or name an older NVRTC in JITGEMM_NVRTC");
   };
 
-  auto kernel = std::make_unique<CudaKernel>(api_, context_.context);
+  auto kernel = std::make_unique<CudaKernel>(context_);
   require(api_.module_load_data(&kernel->module, binary.code.data()), "cuModuleLoadData");
   require(api_.module_get_function(&kernel->function, kernel->module, binary.entry.c_str()), "cuModuleGetFunction");
   if (smem_bytes > 48 * 1024) {  // more than a launch may ask for unannounced
@@ -142,7 +164,7 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
 
 void CudaBackend::launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
                          const device::Arguments& arguments, Stream stream) {
-  CurrentContext current(api_, context_.context);
+  CurrentContext current(context_);
   CUlaunchConfig config = {};
   config.gridDimX = unsigned(grid);
   config.gridDimY = config.gridDimZ = 1;
@@ -151,26 +173,33 @@ void CudaBackend::launch(const LoadedKernel& kernel, int grid, int threads, std:
   config.sharedMemBytes = unsigned(smem_bytes);
   config.hStream = stream;
   void* parameters[] = {const_cast<device::Arguments*>(&arguments)};
-  check(api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr),
-        ErrorCode::launch_failed, "cuLaunchKernelEx", earlier_failure);
+  const CUresult result =
+      api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
+  check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",
+        result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "give a configuration of candidates() that needs less, and report it"
+                                                     : earlier_failure);
 }
 
 device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
-  const CurrentContext current(api_, context_.context);
-  const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer)};
-  const cuuint64_t strides[] = {cuuint64_t(spec.stride) * size_of(spec.type)};  // bytes
-  const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer)};
-  const cuuint32_t element_strides[] = {1, 1};
+  const CurrentContext current(context_);
+  const cuuint64_t size = size_of(spec.type), stride = cuuint64_t(spec.stride) * size;  // bytes
+  // Of one matrix it does not matter, but must be legal.
+  const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
+  const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer), cuuint64_t(spec.batch)};
+  const cuuint64_t strides[] = {stride, batch_stride};
+  const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer), 1};
+  const cuuint32_t element_strides[] = {1, 1, 1};
   CUtensorMap encoded;
   const CUresult result = api_.tensor_map_encode_tiled(
-      &encoded, tensor_map_type(spec.type), 2, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
+      &encoded, tensor_map_type(spec.type), 3, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {
     throw driver_error(api_, result, ErrorCode::internal,
-                       "cuTensorMapEncodeTiled of " + std::to_string(spec.outer) + " x " + std::to_string(spec.inner) +
-                           " (stride " + std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) +
-                           " x " + std::to_string(spec.box_inner) + ")",
+                       "cuTensorMapEncodeTiled of " + std::to_string(spec.batch) + " x " + std::to_string(spec.outer) +
+                           " x " + std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) + ", " +
+                           std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
+                           std::to_string(spec.box_inner) + ")",
                        "use main_loop=sm80 for this problem and report it");
   }
   return std::bit_cast<device::TensorMap>(encoded);
@@ -180,14 +209,14 @@ void* CudaBackend::allocate(std::size_t bytes) {
   Scope scope(*this);
   CUdeviceptr memory = 0;
   if (const CUresult result = api_.mem_alloc(&memory, bytes ? bytes : 1); result != CUDA_SUCCESS) {
-    throw driver_error(api_, result, ErrorCode::out_of_memory, "cuMemAlloc of " + std::to_string(bytes) + " bytes",
-                       "free device memory first");
+    throw driver_error(api_, result, ErrorCode::launch_failed, "cuMemAlloc of " + std::to_string(bytes) + " bytes",
+                       earlier_failure);
   }
   return reinterpret_cast<void*>(memory);
 }
 
 void CudaBackend::release(void* memory) noexcept {
-  if (memory) try_in(api_, context_.context, [&] { api_.mem_free(address(memory)); });
+  if (memory) context_.attempt("cuMemFree", [&] { return api_.mem_free(address(memory)); });
 }
 
 void CudaBackend::zero(void* memory, std::size_t bytes) {
@@ -244,7 +273,7 @@ void CudaBackend::fill_random(void* memory, std::int64_t elements, DataType type
 }
 
 std::uint64_t CudaBackend::stream_id(Stream stream) {
-  CurrentContext current(api_, context_.context);
+  CurrentContext current(context_);
   unsigned long long id = 0;
   check(api_.stream_get_id(stream, &id), ErrorCode::launch_failed, "cuStreamGetId",
         "pass a live stream of this context");
@@ -252,7 +281,7 @@ std::uint64_t CudaBackend::stream_id(Stream stream) {
 }
 
 CaptureStatus CudaBackend::capture_status(Stream stream) {
-  CurrentContext current(api_, context_.context);
+  CurrentContext current(context_);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   check(api_.stream_is_capturing(stream, &status), ErrorCode::launch_failed, "cuStreamIsCapturing",
         "pass a live stream of this context, and not the default stream while another one is captured");
@@ -267,25 +296,24 @@ void CudaBackend::synchronize(Stream stream) {
 Stream CudaBackend::create_stream() {
   Scope scope(*this);
   CUstream stream = nullptr;
-  check(api_.stream_create(&stream, CU_STREAM_NON_BLOCKING), ErrorCode::out_of_memory, "cuStreamCreate",
-        "free device memory first");
+  check(api_.stream_create(&stream, CU_STREAM_NON_BLOCKING), ErrorCode::launch_failed, "cuStreamCreate",
+        earlier_failure);
   return stream;
 }
 
 void CudaBackend::destroy_stream(Stream stream) noexcept {
-  if (stream) try_in(api_, context_.context, [&] { api_.stream_destroy(stream); });
+  if (stream) context_.attempt("cuStreamDestroy", [&] { return api_.stream_destroy(stream); });
 }
 
 void* CudaBackend::create_event() {
   Scope scope(*this);
   CUevent event = nullptr;
-  check(api_.event_create(&event, CU_EVENT_DEFAULT), ErrorCode::out_of_memory, "cuEventCreate",
-        "free device memory first");
+  check(api_.event_create(&event, CU_EVENT_DEFAULT), ErrorCode::launch_failed, "cuEventCreate", earlier_failure);
   return event;
 }
 
 void CudaBackend::record_event(void* event, Stream stream) {
-  CurrentContext current(api_, context_.context);
+  CurrentContext current(context_);
   check(api_.event_record(static_cast<CUevent>(event), stream), ErrorCode::launch_failed, "cuEventRecord",
         earlier_failure);
 }
@@ -301,7 +329,7 @@ double CudaBackend::elapsed_us(void* begin, void* end) {
 }
 
 void CudaBackend::destroy_event(void* event) noexcept {
-  if (event) try_in(api_, context_.context, [&] { api_.event_destroy(static_cast<CUevent>(event)); });
+  if (event) context_.attempt("cuEventDestroy", [&] { return api_.event_destroy(static_cast<CUevent>(event)); });
 }
 
 void CudaBackend::check_pointer(const void* pointer, const char* name) {
@@ -358,18 +386,20 @@ namespace jitgemm {
 std::unique_ptr<Backend> make_cuda_backend() { return cuda::make_backend(cuda::driver()); }
 
 std::vector<DeviceDescription> cuda_devices() {
-  std::vector<DeviceDescription> devices;
+  const cuda::DriverApi* api = nullptr;
   try {
-    const cuda::DriverApi& api = cuda::driver();
-    int count = 0;
-    cuda::check(api, api.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
-    for (int i = 0; i < count; ++i) {
-      CUdevice device = 0;
-      cuda::check(api, api.device_get(&device, i), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
-      devices.push_back(describe(cuda::device_info(api, device)));
-    }
-  } catch (const Error& e) {
-    logger().info("no CUDA devices: {}", e.what());
+    api = &cuda::driver();
+  } catch (const Error& error) {
+    logger().info("no CUDA devices: {}", error.what());
+    return {};
+  }
+  int count = 0;
+  cuda::check(*api, api->device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
+  std::vector<DeviceDescription> devices;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    cuda::check(*api, api->device_get(&device, i), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
+    devices.push_back(describe(cuda::device_info(*api, device)));
   }
   return devices;
 }

@@ -7,22 +7,46 @@ namespace {
 
 constexpr const char* without_device = "install the NVIDIA driver, or use Device::emulator or Device::compile_only";
 
+using Symbol = std::function<void*(const char*)>;
+
 template <typename Function>
-void bind(void* library, Function& function, const char* name) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
+void bind(const Symbol& symbol, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(symbol(name));
   if (!function) {
     throw Error(ErrorCode::no_device, std::string("the NVIDIA driver has no ") + name +
                                           ": it is older than CUDA 12.0; update the driver to 525 or newer");
   }
 }
 
+/// Whether nothing works in a CUDA context after this answer: an earlier launch has gone wrong on the device.
+bool ends_context(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
+
+std::atomic<const DriverApi*> driver_for_tests = nullptr;
 
 DriverApi load_driver(const std::string& library_name) {
   void* library = dlopen(library_name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(ErrorCode::no_device, std::string("no CUDA driver (") + dlerror() + "); " + without_device);
+  return bind_driver([library](const char* name) { return dlsym(library, name); });
+}
 
-  // The names carry the version whose signature cuda.h declares today.
+DriverApi bind_driver(const Symbol& library) {
   DriverApi api;
   bind(library, api.init, "cuInit");
   bind(library, api.driver_get_version, "cuDriverGetVersion");
@@ -70,22 +94,32 @@ DriverApi load_driver(const std::string& library_name) {
 }
 
 const DriverApi& driver() {
+  if (const DriverApi* const given = driver_for_tests.load(std::memory_order_acquire)) return *given;
   static const DriverApi& api = *new DriverApi(load_driver());  // outlives every static object that may still need it
   return api;
 }
 
-Error driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
-                   const std::string& way_out) {
+std::string failure_text(const DriverApi& api, CUresult result, const std::string& call) {
   const char *name = nullptr, *text = nullptr;
-  api.get_error_name(result, &name);
-  api.get_error_string(result, &text);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) code = ErrorCode::out_of_memory;
-  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
-    code = ErrorCode::not_capturable;
+  if (api.get_error_name(result, &name) != CUDA_SUCCESS) name = nullptr;
+  if (api.get_error_string(result, &text) != CUDA_SUCCESS) text = nullptr;
+  return call + " failed: " + (name ? name : "CUDA error " + std::to_string(int(result))) +
+         (text ? std::string(" (") + text + ")" : "");
+}
+
+DriverError driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
+                         const std::string& way_out) {
+  std::string advice = way_out;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    code = ErrorCode::out_of_memory;
+    advice = "free device memory first";
   }
-  const std::string what = call + " failed: " + (name ? name : "CUDA error " + std::to_string(int(result))) +
-                           (text ? std::string(" (") + text + ")" : "") + "; " + way_out;
-  return Error(code, what).with_call(call);
+  if (ends_context(result)) {
+    code = ErrorCode::launch_failed;
+    advice = "an earlier kernel or copy has ended this CUDA context: run under compute-sanitizer to find it";
+  }
+  if (is_of_capture(result)) code = ErrorCode::not_capturable;
+  return {result, Error(code, failure_text(api, result, call) + "; " + advice).with_call(call)};
 }
 
 }  // namespace jitgemm::cuda

@@ -2,6 +2,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <functional>
 #include <string>
 
 #include "jitgemm/error.hpp"
@@ -58,15 +60,35 @@ struct DriverApi {
   decltype(&cuEventElapsedTime) event_elapsed_time = nullptr;
 };
 
-/// Opens the library and calls cuInit. Throws Error{no_device}.
+/// Finds every function by the name that cuda.h gives its signature today, and calls cuInit. Throws Error{no_device}.
+DriverApi bind_driver(const std::function<void*(const char* name)>& symbol);
+
+/// The same from a library.
 DriverApi load_driver(const std::string& library = "libcuda.so.1");
 
 /// The process's driver, loaded on first need and never unloaded. Throws Error{no_device}.
 const DriverApi& driver();
 
-/// "cuX failed: CUDA_ERROR_Y (text); way_out". Out of memory and stream capture have their own code whatever `code`
-/// says.
-Error driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
+/// What driver() answers instead while it is not null, as in tests only.
+extern std::atomic<const DriverApi*> driver_for_tests;
+
+/// "cuX failed: CUDA_ERROR_Y (text)".
+std::string failure_text(const DriverApi& api, CUresult result, const std::string& call);
+
+/// An Error that remembers what the driver answered.
+struct DriverError : Error {
+  DriverError(CUresult answer, const Error& error) : Error(error), result(answer) {}
+  CUresult result;
+};
+
+/// Whether the driver means that a stream is captured.
+inline bool is_of_capture(CUresult result) {
+  return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+/// failure_text() and the way out. Out of memory, stream capture and what ends a CUDA context have a code of their own
+/// whatever `code` says, and the first and the last a way out.
+DriverError driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
                    const std::string& way_out);
 
 inline void check(const DriverApi& api, CUresult result, ErrorCode code, const char* call, const char* way_out) {

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
+#include <optional>
 
 #include "jitgemm/error.hpp"
 #include "util/log.hpp"
@@ -41,21 +43,12 @@ void load_builtins_beside(const void* symbol) {
   }
 }
 
-template <typename Function>
-bool bind(void* library, Function& function, const char* name) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
-bool bind_all(void* library, NvrtcApi& api) {
-  return bind(library, api.version, "nvrtcVersion") && bind(library, api.get_error_string, "nvrtcGetErrorString") &&
-         bind(library, api.create_program, "nvrtcCreateProgram") &&
-         bind(library, api.destroy_program, "nvrtcDestroyProgram") &&
-         bind(library, api.compile_program, "nvrtcCompileProgram") &&
-         bind(library, api.get_program_log_size, "nvrtcGetProgramLogSize") &&
-         bind(library, api.get_program_log, "nvrtcGetProgramLog") &&
-         bind(library, api.get_cubin_size, "nvrtcGetCUBINSize") && bind(library, api.get_cubin, "nvrtcGetCUBIN") &&
-         bind(library, api.get_ptx_size, "nvrtcGetPTXSize") && bind(library, api.get_ptx, "nvrtcGetPTX");
+Error nvrtc_error(const NvrtcApi& api, nvrtcResult result, const char* call) {
+  const bool memory = result == NVRTC_ERROR_OUT_OF_MEMORY;
+  return Error(memory ? ErrorCode::out_of_memory : ErrorCode::compile_failed,
+               std::string(call) + " failed: " + api.get_error_string(result) +
+                   (memory ? "; free host memory first" : "; check the installation of " + api.name))
+      .with_call(call);
 }
 
 /// An NVRTC program and what becomes of it.
@@ -64,57 +57,44 @@ class Program {
   Program(const NvrtcApi& api, const std::string& text, const std::string& name) : api_(api) {
     require(api.create_program(&program_, text.c_str(), name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
   }
-  ~Program() { api_.destroy_program(&program_); }
+  ~Program() {
+    if (api_.destroy_program(&program_) == NVRTC_SUCCESS) return;
+    logger().warn("nvrtcDestroyProgram failed; the program's memory stays until the process ends");
+  }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   nvrtcResult compile(const std::vector<const char*>& arguments) {
     return api_.compile_program(program_, int(arguments.size()), arguments.data());
   }
-  std::string log() { return text(api_.get_program_log_size, api_.get_program_log, "nvrtcGetProgramLog"); }
-  std::string cubin() { return bytes(api_.get_cubin_size, api_.get_cubin, "nvrtcGetCUBIN"); }
-  std::string ptx() { return text(api_.get_ptx_size, api_.get_ptx, "nvrtcGetPTX"); }
+  std::string log() {
+    return text(api_.get_program_log_size, "nvrtcGetProgramLogSize", api_.get_program_log, "nvrtcGetProgramLog");
+  }
+  std::string cubin() { return bytes(api_.get_cubin_size, "nvrtcGetCUBINSize", api_.get_cubin, "nvrtcGetCUBIN"); }
+  std::string ptx() { return text(api_.get_ptx_size, "nvrtcGetPTXSize", api_.get_ptx, "nvrtcGetPTX"); }
 
  private:
   template <typename Size, typename Get>
-  std::string bytes(Size size_of_it, Get get, const char* call) {
+  std::string bytes(Size size_of_it, const char* size_call, Get get, const char* call) {
     std::size_t size = 0;
-    require(size_of_it(program_, &size), call);
+    require(size_of_it(program_, &size), size_call);
     std::string result(size, '\0');
     if (size > 0) require(get(program_, result.data()), call);
     return result;
   }
   template <typename Size, typename Get>
-  std::string text(Size size_of_it, Get get, const char* call) {
-    std::string result = bytes(size_of_it, get, call);
+  std::string text(Size size_of_it, const char* size_call, Get get, const char* call) {
+    std::string result = bytes(size_of_it, size_call, get, call);
     while (!result.empty() && result.back() == '\0') result.pop_back();
     return result;
   }
   void require(nvrtcResult result, const char* call) {
-    if (result == NVRTC_SUCCESS) return;
-    throw Error(ErrorCode::compile_failed, std::string(call) + " failed: " + api_.get_error_string(result) +
-                                               "; check the installation of " + api_.name)
-        .with_call(call);
+    if (result != NVRTC_SUCCESS) throw nvrtc_error(api_, result, call);
   }
 
   const NvrtcApi& api_;
   nvrtcProgram program_ = nullptr;
 };
-
-/// nvrtcVersion() has no build number, but the first lines of any PTX do: "..., release 13.0, V13.0.88".
-std::string exact_name(const NvrtcApi& api) {
-  int major = 0, minor = 0;
-  api.version(&major, &minor);
-  const std::string version = std::to_string(major) + "." + std::to_string(minor);
-  Program program(api, "", "version.cu");
-  if (program.compile({"--gpu-architecture=compute_80"}) == NVRTC_SUCCESS) {
-    const std::string ptx = program.ptx();
-    const std::size_t begin = ptx.find(", V" + version + ".");
-    if (begin != std::string::npos)
-      return "nvrtc " + ptx.substr(begin + 3, ptx.find_first_not_of("0123456789.", begin + 3) - begin - 3);
-  }
-  return "nvrtc " + version;
-}
 
 std::string_view line_with(std::string_view log, std::size_t position) {
   const std::size_t begin = log.rfind('\n', position) + 1;  // npos + 1 = 0
@@ -167,26 +147,79 @@ std::vector<std::string> nvrtc_libraries() {
   return libraries;
 }
 
+std::string exact_name(const NvrtcApi& api) {
+  int major = 0, minor = 0;
+  if (const nvrtcResult result = api.version(&major, &minor); result != NVRTC_SUCCESS) {
+    throw Error(ErrorCode::no_compiler,
+                std::string("nvrtcVersion failed: ") + api.get_error_string(result) + "; " + way_out)
+        .with_call("nvrtcVersion");
+  }
+  const std::string version = std::to_string(major) + "." + std::to_string(minor), name = "nvrtc " + version;
+  // nvrtcVersion() has no build number, but the first lines of any PTX do: "..., release 13.0, V13.0.88".
+  NvrtcApi named = api;
+  named.name = name;
+  try {
+    Program program(named, "", "version.cu");
+    const nvrtcResult compiled = program.compile({"--gpu-architecture=compute_80"});
+    if (compiled == NVRTC_ERROR_INVALID_OPTION) return name;
+    if (compiled != NVRTC_SUCCESS) throw nvrtc_error(named, compiled, "nvrtcCompileProgram");
+    const std::string ptx = program.ptx();
+    const std::size_t begin = ptx.find(", V" + version + ".");
+    if (begin == std::string::npos) return name;
+    return "nvrtc " + ptx.substr(begin + 3, ptx.find_first_not_of("0123456789.", begin + 3) - begin - 3);
+  } catch (const Error& error) {
+    logger().warn("{}; its build number stays unknown", error.what());
+    return name;
+  }
+}
+
+std::atomic<const NvrtcApi*> nvrtc_for_tests = nullptr;
+
+NvrtcApi bind_nvrtc(const std::function<void*(const char*)>& symbol, const std::string& library) {
+  const auto bind = [&]<typename Function>(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(symbol(name));
+    if (!function) {
+      throw Error(ErrorCode::no_compiler,
+                  library + " is no NVRTC, or older than 11.1: it has no " + name + "; " + way_out);
+    }
+  };
+  NvrtcApi api;
+  bind(api.version, "nvrtcVersion");
+  bind(api.get_error_string, "nvrtcGetErrorString");
+  bind(api.create_program, "nvrtcCreateProgram");
+  bind(api.destroy_program, "nvrtcDestroyProgram");
+  bind(api.compile_program, "nvrtcCompileProgram");
+  bind(api.get_program_log_size, "nvrtcGetProgramLogSize");
+  bind(api.get_program_log, "nvrtcGetProgramLog");
+  bind(api.get_cubin_size, "nvrtcGetCUBINSize");
+  bind(api.get_cubin, "nvrtcGetCUBIN");
+  bind(api.get_ptx_size, "nvrtcGetPTXSize");
+  bind(api.get_ptx, "nvrtcGetPTX");
+  return api;
+}
+
 NvrtcApi load_nvrtc(const std::vector<std::string>& libraries) {
-  std::string tried;
+  std::optional<Error> unusable;
   for (const std::string& name : libraries) {
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) continue;
-    NvrtcApi api;
-    if (!bind_all(library, api)) {
-      tried = " (" + name + " is no NVRTC, or older than 11.1)";
-      continue;
+    try {
+      NvrtcApi api = bind_nvrtc([library](const char* symbol) { return dlsym(library, symbol); }, name);
+      load_builtins_beside(reinterpret_cast<void*>(api.version));
+      api.name = exact_name(api);
+      logger().debug("{} from {}", api.name, name);
+      return api;
+    } catch (const Error& error) {
+      unusable = error;
     }
-    load_builtins_beside(reinterpret_cast<void*>(api.version));
-    api.name = exact_name(api);
-    logger().debug("{} from {}", api.name, name);
-    return api;
   }
-  if (tried.empty() && libraries.size() == 1) tried = " (" + libraries[0] + " cannot be loaded)";
+  if (unusable) throw *unusable;
+  const std::string tried = libraries.size() == 1 ? " (" + libraries[0] + " cannot be loaded)" : "";
   throw Error(ErrorCode::no_compiler, "no NVRTC to compile kernels with" + tried + "; " + way_out);
 }
 
 const NvrtcApi& nvrtc() {
+  if (const NvrtcApi* const given = nvrtc_for_tests.load(std::memory_order_acquire)) return *given;
   static const NvrtcApi& api = *new NvrtcApi(load_nvrtc(nvrtc_libraries()));  // never unloaded
   return api;
 }
@@ -198,6 +231,8 @@ std::string nvrtc_kind() {
 }
 
 PtxasInfo parse_ptxas_info(std::string_view log) {
+  constexpr int most = std::numeric_limits<int>::max();
+  const auto add = [](int x, int y) { return x > most - y ? most : x + y; };
   // The sum over all lines of the number in front of `unit`.
   const auto sum = [&](std::string_view unit) {
     int total = 0;
@@ -206,11 +241,11 @@ PtxasInfo parse_ptxas_info(std::string_view log) {
       while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
       int value = 0;
       std::from_chars(log.data() + begin, log.data() + at, value);
-      total += value;
+      total = add(total, value);
     }
     return total;
   };
-  return {sum(" registers"), sum(" bytes spill stores") + sum(" bytes spill loads"), sum(" bytes smem")};
+  return {sum(" registers"), add(sum(" bytes spill stores"), sum(" bytes spill loads")), sum(" bytes smem")};
 }
 
 KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
@@ -221,7 +256,12 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
 
   Program program(api, source.text, source.entry + ".cu");
   nvrtcResult result = program.compile(arguments);
-  std::string log = program.log();
+  std::string log;
+  try {
+    log = program.log();
+  } catch (const Error&) {
+    if (result == NVRTC_SUCCESS) throw;  // else the compiler's own answer matters more
+  }
   if (result == NVRTC_SUCCESS && parse_ptxas_info(log).registers == 0) {
     // NVRTC has answered from a cache of its own, without what ptxas had to say.
     arguments.push_back("--no-cache");
@@ -231,6 +271,10 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
   const auto failure = [&](ErrorCode code, const std::string& what) {
     return Error(code, what).with_config(source.config).with_call("nvrtcCompileProgram").with_log(log);
   };
+  if (result == NVRTC_ERROR_OUT_OF_MEMORY) throw nvrtc_error(api, result, "nvrtcCompileProgram").with_log(log);
+  if (result == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE) {
+    throw failure(ErrorCode::no_compiler, api.name + " finds no libnvrtc-builtins of its version; " + way_out);
+  }
   if (result == NVRTC_ERROR_INVALID_OPTION) {
     throw failure(ErrorCode::no_compiler, api.name + " cannot compile for " + source.architecture + " (" +
                                               first_error(log) +

@@ -2,6 +2,8 @@
 
 #include <nvrtc.h>
 
+#include <atomic>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,11 +34,20 @@ struct NvrtcApi {
 /// leads nowhere.
 std::vector<std::string> nvrtc_libraries();
 
+/// Finds every function by its name. Throws Error{no_compiler} for a library that is no NVRTC, or too old.
+NvrtcApi bind_nvrtc(const std::function<void*(const char* name)>& symbol, const std::string& library);
+
 /// Throws Error{no_compiler} if none of the libraries can be used.
 NvrtcApi load_nvrtc(const std::vector<std::string>& libraries);
 
+/// "nvrtc 13.0.88", as precise as the library says it. Throws Error if it cannot even name its version.
+std::string exact_name(const NvrtcApi& api);
+
 /// The process's NVRTC, loaded on first need and never unloaded.
 const NvrtcApi& nvrtc();
+
+/// What nvrtc() answers instead while it is not null, as in tests only.
+extern std::atomic<const NvrtcApi*> nvrtc_for_tests;
 
 /// The compiler and the options that every kernel is compiled with, for the cache's key.
 std::string nvrtc_kind();

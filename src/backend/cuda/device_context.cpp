@@ -1,0 +1,40 @@
+#include "backend/cuda/device_context.hpp"
+
+#include "util/log.hpp"
+
+namespace jitgemm::cuda {
+
+DeviceContext::DeviceContext(const DriverApi& driver_api) : api(driver_api) {
+  const char* way_out = "check nvidia-smi and CUDA_VISIBLE_DEVICES";
+  int count = 0;
+  check(api, api.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", way_out);
+  if (count == 0) throw Error(ErrorCode::no_device, std::string("no CUDA device is visible; ") + way_out);
+  check(api, api.ctx_get_current(&context), ErrorCode::no_device, "cuCtxGetCurrent", way_out);
+  if (context) {
+    check(api, api.ctx_get_device(&device), ErrorCode::no_device, "cuCtxGetDevice", way_out);
+  } else {
+    check(api, api.device_get(&device, 0), ErrorCode::no_device, "cuDeviceGet", way_out);
+    check(api, api.device_primary_ctx_retain(&context, device), ErrorCode::no_device, "cuDevicePrimaryCtxRetain",
+          way_out);
+    retained_ = true;
+  }
+}
+
+DeviceContext::~DeviceContext() {
+  if (retained_) {
+    report(api.device_primary_ctx_release(device), "cuDevicePrimaryCtxRelease",
+           "the device's primary context stays until the process ends");
+  }
+}
+
+void DeviceContext::report(CUresult result, const char* call, const char* consequence) const noexcept {
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED) return;
+  try {
+    const bool again = reported_.exchange(true);
+    logger().log(again ? spdlog::level::debug : spdlog::level::warn, "{}; {}", failure_text(api, result, call),
+                 consequence);
+  } catch (...) {  // no memory for the words
+  }
+}
+
+}  // namespace jitgemm::cuda
