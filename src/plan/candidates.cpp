@@ -5,10 +5,12 @@
 #include <cstdint>
 
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 
 namespace jitgemm {
 namespace {
 
+/// block_k, here and below, in 16-bit elements.
 constexpr KernelConfig portable(int block_m, int block_n, int block_k, int stages, int warps) {
   return {.main_loop = MainLoop::sm80,
           .block_m = block_m,
@@ -19,12 +21,16 @@ constexpr KernelConfig portable(int block_m, int block_n, int block_k, int stage
 }
 
 constexpr KernelConfig hopper(int block_m, int block_n, int stages) {
-  return {
-      .main_loop = MainLoop::sm90, .block_m = block_m, .block_n = block_n, .block_k = 64, .stages = stages, .warps = 8};
+  return {.main_loop = MainLoop::sm90,
+          .block_m = block_m,
+          .block_n = block_n,
+          .block_k = 64,
+          .stages = stages,
+          .warps = block_m / 16};
 }
 
 constexpr std::array portable_tiles{
-    // Triton's matrix multiplication tutorial, CUDA, fp16.
+    // Triton's matrix multiplication tutorial, CUDA: those for fp16, and with deeper k-steps for fp8.
     portable(128, 256, 64, 3, 8), portable(64, 256, 32, 4, 4), portable(128, 128, 32, 4, 4),
     portable(128, 64, 32, 4, 4), portable(64, 128, 32, 4, 4), portable(128, 32, 32, 4, 4), portable(64, 32, 32, 5, 2),
     portable(32, 64, 32, 5, 2),
@@ -35,7 +41,10 @@ constexpr std::array portable_tiles{
     portable(128, 256, 32, 4, 8), portable(256, 64, 32, 4, 4), portable(32, 128, 64, 4, 4), portable(32, 64, 64, 4, 4),
     portable(64, 32, 64, 4, 4), portable(32, 32, 64, 6, 2)};
 
-constexpr std::array hopper_tiles{hopper(128, 256, 4), hopper(128, 128, 6)};
+constexpr std::array portable_8_bit_tiles{portable(256, 64, 64, 4, 4), portable(64, 256, 64, 4, 8)};  // 4 warps spill
+
+constexpr std::array hopper_tiles{hopper(128, 256, 4), hopper(128, 192, 4), hopper(128, 128, 6), hopper(128, 64, 7),
+                                  hopper(64, 256, 5),  hopper(64, 128, 8),  hopper(64, 64, 8)};
 
 constexpr std::array split_counts{2, 3, 4, 5, 6, 8, 10, 12, 16};
 
@@ -49,7 +58,7 @@ struct Work {
 Work work_of(const KernelConfig& tile, const Problem& problem) {
   const auto ceil_div = [](std::int64_t x, int y) { return (x + y - 1) / y; };
   const std::int64_t tiles_m = ceil_div(problem.m, tile.block_m), tiles_n = ceil_div(problem.n, tile.block_n);
-  return {tiles_m, tiles_n, tiles_m * tiles_n, reads_ab(problem) ? ceil_div(problem.k, tile.block_k) : 0};
+  return {tiles_m, tiles_n, tiles_m * tiles_n * problem.batch, reads_ab(problem) ? ceil_div(problem.k, tile.block_k) : 0};
 }
 
 /// Grids that fill the device: one program an SM, and two where two fit.
@@ -105,21 +114,26 @@ std::vector<int> group_sizes(const Work& work, const Problem& problem, const Dev
 
 }  // namespace
 
-std::vector<KernelConfig> default_tiles(const DeviceInfo& device) {
-  const Problem typical = normalise({.m = 4096, .n = 4096, .k = 4096});
+std::vector<KernelConfig> default_tiles(const DeviceInfo& device, DataType a) {
+  Problem typical{.m = 4096, .n = 4096, .k = 4096, .a = a, .b = a, .layout_b = Layout::column_major};
+  typical.d = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
+  typical = normalise(typical);
   std::vector<KernelConfig> tiles;
   const auto add_legal = [&](const auto& list) {
-    std::copy_if(list.begin(), list.end(), std::back_inserter(tiles),
-                 [&](const KernelConfig& tile) { return why_illegal(tile, typical, device).empty(); });
+    for (KernelConfig tile : list) {
+      tile.block_k = tile.block_k * 2 / int(size_of(a));
+      if (why_illegal(tile, typical, device).empty()) tiles.push_back(tile);
+    }
   };
   add_legal(hopper_tiles);
   add_legal(portable_tiles);
+  if (size_of(a) == 1) add_legal(portable_8_bit_tiles);
   return tiles;
 }
 
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
-  for (const KernelConfig& tile : default_tiles(device)) {
+  for (const KernelConfig& tile : default_tiles(device, problem.a)) {
     if (!why_illegal(tile, problem, device).empty()) continue;
     const Work work = work_of(tile, problem);
     for (KernelConfig config : with_schedules(tile, work, problem, device)) {

@@ -8,6 +8,7 @@
 
 #include "core/launch_shape.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "plan/candidates.hpp"
 
 namespace jitgemm {
@@ -58,6 +59,20 @@ constexpr std::array device_models{DeviceModel{80, 0.75, 1.6e6},  DeviceModel{86
                                    DeviceModel{90, 1.0, 4.2e6},   DeviceModel{100, 1.0, 6.8e6},
                                    DeviceModel{103, 1.0, 6.8e6},  DeviceModel{120, 0.36, 1.5e6}};
 
+/// A main loop's rate with inputs of a type; of 16 bits = 1. H200's data sheet: 990 TFLOP/s of f16, 1980 of 8 bits, 495 of
+/// tf32, 67 of f64 on tensor cores and of f32 without. Hopper's mma.sync turns fp8 into f16.
+double relative_rate(DataType a, MainLoop main_loop) {
+  switch (a) {
+    case tf32: return 0.5;
+    case f64: return main_loop == MainLoop::sm80 ? 0.13 : 0.07;
+    case f32: return 0.10;
+    case e4m3:
+    case e5m2: return main_loop == MainLoop::sm80 ? 0.9 : 2;
+    case s8: return 2;
+    default: return 1;
+  }
+}
+
 constexpr double launch_us = 0.85;             // besides the prologue
 constexpr double l2_bytes_us = 17e6;           // partials: all SMs together, reads and writes
 constexpr double operand_l2_bytes_us = 8.2e6;  // a 128x256 kernel without multicast draws 9 at 700 TFLOP/s
@@ -105,8 +120,10 @@ Share busiest_share(const KernelConfig& config, const device::Decomposition& d) 
 
 int accumulators_of(const KernelConfig& config) { return config.block_m * config.block_n / (config.warps * 32); }
 
-int programs_per_sm(const KernelConfig& config, const LaunchShape& shape, const DeviceInfo& device) {
-  const int registers = std::min(255, accumulators_of(config) + registers_besides_accumulators) * shape.threads;
+int programs_per_sm(const KernelConfig& config, const Problem& problem, const LaunchShape& shape,
+                    const DeviceInfo& device) {
+  const int accumulator_registers = accumulators_of(config) * int(size_of(accumulator_of(problem))) / 4;
+  const int registers = std::min(255, accumulator_registers + registers_besides_accumulators) * shape.threads;
   const int by_smem = int(device.smem_per_sm / (shape.smem_bytes + 1024));
   return std::max(1, std::min({by_smem, sm_registers / registers, sm_threads / shape.threads}));
 }
@@ -116,13 +133,13 @@ double step_us(const KernelConfig& config, const Problem& problem, const MainLoo
                int resident) {
   const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a));
   const double products = 2 * m * n * k / flops;
-  // An m64 wgmma reads its A once, its B for each of two warpgroups; mma.sync reads both for each warp.
+  // An m64 wgmma reads its A once, its B for each warpgroup; mma.sync reads both for each warp.
   const WarpGrid warps = warp_grid_of(config);
-  const double reads = config.main_loop == MainLoop::sm90 ? m + 2 * n : m * warps.n + n * warps.m;
+  const double reads = config.main_loop == MainLoop::sm90 ? m + config.warps / 4 * n : m * warps.n + n * warps.m;
   const double shared = (reads + m + n) * k * element / sm_shared_bytes_us;
   const double copies =
       (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element / sm_l2_bytes_us;
-  const double mmas = m / warps.m / 16 * n / warps.n / 8 * k / 16;  // of one warp
+  const double mmas = m / warps.m / 16 * n / warps.n / 8 * k * element / 32;  // of one warp
   const double alone =  // four tensor cores an SM
       std::max(products / std::min(1.0, config.warps / 4.0), mmas * model.mma_us) + model.step_us;
   const double latency = model.fill_latency_us / (config.stages - 1);
@@ -133,19 +150,19 @@ double step_us(const KernelConfig& config, const Problem& problem, const MainLoo
 /// reach. Programs that share cut tiles are at different k and find little of each other's (tools/results/NOTES.md, 5).
 double repeated_bytes(const KernelConfig& config, const Problem& problem, const device::Decomposition& d, double wave,
                       const DeviceInfo& device) {
-  const double element = double(size_of(problem.a)), k = double(problem.k), tiles = double(device::tile_count(d));
-  const double once = (double(problem.m) + double(problem.n)) * k * element;
+  const double element = double(size_of(problem.a)), k = double(problem.k), tiles = double(d.tiles_m * d.tiles_n);
+  const double once = (double(problem.m) + double(problem.n)) * k * element;  // of one matrix of the batch
   const double kept = 0.7 * double(device.l2_bytes);
   if (once < kept) return 0;
-  const double cut = d.stream_k_tiles / tiles;
+  const double cut = d.stream_k_tiles / tiles / d.batch;
   const double cut_bytes = cut * tiles * (config.block_m + config.block_n) * k * element * (1 - kept / once);
   const double out_of_step = std::max(0.0, cut_bytes - cut * once);
-  if (wave >= tiles) return out_of_step;
+  if (wave >= tiles) return out_of_step * d.batch;
   const double rows = std::min(double(std::max(1, config.group_m)), double(d.tiles_m));
   const double columns = std::min(double(d.tiles_n), std::ceil(wave / rows));
   const double groups = std::max(1.0, wave / (rows * columns));
   const double wave_bytes = (groups * rows * config.block_m + columns * config.block_n) * k * element;
-  return out_of_step + (1 - cut) * std::max(0.0, tiles / wave * wave_bytes - once);
+  return (out_of_step + (1 - cut) * std::max(0.0, tiles / wave * wave_bytes - once)) * d.batch;
 }
 
 /// The emulator's time is what it executes, on one core.
@@ -168,12 +185,13 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   const DeviceModel& device_model = model_of(device);
   const bool hopper = config.main_loop == MainLoop::sm90;
   const MainLoopModel& model = hopper ? sm90_model : sm80_model;
-  const double sms = device.sm_count, flops = hopper ? model.flops : model.flops * device_model.mma_sync;
+  const double rate = relative_rate(problem.a, config.main_loop);
+  const double sms = device.sm_count, flops = rate * (hopper ? model.flops : model.flops * device_model.mma_sync);
 
   // Programs run on the busiest SM in batches of those that it holds at once. The last batch may be smaller.
   const Share share = busiest_share(config, d);
   const int programs = int((shape.grid + device.sm_count - 1) / device.sm_count);
-  const int resident = std::min(programs, programs_per_sm(config, shape, device));
+  const int resident = std::min(programs, programs_per_sm(config, problem, shape, device));
   const int batches = programs / resident, rest = programs % resident;
   double products_us = batches * share.steps * step_us(config, problem, model, flops, resident);
   if (rest > 0) products_us += share.steps * step_us(config, problem, model, flops, rest);
@@ -193,13 +211,13 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   // A cut tile: each peer writes its part, the last to arrive reads them all.
   double fixup_us = 0;
   if (share.peers > 1) {
-    const double part_bytes = tile_elements * 4;
+    const double part_bytes = tile_elements * double(size_of(accumulator_of(problem)));
     const double all_parts =
         share.peers * part_bytes * (config.schedule == Schedule::split_k ? device::tile_count(d) : d.stream_k_tiles);
     fixup_us = arrival_us + (1 + share.peers) * part_bytes / sm_l2_bytes_us + 2 * all_parts / l2_bytes_us;
   }
 
-  const double wave = std::min(double(device::tile_count(d)), sms * programs_per_sm(config, shape, device));
+  const double wave = std::min(double(device::tile_count(d)), sms * programs_per_sm(config, problem, shape, device));
   const double bytes =
       minimum_bytes(problem) + (reads_ab(problem) ? repeated_bytes(config, problem, d, wave, device) : 0);
   const double l2_bytes = double(device::tile_count(d)) * d.k_steps * (config.block_m + config.block_n) *

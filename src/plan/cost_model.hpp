@@ -15,7 +15,7 @@ struct RankedConfig {
 double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
 /// The candidates, best predicted first. With a limit, so many of the best, of which no tile has more than a quarter
-/// while others are left. Never empty for a problem that normalise() accepts. limit 0: all.
+/// while others are left. Empty only for types that the device lacks. limit 0: all.
 std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit = 0);
 
 }  // namespace jitgemm

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/launch_shape.hpp"
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
@@ -101,6 +102,7 @@ struct Candidate {
   std::optional<Prepared> lead;
   int lead_launches = 0;
   std::vector<double> samples;
+  std::exception_ptr failure;  // that it was skipped for
 
   bool runs() const { return kernel != nullptr; }
   double median() const { return summarise(samples).median; }
@@ -140,7 +142,10 @@ class Tuner {
     admit_all();
     measure_all();
     const Candidate* winner = choose();
-    if (!winner) return std::nullopt;
+    if (!winner) {
+      if (options_.why_nothing) *options_.why_nothing = candidates_.front().failure;
+      return std::nullopt;
+    }
 
     const Statistics statistics = summarise(winner->samples);
     TuneResult result{winner->report.config, statistics.median, statistics.spread, {}, 0};
@@ -203,6 +208,7 @@ class Tuner {
     try {
       action();
     } catch (const std::exception& error) {
+      candidate.failure = std::current_exception();
       candidate.skip(error.what());
     }
   }
@@ -234,18 +240,19 @@ class Tuner {
     Problem longer = problem_;
     const bool a_rows = problem_.layout_a == Layout::row_major, b_rows = problem_.layout_b == Layout::row_major;
     const std::int64_t bytes_per_k = ((a_rows ? problem_.m : problem_.lda) + (b_rows ? problem_.ldb : problem_.n)) *
-                                     std::int64_t(size_of(problem_.a));
+                                     std::int64_t(size_of(problem_.a)) * problem_.batch;
     const std::int64_t affordable = (std::int64_t(scratch_->input_bytes()) - 512) / bytes_per_k / 64 * 64;
     longer.k = std::min<std::int64_t>(affordable, 1 << 20);
     if (longer.k <= 2 * problem_.k) return;
     if (a_rows) longer.lda = longer.k;
     if (!b_rows) longer.ldb = longer.k;
+    if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
+    if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
 
     Prepared lead{launch_shape(longer, candidate.report.config), {}};
     if (lead.shape.partial_bytes > scratch_->partial_bytes() || lead.shape.counters > scratch_->counters()) return;
     Operands operands = scratch_->operands(0);
-    const std::size_t a_bytes = a_rows ? span_bytes(longer.m, longer.k, longer.lda, longer.a)
-                                       : span_bytes(longer.k, longer.m, longer.lda, longer.a);
+    const auto a_bytes = std::size_t(matrix_a(longer).batch_bytes());
     operands.a = scratch_->inputs();
     operands.b = static_cast<const char*>(scratch_->inputs()) + (a_bytes + 255) / 256 * 256;
     lead.arguments =
@@ -367,11 +374,14 @@ class Tuner {
 
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options) {
-  if (problem.m == 0 || problem.n == 0 || ranked.empty()) return std::nullopt;
+  if (is_empty(problem) || ranked.empty()) return std::nullopt;
   try {
     return Tuner(backend, store, problem, ranked, options).run();
   } catch (const std::exception& error) {
-    logger().warn("tuning of {} given up: {}; using the model's choice", to_string(problem), error.what());
+    if (options.why_nothing)
+      *options.why_nothing = std::current_exception();
+    else
+      logger().warn("tuning of {} given up: {}; using the model's choice", to_string(problem), error.what());
     return std::nullopt;
   }
 }

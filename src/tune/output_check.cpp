@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "core/element.hpp"
+
 namespace jitgemm {
 namespace {
 
@@ -26,10 +28,14 @@ std::vector<std::int64_t> sample(std::int64_t count, int size, std::uint64_t see
 }  // namespace
 
 OutputCheck::OutputCheck(Backend& backend, const Problem& problem, const Operands& operands)
-    : backend_(backend), problem_(problem), operands_(operands), reference_(backend, problem, operands) {
-  const std::vector<std::int64_t> rows = sample(problem.m, sample_rows, 1);
-  if (problem.m * problem.n * std::int64_t(size_of(problem.d)) <= whole_bytes) {
-    rows_.resize(std::size_t(problem.m));
+    : backend_(backend),
+      problem_(problem),
+      operands_(operands),
+      reference_(backend, problem, operands),
+      all_rows_(problem.batch * problem.m) {
+  const std::vector<std::int64_t> rows = sample(all_rows_, sample_rows, 1);
+  if (double(all_rows_) * double(problem.n) * double(size_of(problem.d)) <= double(whole_bytes)) {
+    rows_.resize(std::size_t(all_rows_));
     std::iota(rows_.begin(), rows_.end(), 0);
     sampled_rows_ = rows;
   } else {
@@ -38,39 +44,48 @@ OutputCheck::OutputCheck(Backend& backend, const Problem& problem, const Operand
     std::iota(sampled_rows_.begin(), sampled_rows_.end(), 0);
   }
   sampled_columns_ = sample(problem.n, sample_columns, 2);
-  reference_.fetch(rows, sampled_columns_);
+  for (std::int64_t row : rows) reference_.fetch(row / problem.m, {row % problem.m}, sampled_columns_);
   for (std::int64_t row : rows) {
-    for (std::int64_t column : sampled_columns_) products_ = std::max(products_, reference_.at(row, column).products);
+    for (std::int64_t column : sampled_columns_) products_ = std::max(products_, reference_at(row, column).products);
   }
+}
+
+Reference::Element OutputCheck::reference_at(std::int64_t row, std::int64_t column) {
+  return reference_.at(row / problem_.m, row % problem_.m, column);
+}
+
+std::size_t OutputCheck::offset(std::int64_t row) const {
+  return std::size_t(row / problem_.m * problem_.stride_d + row % problem_.m * problem_.ldd) * size_of(problem_.d);
+}
+
+bool OutputCheck::in_one_piece() const {
+  return std::int64_t(rows_.size()) == all_rows_ && problem_.ldd == problem_.n &&
+         (problem_.batch == 1 || problem_.stride_d == problem_.m * problem_.n);
 }
 
 void OutputCheck::poison() {
-  const std::size_t size = size_of(problem_.d);
-  const bool whole = std::int64_t(rows_.size()) == problem_.m && problem_.ldd == problem_.n;
-  const std::size_t bytes = std::size_t(problem_.n) * size * (whole ? rows_.size() : 1);
+  const bool whole = in_one_piece();
+  const std::size_t bytes = std::size_t(problem_.n) * size_of(problem_.d) * (whole ? rows_.size() : 1);
   const std::vector<char> nan(bytes, char(0xff));
-  for (std::size_t i = 0; i < (whole ? 1 : rows_.size()); ++i) {
-    backend_.copy_to_device(static_cast<char*>(operands_.d) + std::size_t(rows_[i] * problem_.ldd) * size, nan.data(),
-                            bytes);
-  }
+  for (std::size_t i = 0; i < (whole ? 1 : rows_.size()); ++i)
+    backend_.copy_to_device(static_cast<char*>(operands_.d) + offset(rows_[i]), nan.data(), bytes);
 }
 
 std::vector<double> OutputCheck::read() {
-  const std::size_t size = size_of(problem_.d), n = std::size_t(problem_.n);
-  const bool whole = std::int64_t(rows_.size()) == problem_.m && problem_.ldd == problem_.n;
-  std::vector<char> bytes(n * size * rows_.size());
+  const std::size_t row_bytes = std::size_t(problem_.n) * size_of(problem_.d);
+  const bool whole = in_one_piece();
+  std::vector<char> bytes(row_bytes * rows_.size());
   for (std::size_t i = 0; i < (whole ? 1 : rows_.size()); ++i) {
-    backend_.copy_to_host(bytes.data() + i * n * size,
-                          static_cast<const char*>(operands_.d) + std::size_t(rows_[i] * problem_.ldd) * size,
-                          whole ? bytes.size() : n * size);
+    backend_.copy_to_host(bytes.data() + i * row_bytes, static_cast<const char*>(operands_.d) + offset(rows_[i]),
+                          whole ? bytes.size() : row_bytes);
   }
-  std::vector<double> rows(n * rows_.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = to_double(&bytes[i * size], problem_.d);
+  std::vector<double> rows(std::size_t(problem_.n) * rows_.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = load_element(bytes.data(), std::int64_t(i), problem_.d);
   return rows;
 }
 
 std::string OutputCheck::error_at(std::int64_t row, std::int64_t column, double d) {
-  const Reference::Element expected = reference_.at(row, column);
+  const Reference::Element expected = reference_at(row, column);
   if (expected.accepts(d)) return {};
   char text[128];
   std::snprintf(text, sizeof text, "D[%lld, %lld] is %.9g, not %.9g +- %.2g", static_cast<long long>(row),

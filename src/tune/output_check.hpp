@@ -27,11 +27,15 @@ class OutputCheck {
   std::vector<double> read();
   std::string sampled_error(const std::vector<double>& rows);
   std::string error_at(std::int64_t row, std::int64_t column, double d);
+  Reference::Element reference_at(std::int64_t row, std::int64_t column);
+  std::size_t offset(std::int64_t row) const;  // of a row in D, bytes
+  bool in_one_piece() const;
 
   Backend& backend_;
   Problem problem_;
   Operands operands_;
   Reference reference_;
+  std::int64_t all_rows_;                                     // of the whole batch; row r is row r % m of matrix r / m
   std::vector<std::int64_t> rows_;                            // that are compared
   std::vector<std::int64_t> sampled_rows_, sampled_columns_;  // of these the reference is computed; indices of rows_
   double products_ = 0;                                       // the largest sum of |alpha a b| of the sample

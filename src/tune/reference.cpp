@@ -3,70 +3,88 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
+#include "core/element.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 
 namespace jitgemm {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
-constexpr double f16_overflow = 65520;  // rounds to infinity
 
 double activated(double x, const Problem& problem) {
-  if (problem.activation == Activation::none || x > 0 || std::isnan(x)) return x;
-  return problem.activation == Activation::relu ? 0 : x * problem.slope;
+  switch (problem.activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::leaky_relu: return x < 0 ? x * problem.slope : x;
+    case Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh: return x / 2 * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+/// The largest slope of the activation.
+double lipschitz(const Problem& problem) {
+  if (problem.activation == Activation::leaky_relu) return std::max(1.0, std::abs(problem.slope));
+  return problem.activation >= Activation::gelu_erf ? 1.13 : 1.0;
+}
+
+/// As the multiplication reads it.
+double factor(const void* memory, std::int64_t index, DataType type) {
+  const double x = load_element(memory, index, type);
+  if (type != tf32) return x;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(float(x)) & ~0x1fffu);
 }
 
 }  // namespace
 
-double to_double(const void* element, DataType type) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, element, size_of(type));
-  if (type == f32) return std::bit_cast<float>(bits);
-  if (type == bf16) return std::bit_cast<float>(bits << 16);
-  const double sign = bits & 0x8000 ? -1 : 1;
-  const int exponent = int(bits >> 10 & 31), fraction = int(bits & 1023);
-  if (exponent == 31) return fraction ? std::nan("") : sign * HUGE_VAL;
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
-}
-
 Reference::Reference(Backend& backend, const Problem& problem, const Operands& operands)
     : backend_(backend), problem_(problem), operands_(operands) {}
 
-double Reference::rounding() const { return problem_.d == f16 ? 0x1p-11 : problem_.d == bf16 ? 0x1p-8 : 0x1p-24; }
+double Reference::rounding() const { return unit_roundoff(problem_.d); }
 
-// Tensor cores truncate each sum of 8 to 16 products, and f32 adds those up: so many roundings, all of one sign at
-// worst.
-double Reference::accumulation() const { return 0x1p-22 * (16 + double(problem_.k) / 16); }
+double Reference::accumulation() const {
+  const double k = double(problem_.k);
+  if (accumulator_of(problem_) == s32) return 0;
+  if (accumulator_of(problem_) == f64) return 0x1p-53 * (4 + k);
+  if (is_simt(problem_.a)) return 0x1p-24 * (4 + k);
+  if (is_fp8(problem_.a)) return 0x1p-13 * (4 + k / 32);
+  // Tensor cores truncate each sum of 8 to 16 products, and f32 adds those up: so many roundings, all of one sign at
+  // worst.
+  return 0x1p-22 * (16 + k / 16);
+}
 
 bool Reference::Element::accepts(double d) const {
   if (d == value || (std::isnan(d) && std::isnan(value))) return true;
   return std::abs(d - value) <= tolerance;
 }
 
-void Reference::fetch(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns) {
+void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
+                      const std::vector<std::int64_t>& columns) {
   if (!reads_ab(problem_)) return;
-  fetch_vectors({operands_.a, problem_.layout_a == Layout::row_major, problem_.lda}, rows, rows_);
-  fetch_vectors({operands_.b, problem_.layout_b == Layout::column_major, problem_.ldb}, columns, columns_);
+  fetch_vectors(matrix_a(problem_), operands_.a, problem_.layout_a == Layout::row_major, batch, rows, rows_);
+  fetch_vectors(matrix_b(problem_), operands_.b, problem_.layout_b == Layout::column_major, batch, columns, columns_);
 }
 
-void Reference::fetch_vectors(const Matrix& matrix, const std::vector<std::int64_t>& indices, Vectors& vectors) {
+void Reference::fetch_vectors(const OperandMatrix& matrix, const void* operand, bool k_adjacent, std::int64_t batch,
+                              const std::vector<std::int64_t>& indices, Vectors& vectors) {
   std::vector<std::int64_t> missing;
   std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing),
-               [&](std::int64_t index) { return !vectors.contains(index); });
+               [&](std::int64_t index) { return !vectors.contains({batch, index}); });
   if (missing.empty()) return;
-  const std::int64_t k = problem_.k, size = std::int64_t(size_of(problem_.a));
-  const char* const memory = static_cast<const char*>(matrix.memory);
-  for (std::int64_t index : missing) vectors[index].resize(std::size_t(k));
+  const std::int64_t k = problem_.k, size = std::int64_t(size_of(matrix.type));
+  const char* const memory = static_cast<const char*>(operand) + batch * matrix.stride * size;
+  for (std::int64_t index : missing) vectors[{batch, index}].resize(std::size_t(k));
 
   std::vector<char> chunk;
-  if (matrix.adjacent) {
+  if (k_adjacent) {
     chunk.resize(std::size_t(k * size));
     for (std::int64_t index : missing) {
       backend_.copy_to_host(chunk.data(), memory + index * matrix.ld * size, chunk.size());
-      for (std::int64_t i = 0; i < k; ++i)
-        vectors[index][std::size_t(i)] = to_double(&chunk[std::size_t(i * size)], problem_.a);
+      std::vector<double>& vector = vectors[{batch, index}];
+      for (std::int64_t i = 0; i < k; ++i) vector[std::size_t(i)] = factor(chunk.data(), i, matrix.type);
     }
     return;
   }
@@ -78,47 +96,63 @@ void Reference::fetch_vectors(const Matrix& matrix, const std::vector<std::int64
     chunk.resize(std::size_t(((count - 1) * matrix.ld + width) * size));
     backend_.copy_to_host(chunk.data(), memory + (begin * matrix.ld + *first) * size, chunk.size());
     for (std::int64_t index : missing) {
-      std::vector<double>& vector = vectors[index];
-      for (std::int64_t i = 0; i < count; ++i) {
-        vector[std::size_t(begin + i)] =
-            to_double(&chunk[std::size_t((i * matrix.ld + index - *first) * size)], problem_.a);
-      }
+      std::vector<double>& vector = vectors[{batch, index}];
+      for (std::int64_t i = 0; i < count; ++i)
+        vector[std::size_t(begin + i)] = factor(chunk.data(), i * matrix.ld + index - *first, matrix.type);
     }
   }
 }
 
-double Reference::element(const void* memory, std::int64_t index) {
-  char bytes[4];
-  const std::size_t size = size_of(problem_.d);
+double Reference::addend(const void* memory, std::int64_t index) {
+  char bytes[8];
+  const DataType type = type_of_c(problem_);
+  const std::size_t size = size_of(type);
   backend_.copy_to_host(bytes, static_cast<const char*>(memory) + std::size_t(index) * size, size);
-  return to_double(bytes, problem_.d);
+  return load_element(bytes, 0, type);
 }
 
-Reference::Element Reference::at(std::int64_t row, std::int64_t column) {
-  fetch({row}, {column});
+/// Sums and products wrap, so unsigned arithmetic is theirs.
+Reference::Element Reference::integer_at(const std::vector<double>& a, const std::vector<double>& b, double c,
+                                         double bias) const {
+  const auto wrapped = [](double x) { return std::uint32_t(std::int64_t(x)); };
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += wrapped(a[i] * b[i]);
+  const std::uint32_t x = wrapped(problem_.alpha) * sum + wrapped(problem_.beta) * wrapped(c) + wrapped(bias);
+  return {.value = activated(std::int32_t(x), problem_)};
+}
+
+Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int64_t column) {
+  fetch(batch, {row}, {column});
+  const std::vector<double> none;
+  const bool multiplies = reads_ab(problem_);
+  const std::vector<double>& a = multiplies ? rows_.at({batch, row}) : none;
+  const std::vector<double>& b = multiplies ? columns_.at({batch, column}) : none;
+  const double c =
+      reads_c(problem_) ? addend(operands_.c, batch * problem_.stride_c + row * problem_.ldc + column) : 0;
+  const double bias =
+      problem_.bias == Bias::none ? 0 : addend(operands_.bias, problem_.bias == Bias::along_m ? row : column);
+  if (accumulator_of(problem_) == s32) return integer_at(a, b, c, bias);
+
   double sum = 0, absolute = 0;
-  if (reads_ab(problem_)) {
-    const std::vector<double>&a = rows_.at(row), &b = columns_.at(column);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      sum += a[i] * b[i];
-      absolute += std::abs(a[i] * b[i]);
-    }
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += a[i] * b[i];
+    absolute += std::abs(a[i] * b[i]);
   }
-  const double scale = reads_ab(problem_) ? problem_.alpha : 0;
-  double value = scale == 0 ? 0 : scale * sum, addends = 0;
-  if (reads_c(problem_)) addends += problem_.beta * element(operands_.c, row * problem_.ldc + column);
-  if (problem_.bias) addends += element(operands_.bias, column);
-  value += addends;
+  double value = multiplies ? problem_.alpha * sum : 0;
+  const double from_c = reads_c(problem_) ? problem_.beta * c : 0;
+  value += from_c + bias;
 
   Element result;
-  result.products = scale == 0 ? 0 : std::abs(scale) * absolute;
-  // Activations neither stretch differences, unless a slope is above 1, nor are they smooth at 0.
-  const double lipschitz =
-      std::max(1.0, problem_.activation == Activation::leaky_relu ? std::abs(problem_.slope) : 1.0);
-  const double before = accumulation() * result.products + 0x1p-22 * (std::abs(addends) + std::abs(value));
+  result.products = multiplies ? std::abs(problem_.alpha) * absolute : 0;
+  const double scalar_rounding = accumulator_of(problem_) == f64 ? 0x1p-51 : 0x1p-22;
+  const double before = accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
+  const double after = lipschitz(problem_) * before + 4 * scalar_rounding * std::abs(value);  // erf, tanh and exp round, too
   result.value = activated(value, problem_);
-  result.tolerance = lipschitz * before + rounding() * (std::abs(result.value) + lipschitz * before) + 0x1p-25;
-  if (problem_.d == f16 && std::abs(result.value) + result.tolerance >= f16_overflow) {
+  result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d);
+  const double largest = largest_finite(problem_.d);
+  if (is_fp8(problem_.d)) {
+    result.value = std::clamp(result.value, -largest, largest);
+  } else if (std::abs(result.value) + result.tolerance >= largest) {
     result.tolerance = HUGE_VAL;  // infinity, or the last numbers before it
   }
   return result;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 
 namespace jitgemm {
@@ -17,19 +19,14 @@ char* at(void* memory, std::size_t offset) { return static_cast<char*>(memory) +
 
 }  // namespace
 
-std::size_t span_bytes(std::int64_t vectors, std::int64_t extent, std::int64_t ld, DataType type) {
-  if (vectors == 0 || extent == 0) return 0;
-  return std::size_t((vectors - 1) * ld + extent) * size_of(type);
-}
-
 Scratch::Scratch(Backend& backend, const Problem& p, std::size_t partial_bytes, int counters)
     : backend_(backend), problem_(p), partial_bytes_(partial_bytes), counters_(counters) {
-  const bool a_rows = p.layout_a == Layout::row_major, b_rows = p.layout_b == Layout::row_major;
-  a_bytes_ = padded(a_rows ? span_bytes(p.m, p.k, p.lda, p.a) : span_bytes(p.k, p.m, p.lda, p.a));
-  b_bytes_ = padded(b_rows ? span_bytes(p.k, p.n, p.ldb, p.b) : span_bytes(p.n, p.k, p.ldb, p.b));
-  c_bytes_ = reads_c(p) ? padded(span_bytes(p.m, p.n, p.ldc, p.d)) : 0;
-  bias_bytes_ = p.bias ? padded(span_bytes(1, p.n, p.n, p.d)) : 0;
-  d_bytes_ = padded(span_bytes(p.m, p.n, p.ldd, p.d));
+  const DataType addend = type_of_c(p);
+  a_bytes_ = padded(std::size_t(matrix_a(p).batch_bytes()));
+  b_bytes_ = padded(std::size_t(matrix_b(p).batch_bytes()));
+  c_bytes_ = reads_c(p) ? padded(std::size_t(matrix_c(p).batch_bytes())) : 0;
+  bias_bytes_ = padded(std::size_t(bias_elements(p)) * size_of(addend));
+  d_bytes_ = padded(std::size_t(matrix_d(p).batch_bytes()));
 
   const DeviceInfo& device = backend.device();
   const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_;
@@ -49,7 +46,7 @@ Scratch::Scratch(Backend& backend, const Problem& p, std::size_t partial_bytes, 
   zero_counters();
   backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a)), p.a, seed);
   if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
-    backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(p.d)), p.d, seed + 1);
+    backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(addend)), addend, seed + 1);
   }
 }
 

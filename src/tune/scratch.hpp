@@ -45,7 +45,4 @@ class Scratch {
   Memory partials_, counter_memory_, inputs_, addends_, outputs_;
 };
 
-/// Bytes that an operand spans, from its first element to its last.
-std::size_t span_bytes(std::int64_t vectors, std::int64_t extent, std::int64_t ld, DataType type);
-
 }  // namespace jitgemm

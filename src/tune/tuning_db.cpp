@@ -1,28 +1,21 @@
 #include "tune/tuning_db.hpp"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "core/problem.hpp"
-#include "util/atomic_file.hpp"
+#include "util/line_file.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
 namespace {
-
-constexpr double lock_timeout_seconds = 2;
 
 std::string today() {
   const std::time_t now = std::time(nullptr);
@@ -50,7 +43,7 @@ double distance(const TuningRecord& record, const Problem& shape, const DeviceIn
   const Problem& p = record.problem;
   constexpr double none = std::numeric_limits<double>::infinity();
   if (p.a != shape.a || p.b != shape.b || p.d != shape.d || p.layout_a != shape.layout_a ||
-      p.layout_b != shape.layout_b || reads_ab(p) != reads_ab(shape)) {
+      p.layout_b != shape.layout_b || reads_ab(p) != reads_ab(shape) || p.batch != shape.batch) {
     return none;
   }
   if (record.compute_capability != device.compute_capability || record.emulated != device.emulated) return none;
@@ -66,38 +59,6 @@ double distance(const TuningRecord& record, const Problem& shape, const DeviceIn
          ratio(record.sm_count, device.sm_count);
 }
 
-/// One write, so that lines of processes that cannot lock do not mix either. False with errno's text.
-bool append_line(const std::filesystem::path& file, std::string line, std::string* why) {
-  std::error_code ignored;
-  std::filesystem::create_directories(file.parent_path(), ignored);  // if it fails, open() says so
-  const FileLock lock(file.string() + ".lock", lock_timeout_seconds);
-  const auto fail = [why] { return *why = std::strerror(errno), false; };
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-  if (descriptor < 0) return fail();
-  struct stat status {};
-  char last = '\n';
-  bool done = ::fstat(descriptor, &status) == 0;
-  if (done && !S_ISREG(status.st_mode)) errno = EINVAL, done = false;
-  if (done && status.st_size > 0) done = ::pread(descriptor, &last, 1, status.st_size - 1) == 1;
-  line += '\n';
-  if (last != '\n') line.insert(0, 1, '\n');  // what a killed process left gets a line of its own
-  rlimit limit{};                             // past it, write() raises a signal
-  if (done && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      rlim_t(status.st_size) + line.size() > limit.rlim_cur) {
-    errno = EFBIG;
-    done = false;
-  }
-  if (done) {
-    const ssize_t written = ::write(descriptor, line.data(), line.size());
-    if (written >= 0 && std::size_t(written) < line.size()) errno = ENOSPC;
-    done = written == ssize_t(line.size());
-  }
-  if (done) done = ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP;
-  if (!done) fail();
-  ::close(descriptor);
-  return done;
-}
-
 }  // namespace
 
 struct TuningDb::Impl {
@@ -106,15 +67,12 @@ struct TuningDb::Impl {
     std::uint64_t sequence;  // the higher, the later
   };
 
-  std::mutex mutex;
-  std::optional<std::filesystem::path> file;
+  std::mutex mutex;  // of all but append()
+  std::optional<LineFile> file;
   std::vector<Entry> entries;
   std::unordered_multimap<std::size_t, std::size_t> by_shape;  // hash_value(problem) -> place in entries
   std::uint64_t next_sequence = 0;
-  // How far the file has been read.
-  ino_t inode = 0;
-  off_t offset = 0;
-  int lines = 0;
+  std::vector<TuningRecord> unwritten;  // what the file has not taken yet; tried again with each add()
 
   void insert(const TuningRecord& record) {
     const std::size_t hash = hash_value(record.problem);
@@ -129,60 +87,51 @@ struct TuningDb::Impl {
     entries.push_back({record, next_sequence++});
   }
 
+  void insert(const std::vector<TuningRecord>& records) {
+    for (const TuningRecord& record : records) insert(record);
+  }
+
   void forget() {
     entries.clear();
     by_shape.clear();
-    inode = 0;
-    offset = 0;
-    lines = 0;
+    insert(unwritten);
   }
 
-  /// Reads the whole lines that the file has beyond those read before.
-  void refresh() {
-    if (!file) return;
-    struct stat status {};
-    const bool exists = ::stat(file->c_str(), &status) == 0 && S_ISREG(status.st_mode);
-    if (inode != 0 && (!exists || status.st_ino != inode || status.st_size < offset)) forget();
-    if (!exists || (status.st_ino == inode && status.st_size == offset)) return;
-    const int descriptor = ::open(file->c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return warn_once(file->string(), unusable("cannot be read", std::strerror(errno)));
-    inode = status.st_ino;
-    std::string text(std::size_t(status.st_size - offset), '\0');
-    std::size_t got = 0;
-    while (got < text.size()) {
-      const ssize_t count = ::pread(descriptor, text.data() + got, text.size() - got, offset + off_t(got));
-      if (count <= 0) break;
-      got += std::size_t(count);
+  /// Takes in what the file has beyond what was read before. False if it cannot be read; what was read stays.
+  bool refresh() {
+    if (!file) return false;
+    std::string why;
+    if (file->read([this] { forget(); }, [this](const LineFile::Line& line) { take(line); }, &why)) return true;
+    warn("cannot be read", why);
+    return false;
+  }
+
+  void take(const LineFile::Line& line) {
+    if (line.ended && !line.skipped && line.text.empty()) return;
+    std::string why = line.skipped ? line.skipped : "";
+    bool foreign = false;
+    if (!line.skipped) {
+      if (const auto record = parse_json_line(std::string(line.text), &why, &foreign)) return insert(*record);
     }
-    ::close(descriptor);
-    text.resize(got);
-    parse_lines(text);
-  }
-
-  void parse_lines(const std::string& text) {
-    std::size_t begin = 0;
-    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      ++lines;
-      if (end == begin) continue;
-      std::string why;
-      if (const auto record = parse_json_line(text.substr(begin, end - begin), &why)) {
-        insert(*record);
-      } else {
-        warn_once(file->string(), "tuning database " + file->string() + ": skipped line " + std::to_string(lines) +
-                                      " (" + why + ") and maybe more; delete such lines to be rid of this");
-      }
+    if (!line.ended) return;  // it may be an append under way
+    const std::string name = file->path().string(), number = std::to_string(line.number);
+    if (foreign) {
+      logger().debug("tuning database {}: line {} is of another version ({})", name, number, why);
+    } else {
+      warn_once(name + " lines", "tuning database " + name + ": skipped line " + number + " (" + why +
+                                     ") and maybe more; delete such lines to be rid of this");
     }
-    offset += off_t(begin);
   }
 
-  std::string unusable(const std::string& what, const std::string& why) const {
-    return "tuning database " + file->string() + " " + what + " (" + why +
-           "): results last as long as this process; give a usable JITGEMM_CACHE_DIR";
+  void warn(const std::string& what, const std::string& why) const {
+    const std::string name = file->path().string();
+    warn_once(name + " " + what, "tuning database " + name + " " + what + " (" + why +
+                                     "): results last as long as this process; give a usable JITGEMM_CACHE_DIR");
   }
 };
 
 TuningDb::TuningDb(std::optional<std::filesystem::path> file) : impl_(std::make_shared<Impl>()) {
-  impl_->file = std::move(file);
+  if (file) impl_->file.emplace(std::move(*file));
 }
 
 TuningLookup TuningDb::find(const Problem& shape, const DeviceInfo& device) {
@@ -229,12 +178,23 @@ void TuningDb::add(const TuningRecord& record) {
   TuningRecord dated = record;
   dated.problem = shape_of(record.problem);
   if (dated.date.empty()) dated.date = today();
-  std::string why = "no file";
-  const bool written = impl_->file && append_line(*impl_->file, to_json_line(dated), &why);
-  if (impl_->file && !written) warn_once(impl_->file->string() + " write", impl_->unusable("cannot be written", why));
+  std::vector<TuningRecord> records;
+  {
+    const std::lock_guard guard(impl_->mutex);
+    records = std::exchange(impl_->unwritten, {});
+  }
+  records.push_back(std::move(dated));
+  bool written = false;
+  if (impl_->file) {
+    std::vector<std::string> lines;
+    std::transform(records.begin(), records.end(), std::back_inserter(lines), to_json_line);
+    std::string why;
+    written = impl_->file->append(lines, &why);
+    if (!written) impl_->warn("cannot be written", why);
+  }
   const std::lock_guard guard(impl_->mutex);
-  impl_->refresh();
-  if (!written) impl_->insert(dated);
+  if (const bool readable = impl_->refresh(); !readable || !written) impl_->insert(records);
+  if (impl_->file && !written) std::move(records.begin(), records.end(), std::back_inserter(impl_->unwritten));
 }
 
 std::vector<TuningRecord> TuningDb::records() {

@@ -29,9 +29,11 @@ struct TuningLookup {
   std::string why;                     ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
 };
 
-/// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Appends are one
-/// write under a file lock, so processes do not mix lines; a bad line is skipped on its own, with one warning a file.
-/// Reads what other processes have added at each look-up. Thread-safe. Never throws for a file that cannot be used.
+/// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Processes append
+/// at once and read at each look-up what others have added. A damaged line is skipped on its own, with one warning a
+/// file; one that another version of the library has written and this one cannot read, silently. What the file does not
+/// take is kept in memory, and tried again with the next record. Thread-safe. Never throws for a file that cannot be
+/// used.
 class TuningDb {
  public:
   explicit TuningDb(std::optional<std::filesystem::path> file);  ///< nullopt: memory only
@@ -48,6 +50,8 @@ class TuningDb {
 };
 
 std::string to_json_line(const TuningRecord& record);  ///< without the newline
-std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not = nullptr);
+/// nullopt for a line that is no record. `foreign`: another version of the library has written it.
+std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not = nullptr,
+                                            bool* foreign = nullptr);
 
 }  // namespace jitgemm

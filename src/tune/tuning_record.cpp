@@ -1,8 +1,14 @@
 #include <cmath>
+#include <concepts>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
+#include "jitgemm/version.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm {
@@ -10,10 +16,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int schema = 1;
+// Raised when a field changes its meaning. A new one needs no other schema: a line without it means the default, and
+// versions that do not know it skip the lines that have it in "problem", which they could not ask for.
+constexpr int schema = 2;
 
 json to_json(const Problem& p) {
-  return {{"m", p.m},
+  json object{{"m", p.m},
           {"n", p.n},
           {"k", p.k},
           {"a", to_string(p.a)},
@@ -25,40 +33,148 @@ json to_json(const Problem& p) {
           {"align", {p.align_a, p.align_b, p.align_c, p.align_d}},
           {"alpha", p.alpha},
           {"beta", p.beta},
-          {"bias", p.bias},
+          {"bias", to_string(p.bias)},
           {"activation", to_string(p.activation)},
           {"slope", p.slope}};
+  if (p.batch != 1) {
+    object["batch"] = p.batch;
+    object["stride"] = {p.stride_a, p.stride_b, p.stride_c, p.stride_d};
+  }
+  return object;
 }
 
-template <typename Parse>
-auto named(const json& object, const char* key, Parse parse) {
-  const auto value = parse(object.at(key).get<std::string>());
-  if (!value) throw std::invalid_argument(std::string("unknown ") + key);
-  return *value;
-}
+/// The members of an object, each read into a value of exactly its type. Throws std::exception.
+class Fields {
+ public:
+  explicit Fields(const json& object) : object_(object) {}
+
+  bool has(const char* key) const { return object_.contains(key); }
+
+  template <typename T>
+  void read(const char* key, T& value) {
+    known_.insert(key);
+    convert(key, object_.at(key), value);
+  }
+  template <typename Enum>
+  void read(const char* key, Enum& value, std::optional<Enum> (*parse)(std::string_view)) {
+    std::string text;
+    read(key, text);
+    const auto parsed = parse(text);
+    if (!parsed) refuse(key, "has the unknown value " + text);
+    value = *parsed;
+  }
+  template <std::integral Integer, std::size_t count>
+  void read(const char* key, Integer* const (&values)[count]) {
+    known_.insert(key);
+    const json& array = object_.at(key);
+    if (!array.is_array() || array.size() != count) refuse(key, "is not a list of " + std::to_string(count));
+    for (std::size_t i = 0; i < count; ++i) convert(key, array[i], *values[i]);
+  }
+
+  /// Throws if there is a member that nobody has read.
+  void refuse_others() const {
+    for (const auto& [key, value] : object_.items()) {
+      if (!known_.contains(key)) refuse(key, "is not known");
+    }
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& key, const std::string& why) {
+    throw std::invalid_argument(key + " " + why);
+  }
+  static void convert(const char* key, const json& from, bool& to) {
+    if (!from.is_boolean()) refuse(key, "is neither true nor false");
+    to = from.get<bool>();
+  }
+  static void convert(const char* key, const json& from, double& to) {
+    if (!from.is_number() || !std::isfinite(from.get<double>())) refuse(key, "is not a number");
+    to = from.get<double>();
+  }
+  static void convert(const char* key, const json& from, std::string& to) {
+    if (!from.is_string()) refuse(key, "is not a text");
+    to = from.get<std::string>();
+  }
+  template <std::integral Integer>
+  static void convert(const char* key, const json& from, Integer& to) {
+    const bool fits = from.is_number_unsigned()
+                          ? std::in_range<Integer>(from.get<std::uint64_t>())
+                          : from.is_number_integer() && std::in_range<Integer>(from.get<std::int64_t>());
+    if (!fits) refuse(key, "is not an integer, or too large");
+    to = from.get<Integer>();
+  }
+
+  const json& object_;
+  std::set<std::string, std::less<>> known_;
+};
 
 Problem problem_from(const json& object) {
+  Fields fields(object);
   Problem p;
-  p.m = object.at("m").get<std::int64_t>();
-  p.n = object.at("n").get<std::int64_t>();
-  p.k = object.at("k").get<std::int64_t>();
-  p.a = named(object, "a", parse_data_type);
-  p.b = named(object, "b", parse_data_type);
-  p.d = named(object, "d", parse_data_type);
-  p.layout_a = named(object, "layout_a", parse_layout);
-  p.layout_b = named(object, "layout_b", parse_layout);
-  std::int64_t* const lds[] = {&p.lda, &p.ldb, &p.ldc, &p.ldd};
-  int* const alignments[] = {&p.align_a, &p.align_b, &p.align_c, &p.align_d};
-  for (std::size_t i = 0; i < 4; ++i) {
-    *lds[i] = object.at("ld").at(i).get<std::int64_t>();
-    *alignments[i] = object.at("align").at(i).get<int>();
+  fields.read("m", p.m);
+  fields.read("n", p.n);
+  fields.read("k", p.k);
+  fields.read("a", p.a, parse_data_type);
+  fields.read("b", p.b, parse_data_type);
+  fields.read("d", p.d, parse_data_type);
+  fields.read("layout_a", p.layout_a, parse_layout);
+  fields.read("layout_b", p.layout_b, parse_layout);
+  fields.read("ld", {&p.lda, &p.ldb, &p.ldc, &p.ldd});
+  fields.read("align", {&p.align_a, &p.align_b, &p.align_c, &p.align_d});
+  fields.read("alpha", p.alpha);
+  fields.read("beta", p.beta);
+  fields.read("bias", p.bias, parse_bias);
+  if (fields.has("batch")) {
+    fields.read("batch", p.batch);
+    fields.read("stride", {&p.stride_a, &p.stride_b, &p.stride_c, &p.stride_d});
   }
-  p.alpha = object.at("alpha").get<double>();
-  p.beta = object.at("beta").get<double>();
-  p.bias = object.at("bias").get<bool>();
-  p.activation = named(object, "activation", parse_activation);
-  p.slope = object.at("slope").get<double>();
+  fields.read("activation", p.activation, parse_activation);
+  fields.read("slope", p.slope);
+  fields.refuse_others();
   return shape_of(normalise(p));
+}
+
+/// Whether the configuration can run the problem on a device of this kind, however much shared memory that has.
+std::string why_illegal(const TuningRecord& record) {
+  DeviceInfo device;
+  device.compute_capability = record.compute_capability;
+  device.sm_count = record.sm_count;
+  device.smem_per_block = device.smem_per_sm = std::numeric_limits<std::size_t>::max();
+  return why_illegal(record.config, record.problem, device);
+}
+
+bool is_foreign(const json& object) {
+  const auto differs = [&](const char* key, const json& ours) {
+    const auto found = object.find(key);
+    return found != object.end() && found->type() == ours.type() && *found != ours;
+  };
+  return object.is_object() && (differs("schema", json(unsigned(schema))) || differs("library", json(JITGEMM_VERSION)));
+}
+
+TuningRecord record_from(const json& object) {
+  TuningRecord record;
+  Fields fields(object);
+  record.problem = problem_from(object.at("problem"));
+  Fields device(object.at("device"));
+  device.read("name", record.device_name);
+  device.read("compute_capability", record.compute_capability);
+  device.read("sm_count", record.sm_count);
+  device.read("emulated", record.emulated);
+  std::string config;
+  fields.read("config", config);
+  record.config = parse_kernel_config(config);
+  fields.read("median_us", record.median_us);
+  fields.read("spread", record.spread);
+  fields.read("library", record.library_version);
+  fields.read("date", record.date);
+  return record;
+}
+
+std::string why_implausible(const TuningRecord& record) {
+  if (!(record.median_us > 0)) return "median_us is not a time";
+  if (!(record.spread >= 0)) return "spread is not a fraction";
+  if (record.sm_count <= 0) return "sm_count is not a count";
+  if (record.compute_capability <= 0) return "compute_capability is not one";
+  return why_illegal(record);
 }
 
 }  // namespace
@@ -79,29 +195,19 @@ std::string to_json_line(const TuningRecord& record) {
   return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not) {
+std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not, bool* foreign) {
   const auto refuse = [why_not](const std::string& why) {
     if (why_not) *why_not = why;
     return std::nullopt;
   };
   try {
     const json object = json::parse(line);
-    if (object.at("schema").get<int>() != schema) return refuse("another schema");
-    TuningRecord record;
-    record.problem = problem_from(object.at("problem"));
-    const json& device = object.at("device");
-    record.device_name = device.at("name").get<std::string>();
-    record.compute_capability = device.at("compute_capability").get<int>();
-    record.sm_count = device.at("sm_count").get<int>();
-    record.emulated = device.at("emulated").get<bool>();
-    record.config = parse_kernel_config(object.at("config").get<std::string>());
-    record.median_us = object.at("median_us").get<double>();
-    record.spread = object.at("spread").get<double>();
-    record.library_version = object.at("library").get<std::string>();
-    record.date = object.at("date").get<std::string>();
-    if (!(record.median_us > 0) || !std::isfinite(record.median_us)) return refuse("median_us is not a time");
-    if (!(record.spread >= 0) || !std::isfinite(record.spread)) return refuse("spread is not a fraction");
-    if (record.sm_count <= 0) return refuse("sm_count is not a count");
+    if (foreign) *foreign = is_foreign(object);
+    int written_as = 0;
+    Fields(object).read("schema", written_as);
+    if (written_as != schema) return refuse("another schema");
+    const TuningRecord record = record_from(object);
+    if (const std::string why = why_implausible(record); !why.empty()) return refuse(why);
     return record;
   } catch (const std::exception& error) {  // nlohmann's, parse_kernel_config's, normalise's
     return refuse(error.what());

@@ -11,8 +11,8 @@
 #include <chrono>
 #include <system_error>
 #include <thread>
-#include <utility>
 
+#include "util/descriptor.hpp"
 #include "util/publish_step.hpp"
 
 namespace jitgemm {
@@ -23,22 +23,6 @@ namespace {
 
 constexpr std::string_view temporary_mark = ".tmp-";
 constexpr std::size_t mkostemp_letters = 6;
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  bool close() {
-    const int value = std::exchange(value_, -1);
-    return value < 0 || ::close(value) == 0 || errno == EINTR;
-  }
-
- private:
-  int value_;
-};
 
 bool write_all(int descriptor, std::string_view bytes) {
   // Past this limit write() raises SIGXFSZ, which ends a process that does not expect it.

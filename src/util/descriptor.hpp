@@ -1,0 +1,27 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace jitgemm {
+
+/// A file descriptor, closed with it; below 0: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  bool close() {
+    const int value = std::exchange(value_, -1);
+    return value < 0 || ::close(value) == 0 || errno == EINTR;
+  }
+
+ private:
+  int value_;
+};
+
+}  // namespace jitgemm
