@@ -62,9 +62,12 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
 
 TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, int)>& progress) {
   const std::lock_guard lock(measuring_);
-  auto result = measure(problem, options_.budget_seconds, progress);
+  std::exception_ptr why;
+  auto result = measure(problem, options_.budget_seconds, progress, &why);
+  if (why) std::rethrow_exception(why);
   if (!result) {
-    throw Error(ErrorCode::out_of_memory, "nothing could be measured; free device memory, or tune a smaller problem");
+    throw Error(ErrorCode::launch_failed,
+                "no candidate computes what the reference does; JITGEMM_LOG=info says more, and please report it");
   }
   forget();
   return *result;
@@ -113,19 +116,27 @@ Choice Chooser::look_up(const Problem& problem) {
 
 Choice Chooser::by_model(const Problem& problem) {
   const std::vector<RankedConfig> ranked = rank(problem, backend_.device(), 1);
+  if (const std::size_t smem = backend_.device().smem_per_block; ranked.empty() && smem < 48 * 1024) {
+    throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
+                                          " bytes of shared memory a block, and no kernel does with them; use another");
+  }
   if (ranked.empty()) {
-    throw Error(ErrorCode::internal, "no configuration is legal; pass one, and report the problem");
+    KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
+    throw Error(ErrorCode::invalid_problem,
+                "no configuration is legal on this device (" + why_illegal(smallest, problem, backend_.device()) +
+                    "); use other types or sizes");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
 std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget_seconds,
-                                           const std::function<void(int, int)>& progress) {
+                                           const std::function<void(int, int)>& progress, std::exception_ptr* why) {
   const Problem shape = tuned_shape(problem);
   const DeviceInfo& device = backend_.device();
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = progress;
+  options.why_nothing = why;
   const auto ranked = rank(shape, device, std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, shape, ranked, options);
   if (!result) return std::nullopt;
@@ -148,7 +159,7 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
 
 Problem Chooser::tuned_shape(const Problem& problem) const {
   Problem shape = shape_of(problem);
-  if (!options_.bucket_m || shape.m < 2) return shape;
+  if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return shape;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return shape;
   shape.m = bucket;

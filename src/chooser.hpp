@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -49,7 +50,7 @@ class Chooser {
   Choice preview(const Problem& problem);
   /// May measure, one problem at a time, when tuning is on. `settled` is false if a later call may choose better.
   Choice choose(const Problem& problem, bool may_measure, bool* settled = nullptr);
-  /// Measures and stores, whatever was known. Throws Error{out_of_memory} if nothing could be measured.
+  /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const Problem& problem, const std::function<void(int, int)>& progress);
 
   std::uint64_t tuned() const { return tuned_; }
@@ -61,7 +62,8 @@ class Chooser {
   Choice look_up(const Problem& problem);
   Choice by_model(const Problem& problem);
   std::optional<TuneResult> measure(const Problem& problem, double budget_seconds,
-                                    const std::function<void(int, int)>& progress);
+                                    const std::function<void(int, int)>& progress,
+                                    std::exception_ptr* why_nothing = nullptr);
   Problem tuned_shape(const Problem& problem) const;
   bool measures(const Problem& problem) const;
 

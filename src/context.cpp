@@ -19,7 +19,10 @@ namespace {
 [[noreturn]] void invalid_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
 
 Tuning tuning_mode(const ContextOptions& options) {
-  if (options.tuning) return *options.tuning;
+  if (options.tuning) {
+    if (*options.tuning > Tuning::on) invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
+    return *options.tuning;
+  }
   const char* text = std::getenv("JITGEMM_TUNING");
   const std::string_view mode = text ? text : "";
   if (mode == "off") return Tuning::off;
@@ -137,7 +140,7 @@ struct Context::Impl {
 void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream stream, const KernelConfig* pinned) {
   with_names(asked, pinned, [&] {
     const Problem normalised = normalise(asked);
-    if (normalised.m == 0 || normalised.n == 0) return;
+    if (is_empty(normalised)) return;
     const Problem problem = with_operands(normalised, operands);
     check_pointers(problem, operands);
     Ready ready;
@@ -156,16 +159,8 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
       key.pinned ? pinned_choice(problem, *key.pinned).config : chooser.choose(problem, !capturing, &settled).config;
   ready.shape = launch_shape(problem, ready.config);
   with_names(problem, &ready.config, [&] {
-    try {
-      const auto relaxed = backend->relax_capture();
-      ready.kernel = store.get(generate(problem, ready.config), ready.shape.smem_bytes).get();
-    } catch (const Error& error) {
-      if (!capturing || (error.code() != ErrorCode::load_failed && error.code() != ErrorCode::not_capturable)) throw;
-      throw Error(ErrorCode::not_capturable,
-                  std::string("the kernel is not loaded yet and stream capture forbids it (") + error.what() +
-                      "); run gemm() with this problem once before the capture")
-          .with_call(error.call());
-    }
+    const auto relaxed = backend->relax_capture();
+    ready.kernel = store.get(generate(problem, ready.config), ready.shape.smem_bytes).get();
   });
   if (settled) ready_table.add(key, ready, epoch);
   return ready;
@@ -174,13 +169,13 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
 void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {
   const LaunchShape& shape = ready.shape;
   const Workspace workspace = workspace_for(shape, operands, stream);
-  const device::Arguments arguments =
-      make_arguments(problem, ready.config, shape, operands, workspace,
-                     [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
   try {
+    const device::Arguments arguments =
+        make_arguments(problem, ready.config, shape, operands, workspace,
+                       [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
     backend->launch(*ready.kernel->loaded, shape.grid, shape.threads, shape.smem_bytes, arguments, stream);
   } catch (...) {
-    if (shape.counters > 0) workspaces.forget(stream);
+    if (shape.counters > 0) workspaces.launch_failed(workspace);
     throw;
   }
   launches.fetch_add(1, std::memory_order_relaxed);
@@ -213,11 +208,17 @@ void Context::Impl::check_pointers(const Problem& problem, const Operands& opera
     checked_pointers.check(*backend, operands.b, "B");
   }
   if (reads_c(problem)) checked_pointers.check(*backend, operands.c, "C");
-  if (problem.bias) checked_pointers.check(*backend, operands.bias, "bias");
+  if (problem.bias != Bias::none) checked_pointers.check(*backend, operands.bias, "bias");
+  if (operands.scale_a) checked_pointers.check(*backend, operands.scale_a, "scale_a");
+  if (operands.scale_b) checked_pointers.check(*backend, operands.scale_b, "scale_b");
+  if (operands.scale_d) checked_pointers.check(*backend, operands.scale_d, "scale_d");
   if (operands.workspace) checked_pointers.check(*backend, operands.workspace, "workspace");
 }
 
 Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
+  if (config.main_loop > MainLoop::sm90 || config.schedule > Schedule::stream_k_two_tile) {
+    throw Error(ErrorCode::invalid_config, "unknown main loop or schedule; use an enumerator of MainLoop and Schedule");
+  }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
     throw Error(ErrorCode::invalid_config,
                 "the configuration is not legal here: " + broken + "; candidates() lists those that are")

@@ -60,7 +60,7 @@ std::string Plan::explain() const {
     label.resize(16, ' ');
     text << label << value << '\n';
   };
-  const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n;
+  const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n * problem.batch;
   const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
 
   line("problem", to_string(problem));
@@ -72,7 +72,7 @@ std::string Plan::explain() const {
   line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
   line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                        std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
-  line("tile grid", times({tiles_m, tiles_n}));
+  line("tile grid", times({tiles_m, tiles_n}) + (problem.batch > 1 ? " x " + counted(problem.batch, "matrix") : ""));
   line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
                     " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
                     " = " + std::to_string(tiles) + " in total");

@@ -9,7 +9,8 @@ std::size_t hash_value(const TensorMapSpec& spec) {
   std::uint64_t hash = 0;
   for (std::uint64_t x :
        {std::bit_cast<std::uint64_t>(spec.address), std::uint64_t(spec.inner), std::uint64_t(spec.outer),
-        std::uint64_t(spec.stride), std::uint64_t(spec.box_outer) << 2 | std::uint64_t(spec.type)}) {
+        std::uint64_t(spec.stride), std::uint64_t(spec.batch), std::uint64_t(spec.batch_stride),
+        std::uint64_t(spec.box_outer) << 4 | std::uint64_t(spec.type)}) {
     hash = (hash ^ x) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 32;
   }
