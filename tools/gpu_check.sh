@@ -4,17 +4,18 @@
 #   tools/gpu_check.sh OUTDIR [BUILD]
 #
 # BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
-# Leaves eight files at most in OUTDIR: summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, and
-# one CSV file a benchmark. Fails if a stage failed or ran out of time.
-# JITGEMM_GPU_CHECK_STAGES="tests sanitizer bench" runs some of the stages only.
+# Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
+# and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
+# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench" runs some of the stages only. JITGEMM_TRITON_MANIFEST names kernels
+# that tools/triton_peer/compile.py has made, as a peer of the seeds' squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 1
 out=$(cd "$1" && pwd)
 build=${2:-}
-stages=" ${JITGEMM_GPU_CHECK_STAGES:-tests sanitizer bench} "
+stages=" ${JITGEMM_GPU_CHECK_STAGES:-tests sanitizer seeds bench} "
 began=$SECONDS
 summary=$out/summary.txt
 table=$(mktemp) work=$(mktemp -d)
@@ -66,8 +67,9 @@ export JITGEMM_CACHE_DIR=$work/cache PATH=$PATH:$cuda/bin
 unset JITGEMM_TUNING JITGEMM_SYSTEM_CACHE_DIR
 mkdir -p "$JITGEMM_CACHE_DIR"
 
-commit=$(git -C "$root" rev-parse --verify -q HEAD 2>/dev/null || echo "${JITGEMM_COMMIT:-unknown}")
-[ -z "$(git -C "$root" status --porcelain -- src templates tools include 2>/dev/null)" ] || commit="$commit, and changes"
+commit=${JITGEMM_COMMIT:-$(git -C "$root" rev-parse --verify -q HEAD 2>/dev/null || echo unknown)}
+[ -n "${JITGEMM_COMMIT:-}" ] || [ -z "$(git -C "$root" status --porcelain -- src templates tools include 2>/dev/null)" ] ||
+  commit="$commit, and changes"
 digest=$(bash "$root/tools/digest.sh")
 {
   echo "date      $(date -u +%Y-%m-%dT%H:%MZ)"
@@ -141,6 +143,26 @@ bench() {
   [ $status -eq 0 ] || failed=1
 }
 
+# seed NAME LIMIT OPTIONS...: its last lines into the summary.
+seed() {
+  local name=$1 limit=$2 begin=$SECONDS status
+  shift 2
+  limited "$limit" "$jitgemm" seed "$name" "$@" --json "$work/seeds/$name.json" >"$work/seeds/$name.txt" 2>&1
+  status=$?
+  { echo; echo "== seed $name $*"; tail -n 90 "$work/seeds/$name.txt"; } >>"$summary"
+  row "seed $name" $((SECONDS - begin)) "$(verdict $status)"
+  [ $status -eq 0 ] || failed=1
+}
+
+run_seeds() {
+  mkdir -p "$work/seeds"
+  seed checks 20
+  seed squares 80 --csv "$work/seeds/squares.csv" ${JITGEMM_TRITON_MANIFEST:+--triton-manifest "$JITGEMM_TRITON_MANIFEST"}
+  seed singles 40
+  seed sweep 110 --first 100 --seconds 90
+  tar czf "$out/seeds.tgz" -C "$work" seeds
+}
+
 run_bench() {
   local corpora=$root/tests/corpora begin status
   cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" "$corpora/large.txt" >"$work/seeds.txt"
@@ -163,12 +185,13 @@ run_bench() {
   [ $status -eq 0 ] || failed=1
 
   bench llm_decode_49 60 "$corpora/llm_decode_49.txt" --type bf16 --layout nt --seconds-per-shape 0.6
-  bench streamk_unaligned_100 140 "$corpora/streamk_unaligned_100.txt" --seconds-per-shape 0.5
-  bench streamk_aligned8_300 240 "$corpora/streamk_aligned8_300.txt" --seconds-per-shape 0.5
+  bench streamk_unaligned_100 110 "$corpora/streamk_unaligned_100.txt" --seconds-per-shape 0.4
+  bench streamk_aligned8_300 240 "$corpora/streamk_aligned8_300.txt" --seconds-per-shape 0.4
 }
 
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
+[[ $stages == *" seeds "* ]] && run_seeds
 [[ $stages == *" bench "* ]] && run_bench
 
 row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"

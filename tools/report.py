@@ -2,8 +2,9 @@
 """Turns the CSV files of `jitgemm bench` into tables (Markdown) and plots (PNG).
 
   tools/report.py OUTDIR results/*.csv
+  tools/report.py seeds RUNDIR OUT.md      (see --help there)
 
-writes OUTDIR/report.md, and for each CSV file a plot of the ratios and of the part of the floor by size; a file whose
+The first writes OUTDIR/report.md, and for each CSV file a plot of the ratios and of the part of the floor by size; a file whose
 shapes are all squares also gets TFLOP/s over the size. Only rows that were checked and timed on a GPU count.
 """
 
@@ -14,15 +15,17 @@ import re
 import sys
 from pathlib import Path
 
-ARMS = ["model", "tuned", "best", "cublas", "cublaslt"]
+ARMS = ["model", "tuned", "best", "cublas", "cublaslt", "triton"]
 LABELS = {
     "model": "jitgemm, model's choice",
     "tuned": "jitgemm, tuned",
     "best": "jitgemm, best measured",
     "cublas": "cuBLAS default",
     "cublaslt": "best cuBLASLt candidate",
+    "triton": "Triton tutorial",
 }
-RATIOS = [("cublas", "model"), ("cublas", "tuned"), ("cublas", "best"), ("cublaslt", "tuned"), ("cublaslt", "best")]
+RATIOS = [("cublas", "model"), ("cublas", "tuned"), ("cublas", "best"), ("cublaslt", "tuned"), ("cublaslt", "best"),
+          ("triton", "tuned")]
 GROUPS = [
     ("all", lambda r: True),
     ("under 1 wave, K < 1024", lambda r: r["waves"] < 1 and r["k"] < 1024),
@@ -47,7 +50,7 @@ def read(path):
             if row["device"] == "emulator":
                 continue
             for name in ["waves", "floor_us"] + [f"{arm}_{what}" for arm in ARMS for what in ("us", "spread")]:
-                row[name] = float(row[name]) if row[name] else None
+                row[name] = float(row[name]) if row.get(name) else None
             rows.append(row)
     return rows, failed
 
@@ -174,7 +177,7 @@ def plot_squares(plt, name, rows, path):
     for arm in ARMS:
         points = [(r["m"], tflops(r, arm)) for r in rows if r[f"{arm}_us"]]
         if points:
-            axes.plot(*zip(*points), marker=".", label=LABELS[arm], linestyle="--" if arm.startswith("cublas") else "-")
+            axes.plot(*zip(*points), marker=".", label=LABELS[arm], linestyle="-" if arm in ("model", "tuned", "best") else "--")
     axes.set(xlabel="M = N = K", ylabel="TFLOP/s", title=f"{name}: {rows[0]['device']}", ylim=(0, None))
     axes.legend()
     figure.tight_layout()
@@ -188,6 +191,10 @@ def problem_kind(row):
 
 
 def main():
+    if sys.argv[1:2] == ["seeds"]:
+        import report_seeds
+
+        return report_seeds.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("outdir", type=Path)
     parser.add_argument("csv", type=Path, nargs="+")

@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "parallel.hpp"
 #include "peers.hpp"
+#include "peers_triton.hpp"
 #include "progress.hpp"
 #include "text.hpp"
 #include "util/atomic_file.hpp"
@@ -25,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string shapes, type = "f16", d, layout = "nn", csv, json, main_loop;
+  ProblemOptions problem;
+  std::string shapes, csv, json, main_loop, triton_manifest;
   std::vector<std::string> configs;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   double seconds_per_shape = 0.8;
@@ -50,11 +52,15 @@ class Bench {
         emulated_(backend_->device().emulated),
         stream_(*backend_),
         tuner_(context_options_),
-        base_(base_problem(options)),
-        inputs_(*backend_, base_.a) {
+        base_(options.problem.problem(0, 0, 0)),
+        inputs_(*backend_, base_.a, base_.b) {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
     if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;
     workspace_ = DeviceMemory(*backend_, workspace_limit);
+    if (!options.triton_manifest.empty()) {
+      triton_ = std::make_unique<TritonPeer>(options.triton_manifest);
+      if (emulated_) triton_ = nullptr;
+    }
     if (options.peers && !emulated_) peers_ = make_peers(stream_.get(), workspace_.data(), workspace_limit);
   }
 
@@ -65,10 +71,7 @@ class Bench {
     Progress progress("bench");
     int failures = 0;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
-      Problem problem = base_;
-      problem.m = shapes[i].m;
-      problem.n = shapes[i].n;
-      problem.k = shapes[i].k;
+      const Problem problem = options_.problem.problem(shapes[i].m, shapes[i].n, shapes[i].k);
       progress.update(int(i), int(shapes.size()), fmt::format("{}x{}x{}", problem.m, problem.n, problem.k));
       BenchRecord record = blank_record(problem);
       const auto known =
@@ -105,12 +108,6 @@ class Bench {
     return context_options;
   }
 
-  static Problem base_problem(const Options& options) {
-    const std::string layout_a = options.layout.substr(0, 1), layout_b = options.layout.substr(1);
-    return parse_problem(fmt::format("a={0} b={0} d={1} layout_a={2} layout_b={3}", options.type,
-                                     options.d.empty() ? options.type : options.d, layout_a, layout_b));
-  }
-
   /// Continues a file, dropping a line that was cut off, or begins one.
   void open_csv() {
     if (options_.csv.empty()) return;
@@ -130,8 +127,9 @@ class Bench {
 
   void describe(std::size_t shapes) const {
     const DeviceDescription device = tuner_.device();
-    fmt::print("{}, {} {} to {}, on {} ({}, {} SMs)\n", counted(shapes, "shape"), options_.layout, options_.type,
-               to_string(base_.d), device.name, device.architecture, device.sm_count);
+    const std::string kind = to_string(base_).substr(to_string(base_).find("a="));  // without the sizes
+    fmt::print("{}, {}, on {} ({}, {} SMs)\n", counted(shapes, "shape"), kind, device.name, device.architecture,
+               device.sm_count);
     if (!records_.empty()) fmt::print("{} in {} already\n", counted(records_.size(), "result"), options_.csv);
     if (emulated_) {
       fmt::print("emulator: nothing is timed, results are only checked\n");
@@ -140,6 +138,7 @@ class Bench {
     } else {
       fmt::print("no peers: {}\n", options_.peers ? "this build found no cuBLASLt" : "--no-peers");
     }
+    if (triton_) fmt::print("peer: {}\n", triton_->version());
     std::fflush(stdout);
   }
 
@@ -148,7 +147,7 @@ class Bench {
     record.device = emulated_ ? "emulator" : tuner_.device().name;
     record.problem = normalise(problem);
     const double tiles = std::ceil(double(problem.m) / 128) * std::ceil(double(problem.n) / 256);
-    record.waves = tiles / std::max(1, tuner_.device().sm_count);
+    record.waves = tiles * double(problem.batch) / std::max(1, tuner_.device().sm_count);
     record.floor_us = floor_us(record.problem);
     return record;
   }
@@ -158,8 +157,12 @@ class Bench {
       bench_arms(record);
     } catch (const Error& error) {
       record.check = error.what();
-      for (ArmResult* arm : {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt}) *arm = {};
+      for (ArmResult* arm :
+           {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt, &record.triton}) {
+        *arm = {};
+      }
       record.pinned.clear();
+      record.absent.clear();
     }
   }
 
@@ -175,6 +178,7 @@ class Bench {
     BenchArms arms;
     add_ours(record, arms, runner);
     add_peers(record, arms);
+    add_triton(record, arms);
     if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
       throw Error(ErrorCode::internal, wrong);
     }
@@ -182,12 +186,9 @@ class Bench {
     if (emulated_) return;
     const double share_ms = 0.2e3 * options_.seconds_per_shape / double(6 * arms.size());
     arms.time(*backend_, stream_.get(), inputs_, {.round_ms = std::min(2.5, share_ms)});
-    if (!peer_finalists_.empty()) {
-      record.cublaslt = *std::min_element(peer_finalists_.begin(), peer_finalists_.end(), faster);
-    }
+    if (!peer_finalists_.empty()) record.cublaslt = *std::ranges::min_element(peer_finalists_, faster);
+    if (!triton_finalists_.empty()) record.triton = *std::ranges::min_element(triton_finalists_, faster);
   }
-
-  static bool faster(const ArmResult& x, const ArmResult& y) { return x.us < y.us; }
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
@@ -288,36 +289,54 @@ class Bench {
     peer_finalists_.clear();
     if (!peers_) return;
     const int candidates = peers_->prepare(record.problem, peer_candidates);
-    arms.add(record.cublas, "cublas", "default", [this](const Operands& operands) { peers_->gemm(operands); });
+    add_default_peer(record, arms);
+    if (candidates == 0) return note_absent(record, peers_->why_none());
 
-    const double share_ms = 0.1e3 * options_.seconds_per_shape / (4 * peer_candidates);
-    const TimingOptions brief{.rounds = 2, .round_ms = std::min(1.0, share_ms), .max_launches = 200};
-    std::vector<std::pair<double, int>> order;
-    for (int i = 0; i < candidates; ++i) {
-      const Arm arm = [&](int set) { peers_->gemm(inputs_.operands(set), i); };
-      try {
-        order.emplace_back(time_arms(*backend_, stream_.get(), {arm}, inputs_.sets(), brief).front().median_us, i);
-      } catch (const Error&) {  // a suggestion of the heuristic that does not run is no candidate
-      }
-    }
-    record.cublaslt_candidates = int(order.size());
-    std::sort(order.begin(), order.end());
-    order.resize(std::min<std::size_t>(order.size(), 3));
-    peer_finalists_.resize(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const int candidate = order[i].second;
-      arms.add(peer_finalists_[i], "cublaslt", std::to_string(candidate),
-               [this, candidate](const Operands& operands) { peers_->gemm(operands, candidate); });
-    }
+    const PeerCandidates lt{"cublaslt", candidates,
+                            [this](const Operands& operands, int candidate) { peers_->gemm(operands, candidate); },
+                            [](int candidate) { return std::to_string(candidate); }};
+    record.cublaslt_candidates =
+        arms.add_fastest(peer_finalists_, lt, *backend_, stream_.get(), inputs_, screening_ms());
+    if (peer_finalists_.empty()) note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
   }
+
+  void add_default_peer(BenchRecord& record, BenchArms& arms) {
+    const std::string name = peers_->default_name();
+    if (name.empty()) return;
+    try {
+      peers_->gemm(inputs_.operands(0));
+      backend_->synchronize(stream_.get());
+    } catch (const Error& error) {
+      return note_absent(record, error.what());
+    }
+    arms.add(record.cublas, "cublas", name, [this](const Operands& operands) { peers_->gemm(operands); });
+  }
+
+  static void note_absent(BenchRecord& record, const std::string& why) {
+    record.absent += (record.absent.empty() ? "" : "; ") + why;
+  }
+
+  /// The best three of the Triton tutorial's configurations by a short measurement, where it has any for this problem.
+  void add_triton(const BenchRecord& record, BenchArms& arms) {
+    triton_finalists_.clear();
+    if (!triton_) return;
+    const PeerCandidates tutorial = triton_->candidates(record.problem, stream_.get());
+    const int run = arms.add_fastest(triton_finalists_, tutorial, *backend_, stream_.get(), inputs_, screening_ms());
+    if (run < tutorial.count)
+      throw Error(ErrorCode::launch_failed, "a Triton kernel does not run: leave --triton-manifest out");
+  }
+
+  double screening_ms() const { return std::min(1.0, 0.1e3 * options_.seconds_per_shape / (4 * peer_candidates)); }
 
   static void print(const BenchRecord& r) {
     const auto arm = [](const char* name, const ArmResult& result) {
       return result.timed() ? fmt::format("  {} {:.2f}", name, result.us) : std::string();
     };
-    fmt::print("{:>5} x {:>5} x {:>5}{}{}{}{}{}  {}\n", r.problem.m, r.problem.n, r.problem.k, arm("model", r.model),
-               arm("tuned", r.tuned), arm("best", r.best), arm("cublas", r.cublas), arm("cublaslt", r.cublaslt),
-               r.check == "ok" && r.model.timed() + r.tuned.timed() + r.pinned.size() > 0 ? "" : r.check);
+    fmt::print("{:>5} x {:>5} x {:>5}{}{}{}{}{}{}  {}{}\n", r.problem.m, r.problem.n, r.problem.k,
+               arm("model", r.model), arm("tuned", r.tuned), arm("best", r.best), arm("cublas", r.cublas),
+               arm("cublaslt", r.cublaslt), arm("triton", r.triton),
+               r.check == "ok" && r.model.timed() + r.tuned.timed() + r.pinned.size() > 0 ? "" : r.check,
+               r.absent.empty() ? "" : "(" + r.absent + ")");
     for (const ArmResult& pinned : r.pinned) fmt::print("    {:>9.2f} us  {}\n", pinned.us, pinned.config);
     std::fflush(stdout);
   }
@@ -328,11 +347,12 @@ class Bench {
     nlohmann::ordered_json json{{"device", to_json(tuner_.device())},
                                 {"library", JITGEMM_VERSION},
                                 {"peers", peers_ ? peers_->version() : ""},
+                                {"triton", triton_ ? triton_->version() : ""},
                                 {"summary", summary_json(records_)}};
     json["shapes"] = nlohmann::ordered_json::array();
     for (const BenchRecord& record : records_) json["shapes"].push_back(to_json(record));
     std::string why;
-    if (!write_atomically(options_.json, json.dump(2) + "\n", &why)) {
+    if (!write_atomically(options_.json, json_text(json), &why)) {
       throw Error(ErrorCode::io, "cannot write " + options_.json + ": " + why);
     }
   }
@@ -347,7 +367,8 @@ class Bench {
   InputPools inputs_;
   DeviceMemory workspace_;
   std::unique_ptr<Peers> peers_;
-  std::vector<ArmResult> peer_finalists_;
+  std::unique_ptr<TritonPeer> triton_;
+  std::vector<ArmResult> peer_finalists_, triton_finalists_;
   std::vector<KernelConfig> pinned_;
   std::optional<MainLoop> main_loop_;
   std::vector<BenchRecord> records_;
@@ -363,11 +384,7 @@ void add_bench(CLI::App& app) {
     return command->add_option(name, value, help);
   };
   add("--shapes", options->shapes, "A file of `m n k` lines")->required();
-  add("--type,--a", options->type, "Of A and B")->check(CLI::IsMember({"f16", "bf16"}))->capture_default_str();
-  add("--d", options->d, "Of D [as A]")->check(CLI::IsMember({"f16", "bf16", "f32"}));
-  add("--layout", options->layout, "Of A and B; n is row-major, t column-major")
-      ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
-      ->capture_default_str();
+  options->problem.add_to(*command, ProblemOptions::Scope::without_sizes);
   command->add_flag("--model", options->model, "Time the cost model's choice")->group("Arms (all if none is named)");
   command->add_flag("--tuned", options->tuned, "Time the tuned choice")->group("Arms (all if none is named)");
   command->add_flag("--best", options->best, "Time the best that tuning measured")
@@ -376,6 +393,9 @@ void add_bench(CLI::App& app) {
   command
       ->add_flag("--peers,!--no-peers", options->peers,
                  "Time cuBLAS and the best of 16 cuBLASLt candidates, where the build has them [on]")
+      ->group("Arms (all if none is named)");
+  add("--triton-manifest", options->triton_manifest,
+      "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
       ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
       ->check(CLI::IsMember({"sm80", "sm90"}));
@@ -392,10 +412,13 @@ void add_bench(CLI::App& app) {
   options->device.add_to(*command);
   command->footer(R"(
 Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, 5 rounds; medians and
-(max - min) / median are given in microseconds of one launch. Both sides accumulate in f32 with 64 MiB of workspace. Ratios
-above 1 mean that ours is faster. floor = max(2 m n k / 800 TFLOP/s, bytes / 4.2 TB/s) + 2 us.
+(max - min) / median are given in microseconds of one launch. Both sides have the same accumulator and 64 MiB of workspace.
+Ratios above 1 mean that ours is faster. floor = max(flops / what the tensor cores of an H200 sustain, for f16 800 TFLOP/s,
+bytes / 4.2 TB/s) + 2 us. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
+what cuBLASLt cannot compute either, without them.
 Examples:
   jitgemm bench --shapes shapes.txt --type bf16 --layout nt --csv out.csv --json out.json
+  jitgemm bench --shapes shapes.txt --type e5m2 --b e4m3 --layout nt --bias --activation gelu_tanh
   jitgemm bench --shapes shapes.txt --csv out.csv --resume
   jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
 )");

@@ -16,6 +16,27 @@ void BenchArms::add(ArmResult& result, const std::string& program, const std::st
   arms_.push_back({program, config, std::move(launch), {&result}});
 }
 
+int BenchArms::add_fastest(std::vector<ArmResult>& results, const PeerCandidates& candidates, Backend& backend,
+                           Stream stream, const InputPools& inputs, double round_ms) {
+  const TimingOptions brief{.rounds = 2, .round_ms = round_ms, .max_launches = 200};
+  std::vector<std::pair<double, int>> order;
+  for (int i = 0; i < candidates.count; ++i) {
+    const Arm arm = [&](int set) { candidates.launch(inputs.operands(set), i); };
+    try {
+      order.emplace_back(time_arms(backend, stream, {arm}, inputs.sets(), brief).front().median_us, i);
+    } catch (const Error&) {  // a suggestion that does not run is no candidate
+    }
+  }
+  std::sort(order.begin(), order.end());
+  results.resize(std::min<std::size_t>(order.size(), 3));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const int candidate = order[i].second;
+    add(results[i], candidates.program, candidates.name(candidate),
+        [launch = candidates.launch, candidate](const Operands& operands) { launch(operands, candidate); });
+  }
+  return int(order.size());
+}
+
 std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, const InputPools& inputs) const {
   const Operands first = inputs.operands(0);
   const DeviceMemory other_d(backend, std::max<std::size_t>(bytes_of_d(p), 256));
@@ -31,7 +52,7 @@ std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, 
     if (is_first) {
       const Check check = check_against_reference(backend, p, operands, 1 << 14);
       if (!check.passed())
-        wrong = fmt::format("D({}, {}) is {}, should be {}", check.row, check.column, check.got, check.expected);
+        wrong = fmt::format("{} is {}, should be {}", element_name(p, check), check.got, check.expected);
     } else {
       wrong = compare_rows(backend, p, others.d, first.d);
     }
@@ -50,6 +71,8 @@ void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, 
     for (ArmResult* result : arms_[i].results) {
       result->us = timings[i].median_us;
       result->spread = timings[i].spread;
+      result->p20_us = timings[i].p20_us;
+      result->p80_us = timings[i].p80_us;
     }
   }
 }

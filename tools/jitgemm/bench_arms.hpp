@@ -13,11 +13,22 @@ namespace jitgemm::cli {
 /// One launch with these operands, which have no workspace.
 using Launch = std::function<void(const Operands&)>;
 
+/// A peer's ways to compute one problem.
+struct PeerCandidates {
+  std::string program;
+  int count = 0;
+  std::function<void(const Operands&, int candidate)> launch;
+  std::function<std::string(int candidate)> name;
+};
+
 /// What is timed on one shape. Equal arms are one, which several results read.
 class BenchArms {
  public:
   /// `result` outlives this; it gets its configuration now and its time from time().
   void add(ArmResult& result, const std::string& program, const std::string& config, Launch launch);
+  /// The three fastest of the candidates by a brief measurement of each. How many run at all.
+  int add_fastest(std::vector<ArmResult>& results, const PeerCandidates& candidates, Backend& backend, Stream stream,
+                  const InputPools& inputs, double round_ms);
   std::size_t size() const { return arms_.size(); }
 
   /// Runs every arm once on the same inputs: the first against float64, the others against the first. Empty if all
@@ -33,5 +44,7 @@ class BenchArms {
   };
   std::vector<One> arms_;
 };
+
+inline bool faster(const ArmResult& x, const ArmResult& y) { return x.us < y.us; }
 
 }  // namespace jitgemm::cli

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -64,14 +66,17 @@ Fields fields_of(const BenchRecord& r) {
   add_arm("best", r.best);
   add_arm("cublas", r.cublas);
   add_arm("cublaslt", r.cublaslt);
+  add_arm("triton", r.triton);
   fields.push_back({"cublaslt_candidates", std::to_string(r.cublaslt_candidates)});
   fields.push_back({"cublas_over_model", ratio_text(r.cublas, r.model)});
   fields.push_back({"cublas_over_tuned", ratio_text(r.cublas, r.tuned)});
   fields.push_back({"cublas_over_best", ratio_text(r.cublas, r.best)});
   fields.push_back({"cublaslt_over_tuned", ratio_text(r.cublaslt, r.tuned)});
   fields.push_back({"cublaslt_over_best", ratio_text(r.cublaslt, r.best)});
+  fields.push_back({"triton_over_tuned", ratio_text(r.triton, r.tuned)});
   fields.push_back({"floor_over_best", r.best.timed() ? fmt::format("{:.4f}", r.floor_us / r.best.us) : ""});
   fields.push_back({"pinned", pinned_text(r.pinned)});
+  fields.push_back({"absent", r.absent});
   fields.push_back({"check", r.check});
   return fields;
 }
@@ -101,26 +106,48 @@ std::vector<std::string> split_csv(const std::string& line) {
   return fields;
 }
 
-double number(const std::string& text) { return text.empty() ? 0 : std::stod(text); }
+using Columns = std::map<std::string, std::string>;
 
-BenchRecord record_of(std::map<std::string, std::string>& field) {
+/// 0 for none.
+double number(const Columns& field, const std::string& name) {
+  const std::string& text = field.at(name);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  if (!text.empty()) {
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || rest != end || !(std::abs(value) <= 1e300)) {
+      throw Error(ErrorCode::io, fmt::format("\"{}\" is no number for the column {}", text, name));
+    }
+  }
+  return value;
+}
+
+int count(const Columns& field, const std::string& name) {
+  return int(std::clamp(number(field, name), 0.0, double(std::numeric_limits<int>::max())));
+}
+
+BenchRecord record_of(const Columns& field) {
   BenchRecord r;
-  r.device = field["device"];
-  r.problem = parse_problem(field["problem"]);
-  r.waves = number(field["waves"]);
-  r.floor_us = number(field["floor_us"]);
-  r.sets = int(number(field["sets"]));
+  r.device = field.at("device");
+  r.problem = parse_problem(field.at("problem"));
+  r.waves = number(field, "waves");
+  r.floor_us = number(field, "floor_us");
+  r.sets = count(field, "sets");
   const auto arm = [&](const std::string& name) {
-    return ArmResult{field[name + "_config"], number(field[name + "_us"]), number(field[name + "_spread"])};
+    return ArmResult{.config = field.at(name + "_config"),
+                     .us = number(field, name + "_us"),
+                     .spread = number(field, name + "_spread")};
   };
   r.model = arm("model");
   r.tuned = arm("tuned");
   r.best = arm("best");
   r.cublas = arm("cublas");
   r.cublaslt = arm("cublaslt");
-  r.cublaslt_candidates = int(number(field["cublaslt_candidates"]));
-  r.pinned = parse_pinned(field["pinned"]);
-  r.check = field["check"];
+  r.triton = arm("triton");
+  r.cublaslt_candidates = count(field, "cublaslt_candidates");
+  r.pinned = parse_pinned(field.at("pinned"));
+  r.absent = field.at("absent");
+  r.check = field.at("check");
   return r;
 }
 
@@ -158,6 +185,7 @@ const std::vector<Ratio>& ratios() {
       {"cublas / best", over(&BenchRecord::cublas, &BenchRecord::best)},
       {"cublaslt best / tuned", over(&BenchRecord::cublaslt, &BenchRecord::tuned)},
       {"cublaslt best / best", over(&BenchRecord::cublaslt, &BenchRecord::best)},
+      {"triton / tuned", over(&BenchRecord::triton, &BenchRecord::tuned)},
       {"floor / best", floor_over(&BenchRecord::best)},
       {"floor / cublas", floor_over(&BenchRecord::cublas)},
   };
@@ -206,12 +234,17 @@ std::vector<BenchRecord> read_csv(const std::filesystem::path& path) {
   }
   const std::vector<std::string> names = split_csv(line);
   std::vector<BenchRecord> records;
-  while (std::getline(file, line)) {
+  for (int row = 2; std::getline(file, line); ++row) {
     const std::vector<std::string> values = split_csv(line);
     if (values.size() != names.size() || file.eof()) continue;  // cut off when a run was stopped
-    std::map<std::string, std::string> field;
+    Columns field;
     for (std::size_t i = 0; i < names.size(); ++i) field[names[i]] = values[i];
-    records.push_back(record_of(field));
+    try {
+      records.push_back(record_of(field));
+    } catch (const Error& error) {
+      throw Error(ErrorCode::io,
+                  fmt::format("{}:{}: {}: remove the line, or use a new --csv file", path.string(), row, error.what()));
+    }
   }
   return records;
 }
@@ -231,7 +264,9 @@ nlohmann::ordered_json to_json(const BenchRecord& r) {
                               {"best", arm(r.best)},
                               {"cublas", arm(r.cublas)},
                               {"cublaslt", arm(r.cublaslt)},
+                              {"triton", arm(r.triton)},
                               {"cublaslt_candidates", r.cublaslt_candidates},
+                              {"absent", r.absent},
                               {"check", r.check}};
   for (const ArmResult& pinned : r.pinned) json["pinned"].push_back(arm(pinned));
   return json;

@@ -12,9 +12,10 @@ namespace jitgemm::cli {
 
 /// One arm's result on one shape. No time: the arm was not run.
 struct ArmResult {
-  std::string config;  ///< of ours; of cuBLASLt the candidate's number
+  std::string config;  ///< of ours; of cuBLASLt the candidate's number, of Triton its block sizes
   double us = 0;       ///< median of the rounds
   double spread = 0;   ///< (max - min) / median
+  double p20_us = 0, p80_us = 0;
 
   bool timed() const { return us > 0; }
 };
@@ -27,8 +28,9 @@ struct BenchRecord {
   double floor_us = 0;
   int sets = 0;  ///< of inputs, in turn
   ArmResult model, tuned, best;
-  ArmResult cublas, cublaslt;
+  ArmResult cublas, cublaslt, triton;
   int cublaslt_candidates = 0;
+  std::string absent;  ///< why peers have no time, where they cannot do the problem
   std::vector<ArmResult> pinned;
   std::string check;  ///< "ok", or what is wrong
 

@@ -98,7 +98,7 @@ std::uintmax_t parse_bytes(const std::string& text) {
   const std::string unit = read < text.size() ? text.substr(read) : "";
   const std::map<std::string, double> units{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}};
   const auto found = units.find(unit);
-  if (!(value >= 0) || found == units.end()) {
+  if (!(value >= 0) || found == units.end() || value * found->second >= 0x1p64) {
     throw Error(ErrorCode::invalid_option,
                 fmt::format("\"{}\" is no size: use bytes, or a number with K, M or G", text));
   }

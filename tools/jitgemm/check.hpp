@@ -13,13 +13,16 @@ struct Check {
   std::int64_t elements = 0;  ///< compared
   bool whole = false;         ///< all of D was
   // The worst element, by error over what is allowed there.
-  std::int64_t row = 0, column = 0;
+  std::int64_t batch = 0, row = 0, column = 0;
   double got = 0, expected = 0;
   double error = 0, allowed = 0;  ///< |got - expected|, and what rounding may make of it
   double ratio = 0;               ///< above 1: wrong
 
   bool passed() const { return ratio <= 1; }
 };
+
+/// "D(1, 2)", of a batch "D[7](1, 2)".
+std::string element_name(const Problem& problem, const Check& check);
 
 /// Overwrites D with NaN, so that an element that nothing writes is found.
 void poison(Backend& backend, const Problem& normalised, const Operands& operands);

@@ -7,10 +7,12 @@ namespace jitgemm::cli {
 // Each adds one subcommand, whose callback does the work and throws Error.
 void add_run(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_seed(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_source(CLI::App& app);
 void add_warm(CLI::App& app);
+void add_soak(CLI::App& app);
 void add_cache(CLI::App& app);
 void add_devices(CLI::App& app);
 

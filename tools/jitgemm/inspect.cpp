@@ -28,7 +28,7 @@ void explain(const ExplainOptions& options) {
   }
   std::vector<Plan> candidates;
   if (options.candidates > 0) candidates = context.candidates(problem);
-  const std::size_t shown = std::min(candidates.size(), std::size_t(std::max(options.candidates, 0)));
+  const std::size_t shown = std::min(candidates.size(), std::size_t(options.candidates));
 
   if (options.json) {
     nlohmann::ordered_json json = to_json(plan);
@@ -98,7 +98,8 @@ void add_explain(CLI::App& app) {
   options->problem.add_to(*command);
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
-  command->add_option("--candidates", options->candidates, "Also list this many of the cost model's first choices");
+  command->add_option("--candidates", options->candidates, "Also list this many of the cost model's first choices")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--no-compile", options->no_compile, "Leave the kernel, and so registers and spills, alone");
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(

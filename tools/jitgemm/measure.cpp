@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
+#include "core/operand_matrix.hpp"
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "launch_graph.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, std::int64_t ld, Layout layout, DataType type) {
-  return std::size_t((layout == Layout::row_major ? rows : columns) * ld) * size_of(type);
-}
 
 class Event {
  public:
@@ -30,11 +30,14 @@ class Event {
   void* event_;
 };
 
-Timing timing_of(std::vector<double> us, int launches) {
+Timing timing_of(const std::vector<double>& us, int launches) {
   const auto [least, most] = std::minmax_element(us.begin(), us.end());
-  const double range = *most - *least;
-  const double middle = median(std::move(us));
-  return {.median_us = middle, .spread = middle > 0 ? range / middle : 0, .launches = launches};
+  const double middle = median(us);
+  return {.median_us = middle,
+          .spread = middle > 0 ? (*most - *least) / middle : 0,
+          .p20_us = quantile(us, 0.2),
+          .p80_us = quantile(us, 0.8),
+          .launches = launches};
 }
 
 /// Visits (round, arm) with the arm order rotating.
@@ -54,7 +57,7 @@ std::vector<Timing> time_on_host(const std::vector<Arm>& arms, int rounds) {
     us[arm].push_back(std::chrono::duration<double, std::micro>(clock::now() - begin).count());
   });
   std::vector<Timing> timings;
-  for (auto& values : us) timings.push_back(timing_of(std::move(values), 1));
+  for (const auto& values : us) timings.push_back(timing_of(values, 1));
   return timings;
 }
 
@@ -65,6 +68,13 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double quantile(std::vector<double> values, double part) {
+  if (values.empty()) return 0;
+  const auto at = values.begin() + std::lround(part * double(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 DeviceMemory::DeviceMemory(Backend& backend, std::size_t bytes)
@@ -92,12 +102,12 @@ OwnStream::~OwnStream() {
   if (stream_) backend_.destroy_stream(stream_);
 }
 
-std::size_t bytes_of_a(const Problem& p) { return matrix_bytes(p.m, p.k, p.lda, p.layout_a, p.a); }
-std::size_t bytes_of_b(const Problem& p) { return matrix_bytes(p.k, p.n, p.ldb, p.layout_b, p.b); }
-std::size_t bytes_of_c(const Problem& p) { return matrix_bytes(p.m, p.n, p.ldc, Layout::row_major, p.d); }
-std::size_t bytes_of_d(const Problem& p) { return matrix_bytes(p.m, p.n, p.ldd, Layout::row_major, p.d); }
+std::size_t bytes_of_a(const Problem& p) { return std::size_t(matrix_a(p).batch_bytes()); }
+std::size_t bytes_of_b(const Problem& p) { return std::size_t(matrix_b(p).batch_bytes()); }
+std::size_t bytes_of_c(const Problem& p) { return std::size_t(matrix_c(p).batch_bytes()); }
+std::size_t bytes_of_d(const Problem& p) { return std::size_t(matrix_d(p).batch_bytes()); }
 
-InputPools::InputPools(Backend& backend, DataType type) : backend_(backend), type_(type) {}
+InputPools::InputPools(Backend& backend, DataType a, DataType b) : backend_(backend), type_a_(a), type_b_(b) {}
 
 void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed) {
   if (pool.bytes() >= bytes && pool.data()) return;
@@ -109,26 +119,28 @@ void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std:
 void InputPools::prepare(const Problem& p, bool rotate) {
   step_a_ = padded(bytes_of_a(p));
   step_b_ = padded(bytes_of_b(p));
+  step_c_ = reads_c(p) ? padded(bytes_of_c(p)) : 0;
   step_d_ = padded(bytes_of_d(p));
   const auto room = [&](std::size_t step) { return rotate ? std::max(pool_bytes, step) : step; };
   sets_ = 1;
   if (rotate) {
-    std::size_t sets = rotation_bytes / std::max<std::size_t>(step_a_ + step_b_ + step_d_, 1) + 1;
-    for (std::size_t step : {step_a_, step_b_, step_d_})
+    std::size_t sets = rotation_bytes / std::max<std::size_t>(step_a_ + step_b_ + step_c_ + step_d_, 1) + 1;
+    for (std::size_t step : {step_a_, step_b_, step_c_, step_d_})
       sets = std::min(sets, room(step) / std::max<std::size_t>(step, 1));
     sets_ = int(std::max<std::size_t>(sets, 1));
   }
-  grow(a_, room(step_a_), type_, 1);
-  grow(b_, room(step_b_), type_, 2);
+  grow(a_, room(step_a_), type_a_, 1);
+  grow(b_, room(step_b_), type_b_, 2);
   grow(d_, room(step_d_), p.d, 0);
-  if (p.beta != 0) grow(c_, bytes_of_c(p), p.d, 3);
-  if (p.bias) grow(bias_, std::size_t(p.n) * size_of(p.d), p.d, 4);
+  const DataType addend = type_of_c(p);
+  if (reads_c(p)) grow(c_, room(step_c_), addend, 3);
+  if (p.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
 }
 
 Operands InputPools::operands(int set) const {
   return {.a = a_.data() + std::size_t(set) * step_a_,
           .b = b_.data() + std::size_t(set) * step_b_,
-          .c = c_.data(),
+          .c = c_.data() + std::size_t(set) * step_c_,
           .d = d_.data() + std::size_t(set) * step_d_,
           .bias = bias_.data()};
 }
@@ -146,7 +158,8 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
     for (int i = 0; i < 3; ++i) arm(i % sets);
     end.record(stream);
     const double us = std::max(end.elapsed_us_since(begin) / 3, 1.0);
-    const int count = int(std::clamp(options.round_ms * 1e3 / us, 4.0, double(options.max_launches)));
+    const int count =
+        int(std::clamp(options.round_ms * 1e3 / us, double(options.min_launches), double(options.max_launches)));
     graphs.emplace_back(stream, [&] {
       for (int i = 0; i < count; ++i) arm(i % sets);
     });
@@ -162,7 +175,7 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
     us[arm].push_back(end.elapsed_us_since(begin) / launches[arm]);
   });
   std::vector<Timing> timings;
-  for (std::size_t i = 0; i < arms.size(); ++i) timings.push_back(timing_of(std::move(us[i]), launches[i]));
+  for (std::size_t i = 0; i < arms.size(); ++i) timings.push_back(timing_of(us[i], launches[i]));
   return timings;
 }
 

@@ -51,9 +51,10 @@ std::size_t bytes_of_d(const Problem& normalised);
 class InputPools {
  public:
   static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200
-  static constexpr std::size_t pool_bytes = std::size_t(768) << 20;      ///< of each of A, B and D
+  static constexpr std::size_t pool_bytes = std::size_t(768) << 20;      ///< of each of A, B, C and D
 
-  InputPools(Backend& backend, DataType type);
+  InputPools(Backend& backend, DataType a, DataType b);
+  InputPools(Backend& backend, DataType both) : InputPools(backend, both, both) {}
 
   /// Makes the pools large enough, and counts the sets. `rotate` false: one set.
   void prepare(const Problem& normalised, bool rotate);
@@ -65,9 +66,9 @@ class InputPools {
   void grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed);
 
   Backend& backend_;
-  DataType type_;
+  DataType type_a_, type_b_;
   DeviceMemory a_, b_, c_, d_, bias_;
-  std::size_t step_a_ = 0, step_b_ = 0, step_d_ = 0;
+  std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
   int sets_ = 1;
 };
 
@@ -77,13 +78,15 @@ using Arm = std::function<void(int set)>;
 struct Timing {
   double median_us = 0;
   double spread = 0;  ///< (max - min) / median of the rounds
-  int launches = 0;   ///< of one round
+  double p20_us = 0, p80_us = 0;
+  int launches = 0;  ///< of one round
 };
 
 struct TimingOptions {
   int rounds = 5;
-  double round_ms = 2.5;    ///< of one arm
-  int max_launches = 1000;  ///< of one round
+  double round_ms = 2.5;  ///< of one arm
+  int min_launches = 4;   ///< of one round
+  int max_launches = 1000;
 };
 
 /// Times arms in turn: each round replays one graph an arm, of as many launches as fill round_ms, in an order that
@@ -92,5 +95,7 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
                               const TimingOptions& options = {});
 
 double median(std::vector<double> values);
+/// The value below which this part of the values lies, of those that there are.
+double quantile(std::vector<double> values, double part);
 
 }  // namespace jitgemm::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <fstream>
 #include <sstream>
 
@@ -11,158 +10,74 @@ namespace {
 
 [[noreturn]] void bad_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
 
-template <typename T>
-T number(std::string_view name, std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    bad_option(fmt::format("{}={} is not a number", name, text));
-  }
-  return value;
-}
-
-DataType data_type(const std::string& text) {
-  const auto type = parse_data_type(text);
-  if (!type) bad_option(fmt::format("unknown type \"{}\": use f16, bf16 or, for D, f32", text));
-  return *type;
-}
-
-Layout layout(const std::string& text) {
-  if (text == "n") return Layout::row_major;
-  if (text == "t") return Layout::column_major;
-  const auto layout = parse_layout(text);
-  if (!layout) bad_option(fmt::format("unknown layout \"{}\": use row_major (n) or column_major (t)", text));
-  return *layout;
-}
-
-Activation activation(const std::string& text) {
-  const auto activation = parse_activation(text);
-  if (!activation) bad_option(fmt::format("unknown activation \"{}\": use none, relu or leaky_relu", text));
-  return *activation;
-}
-
-void set_field(Problem& p, std::string_view name, const std::string& value) {
-  if (name == "m")
-    p.m = number<std::int64_t>(name, value);
-  else if (name == "n")
-    p.n = number<std::int64_t>(name, value);
-  else if (name == "k")
-    p.k = number<std::int64_t>(name, value);
-  else if (name == "a")
-    p.a = data_type(value);
-  else if (name == "b")
-    p.b = data_type(value);
-  else if (name == "d")
-    p.d = data_type(value);
-  else if (name == "layout_a")
-    p.layout_a = layout(value);
-  else if (name == "layout_b")
-    p.layout_b = layout(value);
-  else if (name == "lda")
-    p.lda = number<std::int64_t>(name, value);
-  else if (name == "ldb")
-    p.ldb = number<std::int64_t>(name, value);
-  else if (name == "ldc")
-    p.ldc = number<std::int64_t>(name, value);
-  else if (name == "ldd")
-    p.ldd = number<std::int64_t>(name, value);
-  else if (name == "alpha")
-    p.alpha = number<double>(name, value);
-  else if (name == "beta")
-    p.beta = number<double>(name, value);
-  else if (name == "bias")
-    p.bias = number<int>(name, value) != 0;
-  else if (name == "activation")
-    p.activation = activation(value);
-  else if (name == "slope")
-    p.slope = number<double>(name, value);
-  else if (name == "align_a")
-    p.align_a = number<int>(name, value);
-  else if (name == "align_b")
-    p.align_b = number<int>(name, value);
-  else if (name == "align_c")
-    p.align_c = number<int>(name, value);
-  else if (name == "align_d")
-    p.align_d = number<int>(name, value);
-  else
-    bad_option(fmt::format("a problem has no field \"{}\": write it like \"{}\"", name, to_string(Problem{})));
-}
-
 }  // namespace
 
-Problem parse_problem(const std::string& line) {
-  Problem problem;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
-    const auto equals = word.find('=');
-    if (equals != std::string::npos) {
-      set_field(problem, std::string_view(word).substr(0, equals), word.substr(equals + 1));
-      continue;
-    }
-    const auto first = word.find('x'), second = word.find('x', first + 1);
-    if (first == std::string::npos || second == std::string::npos) {
-      bad_option(fmt::format("cannot read \"{}\" in a problem: write it like \"{}\" or 64x64x64", word,
-                             to_string(Problem{.m = 64, .n = 64, .k = 64})));
-    }
-    set_field(problem, "m", word.substr(0, first));
-    set_field(problem, "n", word.substr(first + 1, second - first - 1));
-    set_field(problem, "k", word.substr(second + 1));
-  }
-  return problem;
-}
-
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {
+  // An empty text is an option that was not given.
+  const CLI::Validator not_empty([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "");
   const std::string group = "Problem: D = activation(alpha * A * B + beta * C + bias)";
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return app.add_option(name, value, help)->group(group);
+  const auto add = [&](const char* option, std::string& text, const std::string& help) {
+    return app.add_option(option, text, help)->group(group)->check(not_empty);
   };
-  if (scope == Scope::whole) {
-    add("-m", m_, "Rows of A and D");
-    add("-n", n_, "Columns of B and D");
-    add("-k", k_, "Columns of A, rows of B");
+  const auto add_field = [&](const char* option, const char* field, const std::string& help) {
+    return add(option, fields_[field], help);
+  };
+  const auto add_size = [&](const char* option, const char* field, const std::string& help) {
+    add_field(option, field, help)->type_name("INT");
+  };
+  const bool whole = scope == Scope::whole;
+  if (whole) {
+    add("-m", m_, "Rows of A and D")->type_name("INT");
+    add("-n", n_, "Columns of B and D")->type_name("INT");
+    add("-k", k_, "Columns of A, rows of B")->type_name("INT");
     add("--problem", line_, "All of it as one line: \"m=64 n=64 k=64 a=bf16 ...\", or 64x64x64");
   }
-  add("--type,--a", type_, "Of A and B: f16 or bf16 [f16]");
-  add("--d", d_, "Of C, D and bias: f16, bf16 or f32 [as A]");
+  add("--type,--a", type_, "Of A and B: " + input_type_names() + " [f16]");
+  add_field("--b", "b", "Of B, if not as A: e4m3 and e5m2 mix");
+  add_field("--d", "d", "Of D: " + output_type_names() + " [as A; bf16 for e4m3 and e5m2, else the accumulator's]");
   add("--layout", layout_, "Of A and B: nn, nt, tn or tt; n is row-major, t column-major [nn]");
-  add("--layout-a", layout_a_, "Of A: row_major or column_major");
-  add("--layout-b", layout_b_, "Of B: row_major or column_major");
-  if (scope == Scope::whole) {
-    add("--lda", lda_, "Elements from one row (column) of A to the next; 0 is packed");
-    add("--ldb", ldb_, "Of B");
-    add("--ldc", ldc_, "Of C");
-    add("--ldd", ldd_, "Of D");
+  add_field("--layout-a", "layout_a", "Of A: row_major or column_major");
+  add_field("--layout-b", "layout_b", "Of B: row_major or column_major");
+  if (whole) {
+    add_size("--lda", "lda", "Elements from one row (column) of A to the next; 0 is packed");
+    add_size("--ldb", "ldb", "Of B");
+    add_size("--ldc", "ldc", "Of C");
+    add_size("--ldd", "ldd", "Of D");
   }
-  add("--alpha", alpha_, "[1]");
-  add("--beta", beta_, "[0]");
-  app.add_flag("--bias", bias_, "Add a bias to every row")->group(group);
-  add("--activation", activation_, "none, relu or leaky_relu [none]");
-  add("--slope", slope_, "Of leaky_relu [0.01]");
+  add_size("--batch", "batch", "Matrices [1]");
+  add_size("--stride-a", "stride_a", "Elements from one A to the next; 0 uses one for all [packed]");
+  add_size("--stride-b", "stride_b", "Of B");
+  add_size("--stride-c", "stride_c", "Of C");
+  if (whole) add_size("--stride-d", "stride_d", "Of D, not 0");
+  add_field("--alpha", "alpha", "[1]")->type_name("FLOAT");
+  add_field("--beta", "beta", "[0]")->type_name("FLOAT");
+  add_field("--bias", "bias", "Add a bias: " + bias_names() + "; along_n, one a column, if none is named [none]")
+      ->expected(0, 1)
+      ->default_str("along_n");
+  add_field("--activation", "activation", activation_names() + " [none]");
+  add_field("--slope", "slope", "Of leaky_relu [0.01]")->type_name("FLOAT");
+  if (!whole) return;
+  add_size("--align-a", "align_a",
+           "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");
+  add_size("--align-b", "align_b", "Of B");
+  add_size("--align-c", "align_c", "Of C");
+  add_size("--align-d", "align_d", "Of D");
   app.add_option("--config", config_, "Use this configuration, a line as `explain` prints it")->group("Choice");
 }
 
-bool ProblemOptions::sizes_given() const { return m_ || n_ || k_ || !line_.empty(); }
+bool ProblemOptions::sizes_given() const { return !(m_.empty() && n_.empty() && k_.empty() && line_.empty()); }
 
 Problem ProblemOptions::without_sizes() const {
   Problem p = parse_problem(line_);
-  if (!type_.empty()) p.a = p.b = p.d = data_type(type_);
-  if (!d_.empty()) p.d = data_type(d_);
-  if (!layout_.empty()) {
-    if (layout_.size() != 2) bad_option(fmt::format("unknown layout \"{}\": use nn, nt, tn or tt", layout_));
-    p.layout_a = layout(layout_.substr(0, 1));
-    p.layout_b = layout(layout_.substr(1));
+  if (!type_.empty()) {
+    set_field(p, "a", type_);
+    p.b = p.a;
+    p.d = default_output(p.a);
   }
-  if (!layout_a_.empty()) p.layout_a = layout(layout_a_);
-  if (!layout_b_.empty()) p.layout_b = layout(layout_b_);
-  p.lda = lda_.value_or(p.lda);
-  p.ldb = ldb_.value_or(p.ldb);
-  p.ldc = ldc_.value_or(p.ldc);
-  p.ldd = ldd_.value_or(p.ldd);
-  p.alpha = alpha_.value_or(p.alpha);
-  p.beta = beta_.value_or(p.beta);
-  p.bias = p.bias || bias_;
-  if (!activation_.empty()) p.activation = activation(activation_);
-  p.slope = slope_.value_or(p.slope);
+  if (!layout_.empty()) set_layouts(p, layout_);
+  for (const auto& [name, text] : fields_) {
+    if (!text.empty()) set_field(p, name, text);
+  }
   return p;
 }
 
@@ -173,10 +88,11 @@ Problem ProblemOptions::problem(std::int64_t default_size) const {
     p.m = p.n = p.k = default_size;
     return p;
   }
-  if (line_.empty() && !(m_ && n_ && k_)) bad_option("a problem has three sizes: give -m, -n and -k");
-  p.m = m_.value_or(p.m);
-  p.n = n_.value_or(p.n);
-  p.k = k_.value_or(p.k);
+  if (line_.empty() && (m_.empty() || n_.empty() || k_.empty()))
+    bad_option("a problem has three sizes: give -m, -n and -k");
+  if (!m_.empty()) set_field(p, "m", m_);
+  if (!n_.empty()) set_field(p, "n", n_);
+  if (!k_.empty()) set_field(p, "k", k_);
   return p;
 }
 

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,14 +10,16 @@
 
 #include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "problem_text.hpp"
 
 namespace jitgemm::cli {
 
 /// -m -n -k, --problem and whatever else describes a Problem; and --config.
 class ProblemOptions {
  public:
-  enum class Scope { whole, without_sizes };  ///< without_sizes: the sizes come from a file
+  enum class Scope { whole, without_sizes };  ///< without_sizes: of all shapes in a file, --config not among them
 
+  /// Not to be moved from then on.
   void add_to(CLI::App& app, Scope scope = Scope::whole);
 
   bool sizes_given() const;
@@ -25,17 +28,14 @@ class ProblemOptions {
   /// For these sizes, from a file.
   Problem problem(std::int64_t m, std::int64_t n, std::int64_t k) const;
   std::optional<KernelConfig> config() const;
-  /// The options that give this problem again, for hints: "-m 64 -n 64 -k 64 --type bf16".
+  /// The option that gives this problem again, for hints: --problem "m=64 n=64 k=64 a=bf16 ...".
   static std::string command_line(const Problem& problem);
 
  private:
   Problem without_sizes() const;
 
-  std::optional<std::int64_t> m_, n_, k_;
-  std::string line_, type_, d_, layout_, layout_a_, layout_b_, activation_, config_;
-  std::optional<std::int64_t> lda_, ldb_, ldc_, ldd_;
-  std::optional<double> alpha_, beta_, slope_;
-  bool bias_ = false;
+  std::string m_, n_, k_, line_, type_, layout_, config_;
+  std::map<std::string, std::string> fields_;  // of to_string(Problem), with what was given for them
 };
 
 /// Which device, which cache, how to choose.
@@ -60,9 +60,6 @@ class DeviceOptions {
 
 /// Memory, streams and events of the device that a Context with these options uses.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
-
-/// "m=64 n=64 ... " as to_string(Problem) prints it, or "64x64x64".
-Problem parse_problem(const std::string& line);
 
 struct Shape {
   std::int64_t m, n, k;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,10 +33,14 @@ void parallel_for(int count, int jobs, const std::function<void(int)>& body, con
       }
     }
   };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < std::min(jobs, count); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (int i = 1; i < std::min(jobs, count); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // as many as the system gives
+    }
+    work();
+  }
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -7,8 +7,8 @@
 
 namespace jitgemm::cli {
 
-/// The vendor's GEMM, to be timed beside ours: the same problem, f32 accumulation, the same workspace limit.
-/// Only plain products: alpha 1, beta 0, no bias, no activation. May be captured into a graph.
+/// The vendor's GEMM, to be timed beside ours: the same problem, accumulator and workspace limit, as far as it goes.
+/// May be captured into a graph.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -16,7 +16,11 @@ class Peers {
 
   /// Looks up to `most` candidates of cuBLASLt up for a normalised problem; how many there are.
   virtual int prepare(const Problem& normalised, int most) = 0;
-  /// cublasGemmEx with its own choice.
+  /// Why there are none; empty if there are.
+  virtual std::string why_none() const = 0;
+
+  /// "default": cuBLAS's own choice. Where only cuBLASLt can do the problem "first candidate"; empty if neither can.
+  virtual std::string default_name() const = 0;
   virtual void gemm(const Operands& operands) = 0;
   /// cublasLtMatmul with one of the candidates.
   virtual void gemm(const Operands& operands, int candidate) = 0;

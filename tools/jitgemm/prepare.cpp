@@ -139,8 +139,10 @@ void add_warm(CLI::App& app) {
   options->device.add_tuning_to(*command);
   command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
   command->add_option("--candidates", options->candidates,
-                      "Also the cost model's first so many, so that tuning compiles nothing");
-  command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]");
+                      "Also the cost model's first so many, so that tuning compiles nothing")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:

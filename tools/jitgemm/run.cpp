@@ -53,7 +53,7 @@ class Run {
     choose();
     compile();
     OwnStream stream(*backend_);
-    InputPools inputs(*backend_, plan_.problem.a);
+    InputPools inputs(*backend_, plan_.problem.a, plan_.problem.b);
     inputs.prepare(plan_.problem, !emulated_);
     const bool passed = run_and_check(stream.get(), inputs);
     if (!emulated_) measure(stream.get(), inputs);
@@ -134,7 +134,8 @@ class Run {
     say("check", "{}: {} of D against float64, the worst off by {:.3g} where rounding may cost {:.3g}",
         check.passed() ? "right" : "WRONG", check.whole ? "all elements" : fmt::format("{} elements", check.elements),
         check.error, check.allowed);
-    if (!check.passed()) say("", "D({}, {}) = {}, should be {}", check.row, check.column, check.got, check.expected);
+    if (!check.passed())
+      say("", "{} = {}, should be {}", element_name(plan_.problem, check), check.got, check.expected);
     json_["check"] = {{"passed", check.passed()},
                       {"elements", check.elements},
                       {"whole", check.whole},
@@ -154,8 +155,8 @@ class Run {
     };
     const Timing timing = time_arms(*backend_, stream, {ours}, inputs.sets()).front();
     const double speed = tflops(plan_.problem, timing.median_us);
-    say("time", "{:.2f} us (spread {:.1f} %), {:.1f} TFLOP/s; median of 5 rounds of {} launches, inputs not in the L2",
-        timing.median_us, 100 * timing.spread, speed, timing.launches);
+    say("time", "{:.2f} us (spread {:.1f} %), {:.1f} {}; median of 5 rounds of {} launches, inputs not in the L2",
+        timing.median_us, 100 * timing.spread, speed, plan_.problem.a == s8 ? "TOP/s" : "TFLOP/s", timing.launches);
     json_["time"] = {{"median_us", timing.median_us},
                      {"spread", timing.spread},
                      {"tflops", speed},
@@ -191,7 +192,8 @@ void add_run(CLI::App& app) {
 Without sizes: 4096 x 4096 x 4096 on a GPU, 256 x 256 x 256 on the emulator.
 Examples:
   jitgemm run -m 1536 -n 1792 -k 6016 --type bf16 --d f32
-  jitgemm run -m 300 -n 317 -k 65 --layout nt --activation relu --bias --beta 0.5 --tuning off
+  jitgemm run -m 300 -n 317 -k 65 --layout nt --activation gelu_tanh --bias --beta 0.5 --tuning off
+  jitgemm run -m 512 -n 512 -k 256 --type e4m3 --b e5m2 --layout nt --batch 8 --stride-b 0
   jitgemm run --config "sm80 128x128x32 group_m=8 stages=4 warps=4 schedule=stream_k grid=132"
 )");
   command->callback([options] { Run(*options).all(); });

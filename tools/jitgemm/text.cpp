@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <cstdio>
+
+#include "core/problem.hpp"
 
 namespace jitgemm::cli {
 
@@ -26,7 +29,7 @@ std::string counted(std::uint64_t count, const std::string& unit) {
   return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
 }
 
-double tflops(const Problem& p, double us) { return 2e-6 * double(p.m) * double(p.n) * double(p.k) / us; }
+double tflops(const Problem& p, double us) { return 1e-6 * flops(p) / us; }
 
 nlohmann::ordered_json to_json(const Plan& plan) {
   return {{"problem", to_string(plan.problem)},
@@ -37,6 +40,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
           {"measured_us", plan.measured_us},
           {"spread", plan.spread},
           {"device", plan.device},
+          {"batch", plan.problem.batch},
           {"tiles_m", plan.tiles_m},
           {"tiles_n", plan.tiles_n},
           {"stream_k_tiles", plan.stream_k_tiles},
@@ -70,6 +74,10 @@ nlohmann::ordered_json to_json(const DeviceDescription& device) {
           {"emulated", device.emulated}};
 }
 
-void print_json(const nlohmann::ordered_json& json) { fmt::print("{}\n", json.dump(2)); }
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+void print_json(const nlohmann::ordered_json& json) { std::fputs(json_text(json).c_str(), stdout); }
 
 }  // namespace jitgemm::cli

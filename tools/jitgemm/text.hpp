@@ -16,7 +16,9 @@ nlohmann::ordered_json to_json(const Plan& plan);
 nlohmann::ordered_json to_json(const TuneReport& report);
 nlohmann::ordered_json to_json(const DeviceDescription& device);
 
-/// To stdout, indented, with a newline.
+/// Indented, with a newline; what is no UTF-8, as in a path, is replaced.
+std::string json_text(const nlohmann::ordered_json& json);
+/// The same to stdout.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace jitgemm::cli
