@@ -1,0 +1,26 @@
+// A problem as text: --problem, and the column of that name in a CSV.
+#include "core/problem.hpp"
+#include "fuzz.hpp"
+#include "options.hpp"
+
+using namespace jitgemm;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Problem problem;
+  try {
+    problem = cli::parse_problem(std::string(fuzz::text_of(data, size)));
+  } catch (const Error& error) {
+    fuzz::expect(error.code() == ErrorCode::invalid_option, "the error is about the option");
+    return 0;
+  }
+  try {
+    const Problem normalised = normalise(problem);
+    const Problem again = normalise(cli::parse_problem(to_string(problem)));
+    fuzz::expect(equal(again, normalised), "what is printed parses back");
+    fuzz::expect(equal(normalise(cli::parse_problem(to_string(normalised))), normalised),
+                 "what is printed of a normalised problem parses back");
+  } catch (const Error& error) {
+    fuzz::expect(error.code() == ErrorCode::invalid_problem, "the error is about the problem");
+  }
+  return 0;
+}
