@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -10,14 +12,16 @@
 namespace jitgemm::test {
 
 /// A CUDA driver of two devices without a GPU, that keeps books: what is alive, which context and capture mode each
-/// call found. Any call can be made to fail.
+/// call found. Any call can be made to fail. Thread-safe, but for reset().
 struct FakeDriver {
-  static inline CUcontext current = nullptr;
-  static inline std::vector<CUcontext> stack;
-  static inline CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  static inline thread_local CUcontext current = nullptr;
+  static inline thread_local std::vector<CUcontext> stack;
+  static inline thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  static inline std::mutex mutex;             // of the books
   static inline std::set<const void*> alive;  // memory, modules, streams, events
   static inline int retained = 0;
-  static inline int calls = 0, failing_call = 0;  // the number of the call that fails; 0: none
+  static inline std::atomic<int> calls = 0;
+  static inline int failing_call = 0;  // the number of the call that fails; 0: none
   static inline CUresult failure = CUDA_ERROR_UNKNOWN;
   static inline bool shut_down = false;
   static inline std::set<CUcontext> contexts_seen;           // by calls that work in the current one
@@ -25,6 +29,8 @@ struct FakeDriver {
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
   static inline int pointer_device = 0;
   static inline std::vector<std::string> log;
+
+  static inline std::uintptr_t next_handle = 0x100000;
 
   static CUcontext context(int i) { return reinterpret_cast<CUcontext>(std::uintptr_t(0x1000 + i)); }
   static CUcontext primary() { return context(0); }
@@ -34,7 +40,8 @@ struct FakeDriver {
     stack.clear();
     capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     alive.clear();
-    retained = calls = failing_call = 0;
+    calls = 0;
+    retained = failing_call = 0;
     failure = CUDA_ERROR_UNKNOWN;
     shut_down = false;
     contexts_seen.clear();
@@ -50,19 +57,25 @@ struct FakeDriver {
     return ++calls == failing_call ? failure : CUDA_SUCCESS;
   }
   static CUresult work() {
-    contexts_seen.insert(current);
+    {
+      const std::lock_guard lock(mutex);
+      contexts_seen.insert(current);
+    }
     return step();
   }
   static CUresult unsafe_work() {
-    unsafe_modes.insert(capture_mode);
+    {
+      const std::lock_guard lock(mutex);
+      unsafe_modes.insert(capture_mode);
+    }
     return work();
   }
 
   template <typename Handle>
   static CUresult make(Handle* handle) {
     if (const CUresult result = unsafe_work(); result != CUDA_SUCCESS) return result;
-    static std::uintptr_t next = 0x100000;
-    const auto* const made = reinterpret_cast<const void*>(next += 256);
+    const std::lock_guard lock(mutex);
+    const auto* const made = reinterpret_cast<const void*>(next_handle += 256);
     alive.insert(made);
     std::memcpy(handle, &made, sizeof made);
     return CUDA_SUCCESS;
@@ -70,10 +83,16 @@ struct FakeDriver {
   template <typename Handle>
   static CUresult destroy(Handle handle) {
     if (shut_down) return CUDA_ERROR_DEINITIALIZED;  // never fails otherwise, so that nothing is left over
+    const std::lock_guard lock(mutex);
     contexts_seen.insert(current);
     const void* made = nullptr;
     std::memcpy(&made, &handle, sizeof made);
     return alive.erase(made) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+
+  static void note(std::string line) {
+    const std::lock_guard lock(mutex);
+    log.push_back(std::move(line));
   }
 
   static cuda::DriverApi api() {
@@ -121,17 +140,17 @@ struct FakeDriver {
     api.module_load_data = [](CUmodule* module, const void*) { return make(module); };
     api.module_unload = [](CUmodule module) { return destroy(module); };
     api.module_get_function = [](CUfunction* function, CUmodule, const char* name) {
-      log.push_back(std::string("function ") + name);
+      note(std::string("function ") + name);
       *function = reinterpret_cast<CUfunction>(std::uintptr_t(0x77));
       return work();
     };
     api.func_set_attribute = [](CUfunction, CUfunction_attribute attribute, int value) {
-      log.push_back("attribute " + std::to_string(int(attribute)) + " = " + std::to_string(value));
+      note("attribute " + std::to_string(int(attribute)) + " = " + std::to_string(value));
       return work();
     };
     api.func_get_attribute = [](int* value, CUfunction_attribute, CUfunction) { return *value = 42, work(); };
     api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
-      log.push_back("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
+      note("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
                     std::to_string(config->sharedMemBytes) + " bytes");
       return work();
     };
@@ -140,10 +159,10 @@ struct FakeDriver {
                                      const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
                                      CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
       std::memset(map, 0x5a, sizeof *map);
-      log.push_back("map type " + std::to_string(int(type)) + " rank " + std::to_string(rank) + " sizes " +
-                    std::to_string(sizes[0]) + " " + std::to_string(sizes[1]) + " stride " +
-                    std::to_string(strides[0]) + " box " + std::to_string(box[0]) + " " + std::to_string(box[1]) +
-                    " swizzle " + std::to_string(int(swizzle)) + " fill " + std::to_string(int(fill)));
+      note("map type " + std::to_string(int(type)) + " rank " + std::to_string(rank) + " sizes " +
+                    std::to_string(sizes[0]) + " " + std::to_string(sizes[1]) + " " + std::to_string(sizes[2]) + " strides " +
+                    std::to_string(strides[0]) + " " + std::to_string(strides[1]) + " box " + std::to_string(box[0]) +
+                    " " + std::to_string(box[1]) + " " + std::to_string(box[2]) + " swizzle " + std::to_string(int(swizzle)) + " fill " + std::to_string(int(fill)));
       return step();
     };
     api.mem_alloc = [](CUdeviceptr* memory, std::size_t) { return make(memory); };
@@ -152,7 +171,7 @@ struct FakeDriver {
     api.memcpy_htod_async = [](CUdeviceptr, const void*, std::size_t, CUstream) { return unsafe_work(); };
     api.memcpy_dtoh_async = [](void*, CUdeviceptr, std::size_t, CUstream) { return unsafe_work(); };
     api.memcpy_dtod_async = [](CUdeviceptr, CUdeviceptr, std::size_t bytes, CUstream) {
-      log.push_back("copy " + std::to_string(bytes));
+      note("copy " + std::to_string(bytes));
       return unsafe_work();
     };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr) {

@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include "all_pairs.hpp"
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 
@@ -18,10 +21,19 @@ namespace {
 constexpr std::array layouts{
     std::array{Layout::row_major, Layout::row_major}, std::array{Layout::row_major, Layout::column_major},
     std::array{Layout::column_major, Layout::row_major}, std::array{Layout::column_major, Layout::column_major}};
-constexpr std::array types{f16, bf16};
-constexpr std::array types_d{f16, bf16, f32};
-constexpr std::array aligns{16, 8, 4, 2};
-constexpr std::array activations{Activation::none, Activation::relu, Activation::leaky_relu};
+struct Types {
+  DataType a, b, d;
+};
+constexpr std::array sm80_types{
+    Types{f16, f16, f16},    Types{f16, f16, bf16},   Types{f16, f16, f32},     Types{bf16, bf16, f16},
+    Types{bf16, bf16, bf16}, Types{bf16, bf16, f32},  Types{e4m3, e4m3, f16},   Types{e4m3, e5m2, bf16},
+    Types{e5m2, e4m3, e4m3}, Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32},   Types{tf32, tf32, f32},
+    Types{s8, s8, s32},      Types{f32, f32, f32},    Types{f64, f64, f64}};
+constexpr std::size_t sm90_type_count = 13;  // of them; wgmma has the rest not
+constexpr std::array aligns{16, 8, 4, 2};    // bytes; of 8-bit elements 2 stands for 1
+constexpr std::array activations{Activation::none,     Activation::relu,      Activation::leaky_relu,
+                                 Activation::gelu_erf, Activation::gelu_tanh, Activation::silu};
+constexpr std::array biases{Bias::none, Bias::along_n, Bias::along_m};
 constexpr std::array group_sizes{0, 1, 2, 8};
 
 struct ScheduleChoice {
@@ -36,6 +48,7 @@ constexpr std::array schedules{
     ScheduleChoice{Schedule::stream_k_two_tile, 1, 3},
 };
 
+/// block_k in 16-bit elements.
 struct Tile {
   int block_m, block_n, block_k, stages, warps;
 };
@@ -44,14 +57,15 @@ const std::vector<Tile>& tiles(MainLoop main_loop) {
                                       {128, 64, 32, 4, 4},  {64, 128, 32, 2, 4}, {128, 32, 32, 4, 4},
                                       {64, 32, 32, 5, 2},   {32, 64, 64, 3, 2}};
   static const std::vector<Tile> sm90{
-      {128, 128, 64, 4, 8}, {128, 256, 64, 4, 8}, {128, 128, 64, 2, 8}, {128, 256, 64, 3, 8}};
+      {128, 128, 64, 4, 8}, {128, 256, 64, 4, 8}, {128, 192, 64, 2, 8}, {64, 64, 64, 5, 4},
+      {64, 128, 64, 3, 4},  {64, 256, 64, 4, 4},  {128, 64, 64, 3, 8}};
   return main_loop == MainLoop::sm80 ? sm80 : sm90;
 }
 
-void apply(const Tile& tile, KernelConfig& config) {
+void apply(const Tile& tile, DataType a, KernelConfig& config) {
   config.block_m = tile.block_m;
   config.block_n = tile.block_n;
-  config.block_k = tile.block_k;
+  config.block_k = tile.block_k * 2 / int(size_of(a));
   config.stages = tile.stages;
   config.warps = tile.warps;
 }
@@ -79,7 +93,7 @@ std::int64_t inner_b(const Problem& p) { return p.layout_b == Layout::row_major 
 void place(int align, bool by_pointer, std::int64_t inner, std::int64_t slack, DataType type, std::int64_t& ld,
            int& problem_align, int& offset) {
   const auto size = std::int64_t(size_of(type));
-  align = std::max(align, int(size));
+  align = align == 2 && size == 1 ? 1 : std::max(align, int(size));
   ld = (inner + slack) * size;
   ld = (ld + 15) / 16 * 16;
   offset = 0;
@@ -91,52 +105,61 @@ void place(int align, bool by_pointer, std::int64_t inner, std::int64_t slack, D
 
 void place_all(GemmCase& gemm, std::array<int, 4> align, bool by_pointer, std::int64_t slack) {
   Problem& p = gemm.problem;
+  const DataType c = matrix_c(p).type;
+  gemm.d_is_c = gemm.d_is_c && c == p.d;
   place(align[0], by_pointer, inner_a(p), slack, p.a, p.lda, p.align_a, gemm.offset_a);
   place(align[1], !by_pointer, inner_b(p), slack, p.b, p.ldb, p.align_b, gemm.offset_b);
-  place(align[2], !by_pointer, p.n, slack, p.d, p.ldc, p.align_c, gemm.offset_c);
+  place(align[2], !by_pointer, p.n, slack, c, p.ldc, p.align_c, gemm.offset_c);
   place(align[3], by_pointer, p.n, slack, p.d, p.ldd, p.align_d, gemm.offset_d);
   if (gemm.d_is_c) {
     p.ldc = p.ldd;
+    p.stride_c = p.stride_d;
     p.align_c = p.align_d;
     gemm.offset_c = gemm.offset_d;
   }
   p = normalise(p);
 }
 
-struct Span {
-  std::int64_t extent, vectors, ld, bytes;
-};
-Span span(std::int64_t extent, std::int64_t vectors, std::int64_t ld, DataType type) {
-  const bool empty = extent == 0 || vectors == 0;
-  return {extent, vectors, ld, empty ? 0 : ((vectors - 1) * ld + extent) * std::int64_t(size_of(type))};
-}
-Span span_a(const Problem& p) {
-  return p.layout_a == Layout::row_major ? span(p.k, p.m, p.lda, p.a) : span(p.m, p.k, p.lda, p.a);
-}
-Span span_b(const Problem& p) {
-  return p.layout_b == Layout::row_major ? span(p.n, p.k, p.ldb, p.b) : span(p.k, p.n, p.ldb, p.b);
-}
-Span span_c(const Problem& p) { return span(p.n, p.m, p.ldc, p.d); }
-Span span_d(const Problem& p) { return span(p.n, p.m, p.ldd, p.d); }
-
-/// All bits set is NaN in every type.
+/// All bits set is NaN in every type that has one.
 std::vector<char> nan_image(std::size_t bytes) { return std::vector<char>(bytes, char(0xff)); }
 
-void fill_elements(std::vector<char>& image, std::size_t offset, const Span& s, DataType type, Fill fill, int magnitude,
+void fill_elements(std::vector<char>& image, std::size_t offset, const OperandMatrix& s, Fill fill, int magnitude,
                    Random& random) {
-  for (std::int64_t vector = 0; vector < s.vectors; ++vector) {
-    for (std::int64_t i = 0; i < s.extent; ++i) {
-      double x;
-      if (fill == Fill::integers) {
-        x = random.between(-magnitude, magnitude);
-      } else {
-        const std::uint64_t bits = random.next();
-        x = -2;
-        for (int part = 0; part < 64; part += 16) x += double(bits >> part & 0xffff) * 0x1p-16;
-        x *= 1.7320508;
+  const std::int64_t matrices = s.stride == 0 ? 1 : s.batch;
+  for (std::int64_t batch = 0; batch < matrices && !s.empty(); ++batch) {
+    for (std::int64_t vector = 0; vector < s.vectors; ++vector) {
+      for (std::int64_t i = 0; i < s.extent; ++i) {
+        double x;
+        if (fill == Fill::integers) {
+          x = random.between(-magnitude, magnitude);
+        } else if (s.type == s8) {
+          x = random.between(-128, 127);
+        } else {
+          const std::uint64_t bits = random.next();
+          x = -2;
+          for (int part = 0; part < 64; part += 16) x += double(bits >> part & 0xffff) * 0x1p-16;
+          x *= 1.7320508;
+        }
+        store(x, image.data() + offset, batch * s.stride + vector * s.ld + i, s.type);
       }
-      store(x, image.data() + offset, vector * s.ld + i, type);
     }
+  }
+}
+
+OperandMatrix bias_of(const Problem& p) {
+  const std::int64_t elements = bias_elements(p);
+  return {elements, 1, matrix_c(p).type, elements, 1, 0};
+}
+
+/// Strides of a batch: none, three in a row with gaps, two that share an operand.
+void apply_batch(int choice, Problem& p, Random& random) {
+  p.batch = 1;
+  p.stride_a = p.stride_b = p.stride_c = p.stride_d = packed_stride;
+  if (choice == 1) p.batch = 3;
+  if (choice == 2) {
+    p.batch = 2;
+    (random.between(0, 1) ? p.stride_a : p.stride_b) = 0;
+    if (random.between(0, 1)) p.stride_c = 0;
   }
 }
 
@@ -145,7 +168,43 @@ void fill_elements(std::vector<char>& image, std::size_t offset, const Span& s, 
 std::string to_string(const GemmCase& gemm) {
   std::string text = to_string(gemm.problem) + " | " + to_string(gemm.config);
   if (gemm.d_is_c) text += " | D is C";
+  if (gemm.scales[0] != 0) text += " | scaled";
   return text;
+}
+
+bool exact_with_integers(const GemmCase& gemm) {
+  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90;
+  return gemm.problem.activation < Activation::gelu_erf && !cut_off;
+}
+
+std::vector<GemmCase> layout_cases(MainLoop main_loop) {
+  const DeviceInfo device = device_info_for("sm_90a");
+  std::vector<GemmCase> cases;
+  for (const Types& types : sm80_types)
+    for (const auto& [layout_a, layout_b] : layouts)
+      for (const int block_k : {32, 64}) {
+        GemmCase gemm;
+        gemm.config.main_loop = main_loop;
+        const bool tma = main_loop == MainLoop::sm90;
+        apply(tma ? Tile{128, 128, block_k, 2, 8} : Tile{64, 64, block_k, 3, 4}, types.a, gemm.config);
+        gemm.problem = {.m = tma ? 140 : 76,
+                        .n = tma ? 150 : 90,
+                        .k = 5 * gemm.config.block_k / 2,
+                        .a = types.a,
+                        .b = types.b,
+                        .d = types.d,
+                        .layout_a = layout_a,
+                        .layout_b = layout_b};
+        if (types.a == s8) gemm.problem.alpha = 0x40000001;  // wraps
+        place_all(gemm, {16, 16, 16, 16}, true, 0);
+        if (why_illegal(gemm.config, gemm.problem, device).empty()) cases.push_back(gemm);
+      }
+  return cases;
+}
+
+Scales scales_of(const GemmCase& gemm) {
+  const auto or_one = [](float scale) { return scale == 0 ? 1.0 : double(scale); };
+  return {or_one(gemm.scales[0]) * or_one(gemm.scales[1]), or_one(gemm.scales[2])};
 }
 
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
@@ -154,8 +213,8 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
   const int operand_aligns = tma ? 1 : count(aligns);
   enum Axis {
     type,
-    type_d,
     layout,
+    batch,
     align_a,
     align_b,
     align_c,
@@ -173,9 +232,9 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
     n,
     k
   };
-  const std::vector<int> sizes{count(types),
-                               count(types_d),
+  const std::vector<int> sizes{tma ? int(sm90_type_count) : count(sm80_types),
                                count(layouts),
+                               3,
                                operand_aligns,
                                operand_aligns,
                                count(aligns),
@@ -186,7 +245,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
                                count(group_sizes),
                                3,
                                3,
-                               2,
+                               count(biases),
                                count(activations),
                                count(tiles(main_loop)),
                                extent_classes,
@@ -194,14 +253,30 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
                                extent_classes};
   std::vector<GemmCase> cases;
   Random random(2024);
-  // Some tiles hold too much in registers for 2-byte aligned operands.
+  const DeviceInfo device = device_info_for("sm_90a");
+  // Not all types have all layouts and activations, and some tiles hold too much in registers.
   const Forbidden forbidden = [&](std::size_t i, int x, std::size_t j, int y) {
-    if (j != tile || (i != align_a && i != align_b)) return false;
-    Problem problem = normalise({.m = 64, .n = 64, .k = 64});
-    (i == align_a ? problem.align_a : problem.align_b) = tma ? 16 : aligns[std::size_t(x)];
-    KernelConfig config{.main_loop = main_loop};
-    apply(tiles(main_loop)[std::size_t(y)], config);
-    return !why_illegal(config, problem, device_info_for("sm_90a")).empty();
+    GemmCase gemm{.problem = {.m = 64, .n = 64, .k = 64}, .config = {.main_loop = main_loop}};
+    Problem& p = gemm.problem;
+    Tile its_tile = tma ? tiles(main_loop)[0] : Tile{64, 64, 64, 3, 4};
+    if (tma) p.layout_b = Layout::column_major;  // what all types have
+    const auto choose = [&](std::size_t axis, int choice) {
+      const auto at = std::size_t(choice);
+      if (axis == type) p.a = sm80_types[at].a, p.b = sm80_types[at].b, p.d = sm80_types[at].d;
+      if (axis == layout) p.layout_a = layouts[at][0], p.layout_b = layouts[at][1];
+      if (axis == activation) p.activation = activations[at];
+      if (axis == tile) its_tile = tiles(main_loop)[at];
+    };
+    choose(i, x);
+    choose(j, y);
+    const auto its_align = [&](std::size_t axis) {
+      const int choice = i == axis ? x : j == axis ? y : 0;
+      return tma ? 16 : aligns[std::size_t(choice)];
+    };
+    if (!why_types_unsupported(p).empty()) return true;
+    place_all(gemm, {its_align(align_a), its_align(align_b), 16, 16}, true, 0);
+    apply(its_tile, p.a, gemm.config);
+    return !why_illegal(gemm.config, p, device).empty();
   };
   for (std::vector<int> row : all_pairs(sizes, 2024, forbidden)) {
     const auto at = [&row](const auto& values, Axis axis) { return values[std::size_t(row[axis])]; };
@@ -213,25 +288,32 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
       Problem& p = gemm.problem;
       KernelConfig& config = gemm.config;
       config.main_loop = main_loop;
-      apply(at(tiles(main_loop), tile), config);
+      const Types& types = at(sm80_types, type);
+      apply(at(tiles(main_loop), tile), types.a, config);
       apply(at(schedules, schedule), config);
       if (shape > 0 && config.grid > 0) config.grid = random.between(1, 13);
       config.group_m = at(group_sizes, group_m);
-      p.a = p.b = at(types, type);
-      p.d = at(types_d, type_d);
+      p.a = types.a;
+      p.b = types.b;
+      p.d = types.d;
       p.layout_a = at(layouts, layout)[0];
       p.layout_b = at(layouts, layout)[1];
       p.m = extent(config.block_m, row[m]);
       p.n = extent(config.block_n, row[n]);
       p.k = depth(config.block_k, row[k]);
-      p.alpha = at(std::array{1.0, -0.75, 2.0}, alpha);
-      p.beta = row[c] == 0 ? 0 : at(std::array{0.5, 1.0, -2.0}, alpha);
+      apply_batch(row[batch], p, random);
+      const bool integers = p.a == s8;
+      p.alpha = integers ? at(std::array{1, -3, 2}, alpha) : at(std::array{1.0, -0.75, 2.0}, alpha);
+      p.beta = row[c] == 0 ? 0 : integers ? at(std::array{5, 1, -2}, alpha) : at(std::array{0.5, 1.0, -2.0}, alpha);
       gemm.d_is_c = row[c] == 2;
-      p.bias = row[bias] != 0;
+      p.bias = at(biases, bias);
+      if (is_fp8(p.a) && row[by_pointer] != 0) gemm.scales = {0.5f, 4.0f, is_fp8(p.d) ? 0.25f : 0.0f};
       p.activation = at(activations, activation);
       p.slope = 0.25;
       place_all(gemm, {at(aligns, align_a), at(aligns, align_b), at(aligns, align_c), at(aligns, align_d)},
                 row[by_pointer] != 0, row[slack] != 0 ? 40 : 0);
+      if (const std::string broken = why_illegal(config, p, device); !broken.empty())
+        throw std::logic_error(to_string(gemm) + ": " + broken);
       cases.push_back(gemm);
     }
   }
@@ -241,54 +323,60 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
 std::vector<GemmCase> product_cases(MainLoop main_loop) {
   struct Epilogue {
     double alpha, beta;
-    bool d_is_c, bias;
+    bool d_is_c;
+    Bias bias;
     Activation activation;
   };
   constexpr std::array epilogues{
-      Epilogue{1, 0, false, false, Activation::none},      Epilogue{-0.75, 0, false, false, Activation::relu},
-      Epilogue{1, 0.5, false, false, Activation::none},    Epilogue{2, 1, true, false, Activation::leaky_relu},
-      Epilogue{1, 0, false, true, Activation::leaky_relu}, Epilogue{-0.75, -2, true, true, Activation::relu},
+      Epilogue{1, 0, false, Bias::none, Activation::none},          Epilogue{-3, 0, false, Bias::none, Activation::relu},
+      Epilogue{1, 2, false, Bias::along_m, Activation::gelu_tanh},  Epilogue{2, 1, true, Bias::none, Activation::leaky_relu},
+      Epilogue{1, 0, false, Bias::along_n, Activation::gelu_erf},   Epilogue{-3, -2, true, Bias::along_n, Activation::silu},
   };
   constexpr std::array products{schedules[0], schedules[1], schedules[3], schedules[5], schedules[6], schedules[8]};
-  const Tile tile = main_loop == MainLoop::sm80 ? Tile{64, 64, 32, 3, 4} : Tile{128, 128, 64, 3, 8};
-  const std::array<std::array<int, 3>, 6> shapes{{{1, 1, 1},
-                                                  {tile.block_m + 1, tile.block_n - 1, tile.block_k + 1},
-                                                  {17, 2 * tile.block_n + 31, 3 * tile.block_k + 7},
-                                                  {2 * tile.block_m + 31, 23, 5 * tile.block_k - 1},
-                                                  {tile.block_m, tile.block_n, 2 * tile.block_k},
-                                                  {2 * tile.block_m - 1, tile.block_n + 1, 23}}};
+  const Tile tile = main_loop == MainLoop::sm80 ? Tile{64, 64, 64, 3, 4} : Tile{128, 128, 64, 3, 8};
+  const DeviceInfo device = device_info_for("sm_90a");
   std::vector<GemmCase> cases;
-  for (const DataType type : types)
-    for (const DataType type_d : types_d)
-      for (const auto& [layout_a, layout_b] : layouts)
-        for (const int align : aligns)
-          for (const Epilogue& epilogue : epilogues)
-            for (const ScheduleChoice& schedule : products)
-              for (const auto& [m, n, k] : shapes) {
-                GemmCase gemm;
-                gemm.config.main_loop = main_loop;
-                apply(tile, gemm.config);
-                apply(schedule, gemm.config);
-                gemm.config.group_m = 2;
-                gemm.problem = {.m = m,
-                                .n = n,
-                                .k = k,
-                                .a = type,
-                                .b = type,
-                                .d = type_d,
-                                .layout_a = layout_a,
-                                .layout_b = layout_b,
-                                .alpha = epilogue.alpha,
-                                .beta = epilogue.beta,
-                                .bias = epilogue.bias,
-                                .activation = epilogue.activation,
-                                .slope = 0.25};
-                gemm.d_is_c = epilogue.d_is_c;
-                const int operand_align = main_loop == MainLoop::sm80 ? align : 16;
-                place_all(gemm, {operand_align, operand_align, align, align}, cases.size() % 2 == 0,
-                          cases.size() % 3 == 0 ? 40 : 0);
-                cases.push_back(gemm);
-              }
+  Random random(2025);
+  for (const Types& types : sm80_types)
+    for (const auto& [layout_a, layout_b] : layouts)
+      for (const int align : aligns)
+        for (const Epilogue& epilogue : epilogues)
+          for (const ScheduleChoice& schedule : products) {
+            KernelConfig config{.main_loop = main_loop};
+            apply(tile, types.a, config);
+            apply(schedule, config);
+            config.group_m = 2;
+            const std::array<std::array<int, 3>, 6> shapes{{{1, 1, 1},
+                                                            {config.block_m + 1, config.block_n - 1, config.block_k + 1},
+                                                            {17, 2 * config.block_n + 31, 3 * config.block_k + 7},
+                                                            {2 * config.block_m + 31, 23, 5 * config.block_k - 1},
+                                                            {config.block_m, config.block_n, 2 * config.block_k},
+                                                            {2 * config.block_m - 1, config.block_n + 1, 23}}};
+            for (const auto& [m, n, k] : shapes) {
+              GemmCase gemm;
+              gemm.config = config;
+              gemm.problem = {.m = m,
+                              .n = n,
+                              .k = k,
+                              .a = types.a,
+                              .b = types.b,
+                              .d = types.d,
+                              .layout_a = layout_a,
+                              .layout_b = layout_b,
+                              .alpha = epilogue.alpha,
+                              .beta = epilogue.beta,
+                              .bias = epilogue.bias,
+                              .activation = epilogue.activation,
+                              .slope = 0.25};
+              apply_batch(int(cases.size() / 6 % 3), gemm.problem, random);
+              gemm.d_is_c = epilogue.d_is_c;
+              if (!why_types_unsupported(gemm.problem).empty()) continue;
+              const int operand_align = main_loop == MainLoop::sm80 ? align : 16;
+              place_all(gemm, {operand_align, operand_align, align, align}, cases.size() % 2 == 0,
+                        cases.size() % 3 == 0 ? 40 : 0);
+              if (why_illegal(gemm.config, gemm.problem, device).empty()) cases.push_back(gemm);
+            }
+          }
   return cases;
 }
 
@@ -306,16 +394,15 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
   Random random(seed);
   GemmInputs inputs;
   inputs.fill = fill;
-  const auto make = [&](std::vector<char>& image, int offset, const Span& s, DataType type, bool is_read,
-                        int magnitude) {
-    image = nan_image(std::size_t(offset) + std::size_t(s.bytes));
-    if (is_read) fill_elements(image, std::size_t(offset), s, type, fill, magnitude, random);
+  const auto make = [&](std::vector<char>& image, int offset, const OperandMatrix& s, bool is_read, int magnitude) {
+    image = nan_image(std::size_t(offset) + std::size_t(s.batch_bytes()));
+    if (is_read) fill_elements(image, std::size_t(offset), s, fill, magnitude, random);
   };
-  make(inputs.a, gemm.offset_a, span_a(p), p.a, reads_ab(p), 3);
-  make(inputs.b, gemm.offset_b, span_b(p), p.b, reads_ab(p), 3);
-  make(inputs.c, gemm.offset_c, span_c(p), p.d, reads_c(p), 8);
-  make(inputs.bias, 0, span(p.n, 1, p.n, p.d), p.d, p.bias, 8);
-  inputs.d = nan_image(2 * d_guard_bytes + std::size_t(gemm.offset_d) + std::size_t(span_d(p).bytes));
+  make(inputs.a, gemm.offset_a, matrix_a(p), reads_ab(p), 3);
+  make(inputs.b, gemm.offset_b, matrix_b(p), reads_ab(p), 3);
+  make(inputs.c, gemm.offset_c, matrix_c(p), reads_c(p), 8);
+  make(inputs.bias, 0, bias_of(p), p.bias != Bias::none, 8);
+  inputs.d = nan_image(2 * d_guard_bytes + std::size_t(gemm.offset_d) + std::size_t(matrix_d(p).batch_bytes()));
   if (gemm.d_is_c) {
     std::copy(inputs.c.begin() + gemm.offset_c, inputs.c.end(),
               inputs.d.begin() + std::ptrdiff_t(d_guard_bytes) + gemm.offset_d);
@@ -326,13 +413,13 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
 std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d) {
   const Problem& p = gemm.problem;
   const std::size_t begin = d_guard_bytes + std::size_t(gemm.offset_d);
-  const Span s = span_d(p);
-
   std::vector<char> beside = d;  // D's elements put back to what they were
-  const auto row_bytes = std::size_t(s.extent) * size_of(p.d);
-  for (std::int64_t row = 0; row < s.vectors; ++row) {
-    const std::size_t at = begin + std::size_t(row * s.ld) * size_of(p.d);
-    std::memcpy(&beside[at], &inputs.d[at], row_bytes);
+  const auto row_bytes = std::size_t(p.n) * size_of(p.d);
+  for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t row = 0; row < p.m; ++row) {
+      const std::size_t at = begin + std::size_t(batch * p.stride_d + row * p.ldd) * size_of(p.d);
+      std::memcpy(&beside[at], &inputs.d[at], row_bytes);
+    }
   }
   if (beside != inputs.d) {
     const auto first = std::mismatch(beside.begin(), beside.end(), inputs.d.begin()).first - beside.begin();
@@ -344,8 +431,8 @@ std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vec
                           .c = inputs.c.data() + gemm.offset_c,
                           .d = nullptr,
                           .bias = inputs.bias.data()};
-  Reference expected = reference(p, operands, gemm.config.main_loop);
-  if (inputs.fill == Fill::integers) {  // float64 is exact here, and so is f32: D is its rounding
+  Reference expected = reference(p, operands, gemm.config.main_loop, scales_of(gemm));
+  if (inputs.fill == Fill::integers && exact_with_integers(gemm)) {  // float64 is exact here, too: D is its rounding
     for (std::size_t i = 0; i < expected.d.size(); ++i) {
       double rounded;
       store(expected.d[i], &rounded, 0, p.d);

@@ -8,6 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "jitgemm/context.hpp"
+#include "reference.hpp"
 
 namespace jitgemm::test {
 
@@ -17,16 +18,27 @@ struct GemmCase {
   KernelConfig config;
   int offset_a = 0, offset_b = 0, offset_c = 0, offset_d = 0;  ///< bytes past a 16-byte boundary
   bool d_is_c = false;
+  std::array<float, 3> scales{};  ///< of A, B and D; 0: none is passed
 };
 std::string to_string(const GemmCase& gemm);
 
-/// Types, layouts, alignments, leading dimensions, schedules, group sizes, epilogues, tiles and ragged shapes,
+/// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, tiles and ragged shapes,
 /// pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the
 /// pairwise ones.
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 
 /// The product of types, layouts, alignments, epilogues, schedules and ragged shapes, for one tile.
 std::vector<GemmCase> product_cases(MainLoop main_loop);
+
+/// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that round
+/// themselves, nor where wgmma cuts bits of 8-bit products off.
+bool exact_with_integers(const GemmCase& gemm);
+
+/// Each type in each layout with both depths of a k-step: what pairs do not reach.
+std::vector<GemmCase> layout_cases(MainLoop main_loop);
+
+/// How the case's scales multiply.
+Scales scales_of(const GemmCase& gemm);
 
 /// A case with these sizes; A, B, C and D are aligned to so many bytes and no more.
 GemmCase plain_case(const Problem& problem, const KernelConfig& config, std::array<int, 4> align = {16, 16, 16, 16},

@@ -103,6 +103,13 @@ std::vector<char> GemmDevice::run(const GemmCase& gemm, const GemmInputs& inputs
   operands.d = d.get() + d_guard_bytes + gemm.offset_d;
   operands.c = gemm.d_is_c ? operands.d : c.get() + gemm.offset_c;
   operands.bias = bias.get();
+  std::vector<char> scale_image(sizeof gemm.scales);
+  std::memcpy(scale_image.data(), gemm.scales.data(), scale_image.size());
+  const Memory scales = upload(scale_image, 16);
+  const auto* scale = reinterpret_cast<const float*>(scales.get());
+  if (gemm.scales[0] != 0) operands.scale_a = scale;
+  if (gemm.scales[1] != 0) operands.scale_b = scale + 1;
+  if (gemm.scales[2] != 0) operands.scale_d = scale + 2;
   if (!nan.empty()) {
     operands.workspace = workspace.get();
     operands.workspace_bytes = nan.size();

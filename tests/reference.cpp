@@ -13,169 +13,287 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// A binary floating-point format in 16 bits.
-struct Format16 {
-  int fraction_bits, exponent_bias, exponent_max;
-};
-constexpr Format16 format_f16{10, 15, 31}, format_bf16{7, 127, 255};
+/// A binary floating-point format. Its largest exponent field is for infinity and NaN (IEEE), or has finite values but for
+/// all ones, a NaN.
+struct Format {
+  int bits, fraction_bits, exponent_bias;
+  bool ieee, saturates;
 
-double decode(std::uint16_t bits, const Format16& f) {
-  const int exponent = bits >> f.fraction_bits & f.exponent_max;
-  const int fraction = bits & ((1 << f.fraction_bits) - 1);
-  double value;
-  if (exponent == f.exponent_max) {
-    value = fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : infinity;
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, 1 - f.exponent_bias - f.fraction_bits);
-  } else {
-    value = std::ldexp(fraction | 1 << f.fraction_bits, exponent - f.exponent_bias - f.fraction_bits);
+  int sign_bit() const { return 1 << (bits - 1); }
+  int all_ones() const { return sign_bit() - 1; }
+  int infinity_bits() const { return all_ones() >> fraction_bits << fraction_bits; }  // if ieee
+  int largest_finite() const { return (ieee ? infinity_bits() : all_ones()) - 1; }
+};
+Format format_of(DataType type) {
+  switch (type) {
+    case f16: return {16, 10, 15, true, false};
+    case bf16: return {16, 7, 127, true, false};
+    case e4m3: return {8, 3, 7, false, true};
+    default: return {8, 2, 15, true, true};  // e5m2
   }
-  return bits & 0x8000 ? -value : value;
 }
 
-std::uint16_t encode(double value, const Format16& f) {
-  const int infinity_bits = f.exponent_max << f.fraction_bits;
-  if (std::isnan(value)) return 0x7fff;
-  const int sign = std::signbit(value) ? 0x8000 : 0;
+double decode_finite(int magnitude, const Format& f) {
+  const int exponent = magnitude >> f.fraction_bits, fraction = magnitude & ((1 << f.fraction_bits) - 1);
+  if (exponent == 0) return std::ldexp(fraction, 1 - f.exponent_bias - f.fraction_bits);
+  return std::ldexp(fraction | 1 << f.fraction_bits, exponent - f.exponent_bias - f.fraction_bits);
+}
+
+double decode(int bits, const Format& f) {
+  const int magnitude = bits & f.all_ones();
+  double value = decode_finite(magnitude, f);
+  if (magnitude > f.largest_finite()) {
+    value = f.ieee && magnitude == f.infinity_bits() ? infinity : std::numeric_limits<double>::quiet_NaN();
+  }
+  return bits & f.sign_bit() ? -value : value;
+}
+
+int encode(double value, const Format& f) {
+  if (std::isnan(value)) return f.all_ones();
+  const int sign = std::signbit(value) ? f.sign_bit() : 0, overflow = f.saturates ? f.largest_finite() : f.infinity_bits();
   const double magnitude = std::abs(value);
-  if (magnitude == 0) return std::uint16_t(sign);
-  if (std::isinf(magnitude)) return std::uint16_t(sign | infinity_bits);
+  if (magnitude == 0) return sign;
+  if (std::isinf(magnitude)) return sign | overflow;
   const int exponent = std::max(std::ilogb(magnitude), 1 - f.exponent_bias);  // subnormals share the lowest
   const double in_ulps = std::ldexp(magnitude, f.fraction_bits - exponent);   // exact
   const auto rounded = std::int64_t(std::nearbyint(in_ulps));                 // to even: the default mode
   // The implicit bit, and a carry out of the fraction, add to the exponent field.
   const std::int64_t bits = rounded + (std::int64_t(exponent - 1 + f.exponent_bias) << f.fraction_bits);
-  return std::uint16_t(sign | std::min<std::int64_t>(bits, infinity_bits));
+  return sign | int(bits > f.largest_finite() ? overflow : bits);
 }
 
 /// What rounds to infinity, from here on.
 double overflow_threshold(DataType type) {
   switch (type) {
-    case f16:
-      return 65520;
-    case bf16:
-      return 0x1p128 - 0x1p119;
-    case f32:
-      return 0x1p128 - 0x1p103;
+    case f16: return 65520;
+    case bf16: return 0x1p128 - 0x1p119;
+    case f32: return 0x1p128 - 0x1p103;
+    default: return infinity;
   }
-  return infinity;
 }
 
-double half_smallest_subnormal(DataType type) { return type == f16 ? 0x1p-25 : type == bf16 ? 0x1p-134 : 0x1p-150; }
+double half_smallest_subnormal(DataType type) {
+  switch (type) {
+    case f16: return 0x1p-25;
+    case bf16: return 0x1p-134;
+    case f32: return 0x1p-150;
+    case e4m3: return 0x1p-10;
+    case e5m2: return 0x1p-17;
+    default: return 0;
+  }
+}
+
+bool saturates(DataType type) { return type == e4m3 || type == e5m2; }
+
+DataType type_of_addends(const Problem& p) { return saturates(p.d) ? bf16 : p.d; }
+
+/// As the multiplication reads it.
+double factor(const void* array, std::int64_t i, DataType type) {
+  if (type != tf32) return load(array, i, type);
+  std::uint32_t bits;
+  std::memcpy(&bits, static_cast<const char*>(array) + i * 4, 4);
+  bits &= ~0x1fffu;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
 
 struct Strides {
-  std::int64_t row, column;
+  std::int64_t row, column, batch;
 };
-Strides strides_a(const Problem& p) { return p.layout_a == Layout::row_major ? Strides{p.lda, 1} : Strides{1, p.lda}; }
-Strides strides_b(const Problem& p) { return p.layout_b == Layout::row_major ? Strides{p.ldb, 1} : Strides{1, p.ldb}; }
+Strides strides_a(const Problem& p) {
+  return p.layout_a == Layout::row_major ? Strides{p.lda, 1, p.stride_a} : Strides{1, p.lda, p.stride_a};
+}
+Strides strides_b(const Problem& p) {
+  return p.layout_b == Layout::row_major ? Strides{p.ldb, 1, p.stride_b} : Strides{1, p.ldb, p.stride_b};
+}
+
+double activated(double x, const Problem& p) {
+  switch (p.activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? 0 : x;
+    case Activation::leaky_relu: return x < 0 ? p.slope * x : x;
+    case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+  }
+  return x;
+}
 
 /// Sums over k, and the extremes of the sums so far.
 struct Sums {
   double total = 0, low = 0, high = 0;
 };
 
-/// From sums to one element of D and its bound.
-ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, const Sums& sums, std::int64_t row,
-                        std::int64_t column) {
-  constexpr double u_acc = 0x1p-24, f32_max = 0x1.fp127;
-  const double range = sums.high - sums.low;  // the largest contiguous partial sum
-  const double product = reads_ab(p) ? p.alpha * sums.total : 0;
-  const double c = reads_c(p) ? p.beta * load(operands.c, row * p.ldc + column, p.d) : 0;
-  const double bias = p.bias ? load(operands.bias, column, p.d) : 0;
-  const double x = product + c + bias;
+double wrapped(double x) { return double(std::int32_t(std::uint32_t(std::int64_t(x)))); }
 
-  double d = x, lipschitz = 1;
-  if (p.activation == Activation::relu) d = x < 0 ? 0 : x;
-  if (p.activation == Activation::leaky_relu) {
-    d = x < 0 ? p.slope * x : x;
-    lipschitz = std::max(1.0, std::abs(p.slope));
+/// From sums to one element of D and its bound.
+ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, const Scales& scales, const Sums& sums,
+                        std::int64_t batch, std::int64_t row, std::int64_t column) {
+  const double range = sums.high - sums.low;  // the largest contiguous partial sum
+  const double alpha = p.alpha * scales.product;
+  const double product = reads_ab(p) ? alpha * sums.total : 0;
+  const DataType addend = type_of_addends(p);
+  const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.stride_c + row * p.ldc + column, addend) : 0;
+  const double bias =
+      p.bias == Bias::none ? 0 : load(operands.bias, p.bias == Bias::along_m ? row : column, addend);
+  if (p.d == s32) {
+    const double x = wrapped(product + c + bias);  // small enough inputs that the sum itself is exact
+    return {activated(x, p), 0};
+  }
+  const double u_acc = p.d == f64 ? 0x1p-53 : 0x1p-24, acc_max = p.d == f64 ? 0x1.fp1023 : 0x1.fp127;
+  const double x = product + c + bias, activation = activated(x, p);
+  double lipschitz = 1, h = 0;
+  if (p.activation == Activation::leaky_relu) lipschitz = std::max(1.0, std::abs(p.slope));
+  if (p.activation >= Activation::gelu_erf) {
+    lipschitz = 1.13;
+    h = 16;
+  }
+  double d = activation * scales.d;
+  if (saturates(p.d) && !std::isnan(d)) {
+    const double largest = decode_finite(format_of(p.d).largest_finite(), format_of(p.d));
+    d = std::clamp(d, -largest, largest);
   }
   if (!std::isfinite(x)) return {d, 0};  // by the inputs alone: float64 cannot overflow here
 
   const double magnitude = std::abs(product) + std::abs(c) + std::abs(bias);
-  if (range > f32_max || magnitude > f32_max || lipschitz * magnitude > f32_max) return {d, infinity};
-  const double tiny = 0x1p-149 * (1 + std::abs(p.alpha)) * (1 + double(p.k));  // partial sums may be subnormal too
-  const double error = lipschitz * (std::abs(p.alpha) * g_k * range + 4 * u_acc * magnitude + tiny);
+  if (range > acc_max || magnitude > acc_max || lipschitz * magnitude > acc_max) return {d, infinity};
+  const double smallest = p.d == f64 ? 0x1p-1074 : 0x1p-149;
+  const double tiny = smallest * (1 + std::abs(alpha)) * (1 + double(p.k));  // partial sums may be subnormal too
+  const double error = (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) + h * u_acc * std::abs(x)) *
+                       std::abs(scales.d);
   const double u = unit_roundoff(p.d);
   return {d, u * std::abs(d) + (1 + u) * error + half_smallest_subnormal(p.d)};
+}
+
+/// In long double, whose rounding is beyond that of a double precision D.
+Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch, std::int64_t row, std::int64_t column) {
+  const Strides a = strides_a(p), b = strides_b(p);
+  long double total = 0, low = 0, high = 0;
+  for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
+    total += (long double)factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a) *
+             factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b);
+    low = std::min(low, total);
+    high = std::max(high, total);
+  }
+  return {double(total), double(low), double(high)};
 }
 
 }  // namespace
 
 double load(const void* array, std::int64_t i, DataType type) {
-  if (type == f32) {
-    float value;
-    std::memcpy(&value, static_cast<const char*>(array) + i * 4, 4);
+  const char* at = static_cast<const char*>(array) + i * std::int64_t(size_of(type));
+  const auto as = [at](auto value) {
+    std::memcpy(&value, at, sizeof value);
     return value;
+  };
+  switch (type) {
+    case f32:
+    case tf32: return as(0.0f);
+    case f64: return as(0.0);
+    case s8: return as(std::int8_t());
+    case s32: return as(std::int32_t());
+    case f16:
+    case bf16: return decode(as(std::uint16_t()), format_of(type));
+    case e4m3:
+    case e5m2: return decode(as(std::uint8_t()), format_of(type));
   }
-  std::uint16_t bits;
-  std::memcpy(&bits, static_cast<const char*>(array) + i * 2, 2);
-  return decode(bits, type == f16 ? format_f16 : format_bf16);
+  return 0;
 }
 
 void store(double value, void* array, std::int64_t i, DataType type) {
-  if (type == f32) {
-    const float rounded = float(value);
-    std::memcpy(static_cast<char*>(array) + i * 4, &rounded, 4);
-    return;
+  char* at = static_cast<char*>(array) + i * std::int64_t(size_of(type));
+  const auto as = [at](auto rounded) { std::memcpy(at, &rounded, sizeof rounded); };
+  switch (type) {
+    case f32:
+    case tf32: return as(float(value));
+    case f64: return as(value);
+    case s8: return as(std::int8_t(std::clamp(std::nearbyint(value), -128.0, 127.0)));
+    case s32: return as(std::int32_t(std::clamp(std::nearbyint(value), -0x1p31, 0x1p31 - 1)));
+    case f16:
+    case bf16: return as(std::uint16_t(encode(value, format_of(type))));
+    case e4m3:
+    case e5m2: return as(std::uint8_t(encode(value, format_of(type))));
   }
-  const std::uint16_t bits = encode(value, type == f16 ? format_f16 : format_bf16);
-  std::memcpy(static_cast<char*>(array) + i * 2, &bits, 2);
 }
 
-double g(MainLoop main_loop, std::int64_t k) {
-  return double((k + 15) / 16 * 16) * (main_loop == MainLoop::sm90 ? 0.75 : 1.5) * 0x1p-24;
+double g(MainLoop main_loop, DataType a, std::int64_t k) {
+  const bool sm90 = main_loop == MainLoop::sm90;
+  const double products = double((k + 15) / 16 * 16);
+  switch (a) {
+    case f64: return (products + 4) * 0x1p-53;
+    case f32: return (products + 4) * 0x1p-24;
+    case tf32: return products * (sm90 ? 1.0 : 2.0) * 0x1p-24;
+    case e4m3:
+    case e5m2:
+      if (sm90) return (products + 16) * 0.26 * 0x1p-13;
+      [[fallthrough]];  // as f16
+    default: return products * (sm90 ? 0.75 : 1.5) * 0x1p-24;
+  }
 }
 
-double unit_roundoff(DataType type) { return type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24; }
+double unit_roundoff(DataType type) {
+  switch (type) {
+    case f16: return 0x1p-11;
+    case bf16: return 0x1p-8;
+    case e4m3: return 0x1p-4;
+    case e5m2: return 0x1p-3;
+    case f64: return 0x1p-53;
+    default: return 0x1p-24;
+  }
+}
 
-Reference reference(const Problem& p, const Operands& operands, MainLoop main_loop) {
-  const auto count = std::size_t(p.m * p.n);
+Reference reference(const Problem& p, const Operands& operands, MainLoop main_loop, const Scales& scales) {
+  const auto count = std::size_t(p.batch * p.m * p.n);
   Reference result{std::vector<double>(count), std::vector<double>(count)};
-  const double g_k = g(main_loop, p.k);
+  const double g_k = g(main_loop, p.a, p.k);
   const std::int64_t depth = reads_ab(p) ? p.k : 0;
   constexpr std::int64_t width = 64;  // columns at a time, in the cache
   const Strides a = strides_a(p), b = strides_b(p);
   std::vector<double> b_panel(std::size_t(depth * width)), a_row(std::size_t(depth), 0.0);
-  for (std::int64_t column = 0; column < p.n; column += width) {
-    const std::int64_t columns = std::min(width, p.n - column);
-    for (std::int64_t k = 0; k < depth; ++k)
-      for (std::int64_t j = 0; j < columns; ++j)
-        b_panel[std::size_t(k * width + j)] = load(operands.b, k * b.row + (column + j) * b.column, p.b);
-    for (std::int64_t row = 0; row < p.m; ++row) {
-      for (std::int64_t k = 0; k < depth; ++k)
-        a_row[std::size_t(k)] = load(operands.a, row * a.row + k * a.column, p.a);
-      double total[width] = {}, low[width] = {}, high[width] = {};
-      for (std::int64_t k = 0; k < depth; ++k) {
-        const double x = a_row[std::size_t(k)];
-        const double* y = &b_panel[std::size_t(k * width)];
-        for (std::int64_t j = 0; j < width; ++j) {
-          total[j] += x * y[j];
-          low[j] = total[j] < low[j] ? total[j] : low[j];
-          high[j] = total[j] > high[j] ? total[j] : high[j];
-        }
+  const auto set = [&](std::int64_t batch, std::int64_t row, std::int64_t column, const Sums& sums) {
+    const ReferenceElement element = finish(p, operands, g_k, scales, sums, batch, row, column);
+    const auto i = std::size_t((batch * p.m + row) * p.n + column);
+    result.d[i] = element.d;
+    result.bound[i] = element.bound;
+  };
+  for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t column = 0; column < p.n; column += width) {
+      const std::int64_t columns = std::min(width, p.n - column);
+      if (p.d == f64) {
+        for (std::int64_t row = 0; row < p.m; ++row)
+          for (std::int64_t j = column; j < column + columns; ++j)
+            set(batch, row, j, precise_sums(p, operands, batch, row, j));
+        continue;
       }
-      for (std::int64_t j = 0; j < columns; ++j) {
-        const ReferenceElement element = finish(p, operands, g_k, {total[j], low[j], high[j]}, row, column + j);
-        result.d[std::size_t(row * p.n + column + j)] = element.d;
-        result.bound[std::size_t(row * p.n + column + j)] = element.bound;
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t j = 0; j < columns; ++j)
+          b_panel[std::size_t(k * width + j)] =
+              factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b);
+      for (std::int64_t row = 0; row < p.m; ++row) {
+        for (std::int64_t k = 0; k < depth; ++k)
+          a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a);
+        double total[width] = {}, low[width] = {}, high[width] = {};
+        for (std::int64_t k = 0; k < depth; ++k) {
+          const double x = a_row[std::size_t(k)];
+          const double* y = &b_panel[std::size_t(k * width)];
+          for (std::int64_t j = 0; j < width; ++j) {
+            total[j] += x * y[j];
+            low[j] = total[j] < low[j] ? total[j] : low[j];
+            high[j] = total[j] > high[j] ? total[j] : high[j];
+          }
+        }
+        for (std::int64_t j = 0; j < columns; ++j) set(batch, row, column + j, {total[j], low[j], high[j]});
       }
     }
   }
   return result;
 }
 
-ReferenceElement reference_element(const Problem& p, const Operands& operands, MainLoop main_loop, std::int64_t row,
-                                   std::int64_t column) {
-  const Strides a = strides_a(p), b = strides_b(p);
-  Sums sums;
-  for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
-    sums.total +=
-        load(operands.a, row * a.row + k * a.column, p.a) * load(operands.b, k * b.row + column * b.column, p.b);
-    sums.low = std::min(sums.low, sums.total);
-    sums.high = std::max(sums.high, sums.total);
-  }
-  return finish(p, operands, g(main_loop, p.k), sums, row, column);
+ReferenceElement reference_element(const Problem& p, const Operands& operands, MainLoop main_loop, std::int64_t batch,
+                                   std::int64_t row, std::int64_t column, const Scales& scales) {
+  return finish(p, operands, g(main_loop, p.a, p.k), scales, precise_sums(p, operands, batch, row, column), batch, row,
+                column);
 }
 
 bool within(double value, const ReferenceElement& expected, DataType type) {
@@ -192,20 +310,24 @@ bool within(double value, const ReferenceElement& expected, DataType type) {
 std::string violation(const Reference& expected, const Problem& p, const void* d) {
   std::int64_t wrong = 0;
   std::ostringstream text;
-  for (std::int64_t row = 0; row < p.m; ++row) {
-    for (std::int64_t column = 0; column < p.n; ++column) {
-      const auto i = std::size_t(row * p.n + column);
-      const ReferenceElement element{expected.d[i], expected.bound[i]};
-      const double value = load(d, row * p.ldd + column, p.d);
-      if (within(value, element, p.d)) continue;
-      if (wrong++ == 0) {
-        text.precision(9);
-        text << "D(" << row << ", " << column << ") is " << value << ", not " << element.d << " +- " << element.bound;
+  for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    for (std::int64_t row = 0; row < p.m; ++row) {
+      for (std::int64_t column = 0; column < p.n; ++column) {
+        const auto i = std::size_t((batch * p.m + row) * p.n + column);
+        const ReferenceElement element{expected.d[i], expected.bound[i]};
+        const double value = load(d, batch * p.stride_d + row * p.ldd + column, p.d);
+        if (within(value, element, p.d)) continue;
+        if (wrong++ == 0) {
+          text.precision(9);
+          text << "D(" << row << ", " << column << ")";
+          if (p.batch > 1) text << " of matrix " << batch;
+          text << " is " << value << ", not " << element.d << " +- " << element.bound;
+        }
       }
     }
   }
   if (wrong == 0) return "";
-  text << "; " << wrong << " of " << p.m * p.n << " elements are wrong";
+  text << "; " << wrong << " of " << p.batch * p.m * p.n << " elements are wrong";
   return text.str();
 }
 

@@ -25,11 +25,17 @@ struct Row {
   std::string error;
 };
 
-/// Compiles each tile for each way to cut it, for f16 row-major operands of full alignment.
-std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles, unsigned threads) {
+/// With operands of full alignment.
+Problem typical(DataType a, Layout layout_b = Layout::row_major) {
+  const DataType d = a == e4m3 || a == e5m2 ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
+  return normalise({.m = 4096, .n = 4096, .k = 4096, .a = a, .b = a, .d = d, .layout_b = layout_b});
+}
+
+/// Compiles each tile for each way to cut it.
+std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles, const Problem& problem,
+                         unsigned threads) {
   const DeviceInfo device = device_info_for(architecture);
   const auto backend = make_compile_only_backend(architecture);
-  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
   std::vector<Row> rows;
   for (KernelConfig config : tiles)
     for (const Schedule schedule : partitions) {
@@ -82,7 +88,22 @@ TEST_CASE("The seeds' largest tiles and the Hopper tiles compile with NVRTC and 
   for (const KernelConfig& tile : default_tiles(device_info_for("sm_90a")))
     if (tile.main_loop == MainLoop::sm90 || tile.block_m * tile.block_n / tile.warps == 128 * 32) tiles.push_back(tile);
   REQUIRE(tiles.size() >= 4);
-  check(compile("sm_90a", tiles, 2));
+  check(compile("sm_90a", tiles, typical(f16), 2));
+}
+
+TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
+  if (!has_nvrtc()) SKIP("no NVRTC");
+  for (DataType type : {e4m3, e5m2, tf32, s8, f32, f64})
+    for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
+      const Problem problem = typical(type, layout_b);
+      std::vector<KernelConfig> tiles;
+      for (const KernelConfig& tile : default_tiles(device_info_for("sm_90a"), type)) {
+        if (tile.main_loop == MainLoop::sm80 && why_illegal(tile, problem, device_info_for("sm_90a")).empty()) tiles.push_back(tile);
+      }
+      REQUIRE(tiles.size() >= 4);
+      tiles.resize(1);  // the list begins with large ones
+      check(compile("sm_90a", tiles, problem, 2));
+    }
 }
 
 TEST_CASE("Every default candidate compiles with NVRTC for its architectures and spills nothing",
@@ -90,22 +111,31 @@ TEST_CASE("Every default candidate compiles with NVRTC for its architectures and
   if (!has_nvrtc()) SKIP("no NVRTC");
   const char* path = std::getenv("JITGEMM_TEST_TABLE");  // a Markdown table of registers goes there
   std::ofstream table(path ? path : "/dev/null");
-  table << "| architecture | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes |\n|---|---|---|---|---|---|---|---|\n";
-  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
-    const auto rows = compile(architecture, default_tiles(device_info_for(architecture)), std::thread::hardware_concurrency());
-    check(rows);
-    for (std::size_t i = 0; i + 2 < rows.size(); i += 3) {
-      const KernelConfig& c = rows[i].config;
-      table << "| " << architecture << " | " << to_string(c.main_loop) << " " << c.block_m << "x" << c.block_n << "x"
-            << c.block_k << " | " << c.stages << " | " << c.warps;
-      int spills = 0;
-      for (std::size_t j = i; j < i + 3; ++j) {
-        table << " | " << rows[j].registers;
-        spills += rows[j].spill_bytes;
+  table << "| architecture | operands | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes |\n|---|---|---|---|---|---|---|---|---|\n";
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"})
+    for (DataType type : {f16, e4m3, e5m2, tf32, s8, f32, f64})
+      for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
+        const DeviceInfo device = device_info_for(architecture);
+        const Problem problem = typical(type, layout_b);
+        std::vector<KernelConfig> tiles;
+        for (const KernelConfig& tile : default_tiles(device, type)) {
+          if (why_illegal(tile, problem, device).empty()) tiles.push_back(tile);
+        }
+        const auto rows = compile(architecture, tiles, problem, std::thread::hardware_concurrency());
+        check(rows);
+        for (std::size_t i = 0; i + 2 < rows.size(); i += 3) {
+          const KernelConfig& c = rows[i].config;
+          table << "| " << architecture << " | " << to_string(type) << (layout_b == Layout::row_major ? " nn" : " nt") << " | "
+                << to_string(c.main_loop) << " " << c.block_m << "x" << c.block_n << "x" << c.block_k << " | " << c.stages
+                << " | " << c.warps;
+          int spills = 0;
+          for (std::size_t j = i; j < i + 3; ++j) {
+            table << " | " << rows[j].registers;
+            spills += rows[j].spill_bytes;
+          }
+          table << " | " << spills << " |\n";
+        }
       }
-      table << " | " << spills << " |\n";
-    }
-  }
 }
 
 }  // namespace jitgemm

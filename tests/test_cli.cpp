@@ -91,10 +91,90 @@ TEST_CASE("jitgemm run takes every part of a problem, and prints JSON alone to s
   CHECK(json["plan"]["config"] == "sm80 64x64x32 group_m=0 stages=3 warps=4 schedule=split_k splits=2");
   const std::string problem = json["plan"]["problem"];
   for (const char* part : {"a=bf16", "d=f32", "layout_a=column_major", "lda=41", "ldd=50", "alpha=-0.5", "beta=2",
-                           "bias=1", "activation=leaky_relu", "slope=0.25"}) {
+                           "bias=along_n", "activation=leaky_relu", "slope=0.25"}) {
     CHECK_THAT(problem, ContainsSubstring(part));
   }
   CHECK_FALSE(json.contains("time"));  // no speed of a CPU
+}
+
+TEST_CASE("jitgemm run computes every type", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* types :
+       {"f16", "bf16 --d f32", "e4m3", "e5m2 --d e5m2", "e5m2 --b e4m3 --d f16", "tf32", "f32", "f64", "s8"}) {
+    INFO(types);
+    const Output output =
+        jitgemm(std::string("run -m 20 -n 24 -k 48 --layout nt --tuning off --device emulator --json --type ") + types);
+    INFO(output.err);
+    REQUIRE(output.status == 0);
+    CHECK(output.json()["check"]["passed"] == true);
+    CHECK(output.json()["check"]["whole"] == true);
+  }
+}
+
+TEST_CASE("jitgemm run takes batches, and a matrix for all of one", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const Output output = jitgemm(
+      "run -m 20 -n 24 -k 33 --type bf16 --batch 3 --stride-a 700 --stride-b 0 --beta 0.5 --stride-c 0 --stride-d 500 "
+      "--bias along_m --activation gelu_erf --tuning off --device emulator --json");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  const nlohmann::json json = output.json();
+  CHECK(json["check"]["passed"] == true);
+  CHECK(json["check"]["elements"] == 3 * 20 * 24);
+  CHECK(json["plan"]["batch"] == 3);
+  const std::string problem = json["plan"]["problem"];
+  for (const char* part :
+       {"batch=3", "stride_a=700", "stride_b=0", "stride_c=0", "stride_d=500", "bias=along_m", "activation=gelu_erf"}) {
+    CHECK_THAT(problem, ContainsSubstring(part));
+  }
+  // What is printed gives the problem again.
+  const Output again = jitgemm("explain --no-compile --device emulator --json --problem '" + problem + "'");
+  REQUIRE(again.status == 0);
+  CHECK(again.json()["problem"] == problem);
+}
+
+TEST_CASE("Types that are not given follow from A's", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"--type bf16", "a=bf16 b=bf16 d=bf16"},
+      {"--type tf32", "a=tf32 b=tf32 d=f32"},
+      {"--type f32", "a=f32 b=f32 d=f32"},
+      {"--type f64", "a=f64 b=f64 d=f64"},
+      {"--type e4m3", "a=e4m3 b=e4m3 d=bf16"},
+      {"--type e5m2 --b e4m3", "a=e5m2 b=e4m3 d=bf16"},
+      {"--type s8", "a=s8 b=s8 d=s32"},
+      {"--type f16 --d f32", "a=f16 b=f16 d=f32"},
+      {"--problem '8x8x8 a=s8'", "a=s8 b=s8 d=s32"},
+      {"--problem '8x8x8 a=e4m3 b=e5m2'", "a=e4m3 b=e5m2 d=bf16"},
+      {"--problem '8x8x8 a=bf16 b=bf16 d=f32' --type f64", "a=f64 b=f64 d=f64"},
+      {"--problem '8x8x8 a=bf16 b=bf16 d=f32' --bias", "a=bf16 b=bf16 d=f32 bias=along_n"},
+  };
+  for (const auto& [arguments, types] : cases) {
+    INFO(arguments);
+    const Output output = jitgemm("explain -m 8 -n 8 -k 8 --no-compile --device emulator --json " + arguments);
+    INFO(output.err);
+    REQUIRE(output.status == 0);
+    CHECK_THAT(std::string(output.json()["problem"]), ContainsSubstring(types));
+  }
+}
+
+TEST_CASE("jitgemm lists the types, biases and activations that there are", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* help : {"run --help", "bench --help"}) {
+    const std::string text = jitgemm(help).out;
+    CHECK_THAT(text, ContainsSubstring("f16, bf16, f32, tf32, f64, e4m3, e5m2 or s8"));
+    CHECK_THAT(text, ContainsSubstring("none, along_n or along_m"));
+    CHECK_THAT(text, ContainsSubstring("none, relu, leaky_relu, gelu_erf, gelu_tanh or silu"));
+  }
+  const std::string shape = "run -m 8 -n 8 -k 8 --device emulator ";
+  CHECK_THAT(jitgemm(shape + "--type u8").err, ContainsSubstring("f16, bf16, f32, tf32, f64, e4m3, e5m2 or s8"));
+  CHECK_THAT(jitgemm(shape + "--d u8").err, ContainsSubstring("f16, bf16, f32, f64, e4m3, e5m2 or s32"));
+  CHECK_THAT(jitgemm(shape + "--bias along_k").err, ContainsSubstring("none, along_n or along_m"));
+  CHECK_THAT(jitgemm(shape + "--activation swish").err, ContainsSubstring("gelu_erf, gelu_tanh or silu"));
 }
 
 TEST_CASE("Without a GPU and without --device, jitgemm says that it uses the emulator", "[cli]") {
@@ -123,7 +203,16 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "run -m 8 -n 8 -k eight --device emulator",
            "run --problem 8x8 --device emulator",
            "run --problem 'm=8 n=8 k=8 colour=red' --device emulator",
-           "run -m 8 -n 8 -k 8 --type f64 --device emulator",
+           "run -m 8 -n 8 -k 8 --batch 1.5 --device emulator",
+           "run -m 8 -n 8 -k 8 --batch -1 --device emulator",
+           "run -m 8 -n 8 -k 8 --batch 2 --stride-d 0 --device emulator",
+           "run -m 8 -n 8 -k 8 --type u8 --device emulator",
+           "run -m 8 -n 8 -k 8 --type '' --device emulator",
+           "run -m 8 -n 8 -k 8 --type f16 --b bf16 --device emulator",
+           "run -m 8 -n 8 -k 8 --type f64 --d f32 --device emulator",
+           "run -m 8 -n 8 -k 8 --type s8 --activation silu --device emulator",
+           "run -m 8 -n 8 -k 8 --activation swish --device emulator",
+           "run -m 8 -n 8 -k 8 --bias along_k --device emulator",
            "run -m 8 -n 8 -k 8 --layout xy --device emulator",
            "run -m 8 -n 8 -k 8 --config 'sm70 8x8x8' --device emulator",
            "run -m 8 -n 8 -k 8 --config 'sm80 7x7x7' --device emulator",
@@ -136,6 +225,7 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "source -m 8 -n 8 -k 8 --format prose --device emulator",
            "warm --shapes nowhere.txt --device emulator",
            "bench --shapes nowhere.txt --device emulator",
+           "bench --shapes nowhere.txt --device emulator --type u8",
            "cache",
            "cache prune --max-bytes lots",
        }) {
@@ -277,6 +367,25 @@ TEST_CASE("jitgemm bench checks every arm, and goes on where a stopped run left 
   write_file(jitgemm.path("out.csv"), csv.substr(0, csv.size() - 20));  // stopped in the middle of a line
   CHECK(jitgemm(arguments + " --resume").status == 0);
   CHECK(file_text(jitgemm.path("out.csv")) == csv);
+}
+
+TEST_CASE("jitgemm bench takes every part of a problem but its sizes", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "32 48 64\n");
+  const Output output = jitgemm(
+      "bench --shapes shapes.txt --device emulator --frozen --tuned --type e5m2 --b e4m3 --d f16 --layout nt --batch 2 "
+      "--stride-b 0 --alpha 0.5 --beta 1 --bias --activation silu --csv out.csv --json out.json");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  CHECK_THAT(output.out, ContainsSubstring("a=e5m2 b=e4m3 d=f16"));
+  const nlohmann::json shape = nlohmann::json::parse(file_text(jitgemm.path("out.json")))["shapes"][0];
+  CHECK(shape["check"] == "ok");
+  CHECK(shape["absent"] == "");
+  CHECK(shape["problem"] ==
+        "m=32 n=48 k=64 a=e5m2 b=e4m3 d=f16 layout_b=column_major batch=2 stride_b=0 alpha=0.5 beta=1 bias=along_n "
+        "activation=silu");
+  CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring("batch=2 stride_b=0"));
 }
 
 TEST_CASE("jitgemm devices lists the emulator", "[cli]") {

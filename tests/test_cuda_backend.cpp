@@ -6,8 +6,8 @@
 #include "backend/cuda/cuda_backend.hpp"
 #include "backend/cuda/nvrtc.hpp"
 #include "catch.hpp"
+#include "core/element.hpp"
 #include "fake_driver.hpp"
-#include "reference.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;
@@ -213,8 +213,11 @@ TEST_CASE("the compile-only backend compiles, and refuses what needs a device", 
   CHECK(backend->compile(kernel(add_one, "sm_80")).registers > 0);
 }
 
-TEST_CASE("the random pattern is N(0,1) in every type, each time the same", "[cuda]") {
-  for (DataType type : {f16, bf16, f32}) {
+TEST_CASE("the random pattern is N(0,1), or of integers N(0,3), in every type, each time the same", "[cuda]") {
+  for (DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
+    INFO(to_string(type));
+    const bool is_integer = type == s8 || type == s32;
+    const double deviation = is_integer ? 3 : 1;
     const std::size_t count = 1 << 18;
     const std::string pattern = cuda::random_pattern(type, count);
     REQUIRE(pattern.size() == count * size_of(type));
@@ -222,14 +225,14 @@ TEST_CASE("the random pattern is N(0,1) in every type, each time the same", "[cu
     double sum = 0, squares = 0;
     std::set<double> values;
     for (std::size_t i = 0; i < count; ++i) {
-      const double x = load(pattern.data(), std::int64_t(i), type);
+      const double x = load_element(pattern.data(), std::int64_t(i), type) / deviation;
       sum += x;
       squares += x * x;
       values.insert(x);
     }
     CHECK(std::abs(sum / count) < 0.02);
     CHECK(std::abs(squares / count - 1) < 0.02);
-    CHECK(values.size() > 500);
+    CHECK(values.size() > (is_integer ? 18 : size_of(type) == 1 ? 50 : 500));
   }
 }
 
@@ -376,13 +379,26 @@ TEST_CASE("a tensor map has its sizes in elements, its stride in bytes and the 1
   const cuda::DriverApi api = FakeDriver::api();
   const auto backend = cuda::make_backend(api);
   alignas(16) char memory[16];
-  const device::TensorMap map = backend->encode_tensor_map(
-      {.address = memory, .type = bf16, .inner = 100, .outer = 300, .stride = 104, .box_inner = 64, .box_outer = 128});
+  TensorMapSpec spec{.address = memory,
+                     .type = bf16,
+                     .inner = 100,
+                     .outer = 300,
+                     .batch = 7,
+                     .stride = 104,
+                     .batch_stride = 40000,
+                     .box_inner = 64,
+                     .box_outer = 128};
+  const device::TensorMap map = backend->encode_tensor_map(spec);
   CHECK(map.opaque[0] == 0x5a);
   CHECK(map.opaque[127] == 0x5a);
-  CHECK(FakeDriver::log.back() == "map type " + std::to_string(int(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)) +
-                                      " rank 2 sizes 100 300 stride 208 box 64 128 swizzle " +
-                                      std::to_string(int(CU_TENSOR_MAP_SWIZZLE_128B)) + " fill 0");
+  const std::string rest =
+      " box 64 128 1 swizzle " + std::to_string(int(CU_TENSOR_MAP_SWIZZLE_128B)) + " fill 0";
+  const std::string type = "map type " + std::to_string(int(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
+  CHECK(FakeDriver::log.back() == type + " rank 3 sizes 100 300 7 strides 208 80000" + rest);
+  spec.batch = 1;
+  spec.batch_stride = 3;  // does not matter, and must not reach the driver
+  backend->encode_tensor_map(spec);
+  CHECK(FakeDriver::log.back() == type + " rank 3 sizes 100 300 1 strides 208 208" + rest);
 }
 
 TEST_CASE("a pointer that the device cannot use is refused by the operand's name", "[cuda]") {

@@ -3,11 +3,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "catch.hpp"
+#include "core/element.hpp"
 #include "random.hpp"
-#include "reference.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -16,7 +17,7 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 const char* const body = R"(
-// d: every 16-bit pattern of both types as f32, and the patterns that come back.
+// d: every 16-bit pattern of both types as f32, c: the patterns that come back.
 __device__ void convert_all(const Arguments& p) {
   float* wide = static_cast<float*>(p.d);
   u16* back = static_cast<u16*>(const_cast<void*>(p.c));
@@ -32,12 +33,15 @@ __device__ void convert_all(const Arguments& p) {
   }
 }
 
-// Rounds the n floats of a to f16 and bf16.
+// Rounds the n floats of a, and what they are negated, to f16 and bf16, c: to e4m3 and e5m2.
 __device__ void round_all(const Arguments& p) {
   for (int i = thread_index(); i < p.n; i += 32) {
-    const float x = ld_global_f32(static_cast<const float*>(p.a) + i);
-    st_global_u32(static_cast<u32*>(p.d) + 2 * i, pack_f16x2(x, -x));
-    st_global_u32(static_cast<u32*>(p.d) + 2 * i + 1, pack_bf16x2(x, -x));
+    const float x = ld_global<float>(static_cast<const float*>(p.a) + i);
+    st_global<u32>(static_cast<u32*>(p.d) + 2 * i, pack(F16{}, x, -x));
+    st_global<u32>(static_cast<u32*>(p.d) + 2 * i + 1, pack(BF16{}, x, -x));
+    u16* bytes = static_cast<u16*>(const_cast<void*>(p.c)) + 2 * i;
+    st_global<u16>(bytes, pack(E4M3{}, x, -x));
+    st_global<u16>(bytes + 1, pack(E5M2{}, x, -x));
   }
 }
 
@@ -60,9 +64,9 @@ __device__ void multiply(const Arguments& p) {
   else
     ldmatrix_x4(smem + 512 + lane % 8 * 32 + lane / 8 % 2 * 16, b);
   float d[4] = {};
-  mma_m16n8k16(Element{}, d, a, b[0], b[1]);
+  mma_m16n8(Element{}, Element{}, d, a, b[0], b[1]);
   for (int r = 0; r < 4; ++r)
-    st_global_f32(static_cast<float*>(p.d) + (lane / 4 + r / 2 * 8) * 8 + lane % 4 * 2 + r % 2, d[r]);
+    st_global<float>(static_cast<float*>(p.d) + (lane / 4 + r / 2 * 8) * 8 + lane % 4 * 2 + r % 2, d[r]);
 }
 
 // stmatrix then ldmatrix gives the same registers, and the rows in between lie where they should.
@@ -76,7 +80,7 @@ __device__ void matrix_round_trip(const Arguments& p) {
   const u32 first = lane / 8 * 100 + lane % 8 * 4;
   const bool right = x[0] == lane && x[1] == 100 + lane && x[2] == 200 + lane && x[3] == 300 + lane && row.x == first &&
                      row.y == first + 1 && row.z == first + 2 && row.w == first + 3;
-  st_global_u32(static_cast<u32*>(p.d) + lane, right);
+  st_global<u32>(static_cast<u32*>(p.d) + lane, right);
 }
 
 __device__ void places(const Arguments& p) {
@@ -110,7 +114,7 @@ TEST_CASE("The emulator converts every 16-bit value there and back", "[emulator]
   for (int type = 0; type < 2; ++type)
     for (int bits = 0; bits < 65536; ++bits) {
       const std::uint16_t pattern = std::uint16_t(bits);
-      const double expected = load(&pattern, 0, type ? bf16 : f16);
+      const double expected = load_element(&pattern, 0, type ? bf16 : f16);
       const float got = wide[type * 65536 + bits];
       if (std::isnan(expected))
         wrong += !std::isnan(got) || back[type * 65536 + bits] != 0x7fff;
@@ -121,11 +125,22 @@ TEST_CASE("The emulator converts every 16-bit value there and back", "[emulator]
   CHECK(wrong == 0);
 }
 
-TEST_CASE("The emulator rounds to nearest even, overflows to infinity and keeps NaN", "[emulator]") {
+TEST_CASE("The emulator rounds to nearest even, overflows to infinity or saturates, and keeps NaN", "[emulator]") {
   const EmulatorKernel kernel(body);
-  std::vector<float> x{0.0f,           65504.0f,    65519.99f,     65520.0f,     1e10f,        INFINITY, NAN,
-                       0x1p-24f,       0x1p-25f,    0x1.8p-25f,    0x1.ffcp-15f, 0x1.ffep-15f, 0x1p-14f, 1 + 0x1p-11f,
-                       1 + 0x1.8p-10f, 1 + 0x1p-8f, 1 + 0x1.8p-7f, 3.4e38f,      1e-40f};
+  std::vector<float> x{0.0f,         65504.0f,      65519.99f, 65520.0f,     1e10f,
+                       INFINITY,     NAN,           0x1p-24f,  0x1p-25f,     0x1.8p-25f,
+                       0x1.ffcp-15f, 0x1.ffep-15f,  0x1p-14f,  1 + 0x1p-11f, 1 + 0x1.8p-10f,
+                       1 + 0x1p-8f,  1 + 0x1.8p-7f, 3.4e38f,   1e-40f,       448,
+                       464,          465,           57344,     61440,        0x1p-9f,
+                       0x1p-10f,     0x1.8p-10f,    0x1.8p-9f, 0x1p-16f,     0x1p-17f,
+                       0x1.8p-17f,   0x1.ep-7f,     0x1.fp-7f, 0x1.cp-15f,   1.0625f,
+                       1.1875f,      1.125f,        1.375f};
+  for (int bits = 0; bits < 256; ++bits)  // every value that 8 bits have, and the ties between them
+    for (const DataType type : {e4m3, e5m2}) {
+      const unsigned char low = static_cast<unsigned char>(bits), high = static_cast<unsigned char>(bits + 1);
+      x.push_back(float(load_element(&low, 0, type)));
+      x.push_back(float((load_element(&low, 0, type) + load_element(&high, 0, type)) / 2));
+    }
   const std::uint64_t seed = test_seed();
   INFO("JITGEMM_TEST_SEED=" << seed);
   Random random(seed);
@@ -133,23 +148,29 @@ TEST_CASE("The emulator rounds to nearest even, overflows to infinity and keeps 
     const auto bits = std::uint32_t(random.next());
     float y;
     std::memcpy(&y, &bits, 4);
-    x.push_back(y);
+    x.push_back(x.size() % 2 ? y : std::ldexp(float(random.uniform()) + 1, random.between(-20, 18)));
   }
   std::vector<std::uint16_t> packed(4 * x.size());
+  std::vector<std::uint8_t> bytes(4 * x.size());
   device::Arguments p{};
   p.m = round_all;
   p.n = int(x.size());
   p.a = x.data();
   p.d = packed.data();
+  p.c = bytes.data();
   REQUIRE(kernel.run({}, {}, p) == "");
   int wrong = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
     for (int part = 0; part < 4; ++part) {
       const float y = part % 2 ? -x[i] : x[i];
       std::uint16_t expected;
-      store(y, &expected, 0, part < 2 ? f16 : bf16);
+      store_element(y, &expected, 0, part < 2 ? f16 : bf16);
       if (std::isnan(y)) expected = 0x7fff;
       wrong += packed[4 * i + part] != expected;
+      std::uint8_t byte;
+      store_element(y, &byte, 0, part < 2 ? e4m3 : e5m2);
+      if (std::isnan(y)) byte = 0x7f;
+      wrong += bytes[4 * i + part] != byte;
     }
   CHECK(wrong == 0);
 }
@@ -176,7 +197,8 @@ TEST_CASE("The emulator's ldmatrix, mma and stmatrix have the hardware's fragmen
           for (int j = 0; j < 8; ++j) {
             float sum = 0;
             for (int k = 0; k < 16; ++k)
-              sum += float(load(a, i * 16 + k, type)) * float(load(b, row_major ? k * 8 + j : j * 16 + k, type));
+              sum += float(load_element(a, i * 16 + k, type)) *
+                     float(load_element(b, row_major ? k * 8 + j : j * 16 + k, type));
             REQUIRE(d[i * 8 + j] == sum);
           }
       }
@@ -233,18 +255,25 @@ TEST_CASE("The emulator's memory, streams and events serve the host", "[emulator
   CHECK(last == 0);
   backend->release(memory);
 
-  for (const DataType type : {f16, bf16, f32}) {
-    std::vector<float> x(40000), again(40000);
+  for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
+    INFO(to_string(type));
+    const double variance = type == s8 || type == s32 ? 9 : 1;
+    std::vector<double> x(40001), again(40001);
     backend->fill_random(x.data(), 40000, type, 5);
     backend->fill_random(again.data(), 40000, type, 5);
     CHECK(std::memcmp(x.data(), again.data(), 40000 * size_of(type)) == 0);
+    CHECK(load_element(x.data(), 40000, type) == 0);
     double mean = 0, square = 0;
+    std::set<double> values;
     for (int i = 0; i < 40000; ++i) {
-      mean += load(x.data(), i, type) / 40000;
-      square += load(x.data(), i, type) * load(x.data(), i, type) / 40000;
+      const double value = load_element(x.data(), i, type);
+      mean += value / 40000;
+      square += value * value / 40000;
+      values.insert(value);
     }
-    CHECK(std::abs(mean) < 0.02);
-    CHECK(std::abs(square - 1) < 0.03);
+    CHECK(std::abs(mean) < 0.02 * std::sqrt(variance));
+    CHECK(std::abs(square / variance - 1) < 0.03);
+    CHECK(values.size() > (type == f64 || type == f32 || type == tf32 ? 30000 : variance == 9 ? 18 : 50));
   }
 
   const Stream first = backend->create_stream(), second = backend->create_stream();

@@ -25,9 +25,9 @@ __device__ void exchange(const Arguments& p, int omit) {
 
 __device__ void warp_exchange(const Arguments& p, int omit) {
   const u32 t = thread_index(), smem = dynamic_smem();
-  st_shared_v2_f32(smem + 8 * t, 1.0f, 2.0f);
+  st_shared_v2(smem + 8 * t, 1, 2);
   if (!(omit & 1)) warp_sync();
-  st_global_u32(static_cast<u32*>(p.d) + t, ld_shared_v4(smem + 16 * (t / 32 * 16 + t % 16)).x);
+  st_global<u32>(static_cast<u32*>(p.d) + t, ld_shared_v4(smem + 16 * (t / 32 * 16 + t % 16)).x);
 }
 
 __device__ void pipeline(const Arguments& p, int omit) {
@@ -50,13 +50,15 @@ __device__ void pipeline(const Arguments& p, int omit) {
     if (!(omit & 8) || round < 5) sum += ld_shared_v4(smem + round % 2 * threads * 16 + (t ^ 32) * 16).y;
     if (!(omit & 4)) bar_sync(0, threads);
   }
-  st_global_u32(static_cast<u32*>(p.d) + t, sum);
+  st_global<u32>(static_cast<u32*>(p.d) + t, sum);
 }
 
 // Every block contributes its index + 1 to each element; the last sums.
 __device__ void fixup(const Arguments& p, int omit) {
   const u32 t = thread_index(), threads = p.k, peers = grid_size();
-  st_global_cg_v4(p.partials + (block_index() * threads + t) * 4, block_index() + 1, 0, 0, 0);
+  float* partials = static_cast<float*>(p.partials);
+  const float mine[4] = {float(block_index() + 1)};
+  st_global_cg(partials + (block_index() * threads + t) * 4, mine);
   if (!(omit & 1)) bar_sync(0, threads);
   bool last = false;
   if (t == 0) {
@@ -73,10 +75,10 @@ __device__ void fixup(const Arguments& p, int omit) {
   float sum = 0;
   for (u32 peer = 0; peer < peers; ++peer) {
     float x[4];
-    ld_global_cg_v4(p.partials + (peer * threads + (t ^ 1)) * 4, x);
+    ld_global_cg(partials + (peer * threads + (t ^ 1)) * 4, x);
     sum += x[0];
   }
-  st_global_f32(static_cast<float*>(p.d) + t, sum);
+  st_global<float>(static_cast<float*>(p.d) + t, sum);
 }
 
 __device__ void collectives(const Arguments& p, int wrong) {
@@ -102,11 +104,11 @@ __device__ void shared_access(const Arguments& p, int offset) {
 
 __device__ void global_access(const Arguments& p, int offset) {
   const char* from = static_cast<const char*>(p.a) + offset;
-  if (thread_index() == 7) st_global_f32(static_cast<float*>(p.d), ld_global_f32(from));
+  if (thread_index() == 7) st_global<float>(p.d, ld_global<float>(from));
 }
 
 __device__ void poison(const Arguments& p, int) {
-  if (thread_index() == 0) st_global_u32(p.d, ld_shared_v4(dynamic_smem() + 16).z);
+  if (thread_index() == 0) st_global<u32>(p.d, ld_shared_v4(dynamic_smem() + 16).z);
 }
 
 __device__ void mbarriers(const Arguments& p, int wrong) {
@@ -147,10 +149,58 @@ __device__ void warpgroups(const Arguments& p, int wrong) {
   if (wrong == 4 && thread_index() < 96) registers<40>(false);
 }
 
+__device__ void st_byte(u32 address, unsigned char x) { runtime->st_shared(address, &x, 1); }
+__device__ u32 ld_byte(u32 address) { return load_shared<unsigned char>(address); }
+
+// 64 threads fill words together, from both ends, so that each word has four writers, then two, then one.
+__device__ void small_stores(const Arguments& p, int omit) {
+  const u32 t = thread_index(), smem = dynamic_smem();
+  u32 sum = 0;
+  st_byte(smem + t, t);
+  sum += ld_byte(smem + t);  // its own
+  st_byte(smem + t, t + 1);
+  if (!(omit & 1)) bar_sync(0, 64);
+  sum += ld_shared_u32(smem + (t ^ 16) / 4 * 4);
+  if (!(omit & 2)) bar_sync(0, 64);
+  if (t < 32) st_shared_u16(smem + 62 - 2 * t, t);
+  if (!(omit & 4)) bar_sync(0, 64);
+  sum += ld_byte(smem + (t ^ 32));
+  if (!(omit & 8)) bar_sync(0, 64);
+  if (t % 4 == 0) runtime->st_shared(smem + t, &sum, 4);
+  if (!(omit & 16)) bar_sync(0, 64);
+  if ((omit & 32) && t == 41) st_byte(smem + 43, 1);
+  st_byte(smem + t, 7);
+  if (!(omit & 64)) bar_sync(0, 64);
+  if (t % 16 == 0) st_shared_v4(smem + t, {t, t, t, t});
+  st_global<u32>(static_cast<u32*>(p.d) + t, sum);
+}
+
+// What one thread does to its own word, or byte, is nobody else's matter, however many share the 16 bytes.
+__device__ void own_parts(const Arguments& p, int size) {
+  const u32 t = thread_index();
+  u32 x = 3, sum = 0;
+  if (t * size >= 64) return;
+  for (int round = 0; round < 3; ++round) {
+    runtime->st_shared(dynamic_smem() + t * size, &x, size);
+    runtime->ld_shared(dynamic_smem() + t * size, &x, size);
+    sum += x;
+  }
+  st_global<u32>(static_cast<u32*>(p.d) + t, sum);
+}
+
+__device__ void wrong_size(const Arguments& p, int size) {
+  u32 x[8] = {};
+  if (size < 0)
+    runtime->st_shared(dynamic_smem(), x, -size);
+  else
+    runtime->ld_shared(dynamic_smem(), x, size);
+}
+
 __device__ void run(const Arguments& p) {
   void (*const kernels[])(const Arguments&, int) = {
       exchange,      warp_exchange, pipeline, fixup,     collectives,
-      shared_access, global_access, poison,   mbarriers, warpgroups};
+      shared_access, global_access, poison,   mbarriers, warpgroups,
+      small_stores,  own_parts,     wrong_size};
   kernels[p.m](p, p.n);
 }
 )";
@@ -165,7 +215,10 @@ enum Kernel {
   global_access,
   poison,
   mbarriers,
-  warpgroups
+  warpgroups,
+  small_stores,
+  own_parts,
+  wrong_size
 };
 
 struct Fixture {
@@ -213,6 +266,16 @@ TEST_CASE("The emulator runs synchronised kernels under every adversary", "[emul
     REQUIRE(f.counter == 0);
     REQUIRE(f.run(mbarriers, 5, 64, options) == "");
     REQUIRE(f.run(warpgroups, 0, 384, options) == "");
+    REQUIRE(f.run(small_stores, 0, 64, options) == "");
+    for (unsigned t = 0; t < 64; ++t) {
+      const unsigned first = (t ^ 16) / 4 * 4 + 1;
+      const unsigned word = first | (first + 1) << 8 | (first + 2) << 16 | (first + 3) << 24;
+      REQUIRE(f.d[t] == t + word + ((t ^ 32) % 2 ? 0 : (62 - (t ^ 32)) / 2));
+    }
+    for (const int size : {1, 2, 4}) {
+      REQUIRE(f.run(own_parts, size, 64, options) == "");
+      for (int t = 0; t < 64 / size; ++t) REQUIRE(f.d[t] == 9);
+    }
   }
 }
 
@@ -228,11 +291,27 @@ TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable m
     CHECK_THAT(f.run(pipeline, 2, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 4, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 8, 64, options), ContainsSubstring("ends with a cp.async of group 6 unfinished"));
-    CHECK_THAT(f.run(fixup, 1, 64, options, 5),
-               ContainsSubstring("ld_global_cg_v4") && ContainsSubstring("not released"));
-    CHECK_THAT(f.run(fixup, 2, 64, options, 5), ContainsSubstring("ld_global_cg_v4"));
-    CHECK_THAT(f.run(fixup, 4, 64, options, 5), ContainsSubstring("ld_global_cg_v4"));
+    CHECK_THAT(f.run(fixup, 1, 64, options, 5), ContainsSubstring("ld_global_cg") && ContainsSubstring("not released"));
+    CHECK_THAT(f.run(fixup, 2, 64, options, 5), ContainsSubstring("ld_global_cg"));
+    CHECK_THAT(f.run(fixup, 4, 64, options, 5), ContainsSubstring("ld_global_cg"));
   }
+}
+
+TEST_CASE("The emulator finds a missing barrier around stores smaller than a word under every adversary",
+          "[emulator]") {
+  Fixture f;
+  for (const EmulatorOptions& options : adversaries(4)) {
+    INFO("seed " << options.seed << ", asynchrony " << int(options.asynchrony));
+    for (const int omit : {1, 2, 4, 8, 16, 32, 64}) {
+      INFO("without " << omit);
+      CHECK_THAT(f.run(small_stores, omit, 64, options), ContainsSubstring("race: "));
+    }
+  }
+  CHECK_THAT(f.run(small_stores, 32, 64), ContainsSubstring("race: st_shared at shared address 0x42b"));
+  CHECK_THAT(f.run(wrong_size, 3, 32), ContainsSubstring("ld_shared of 3 bytes"));
+  CHECK_THAT(f.run(wrong_size, 32, 32), ContainsSubstring("ld_shared of 32 bytes"));
+  CHECK_THAT(f.run(wrong_size, 0, 32), ContainsSubstring("ld_shared of 0 bytes"));
+  CHECK_THAT(f.run(wrong_size, -12, 32), ContainsSubstring("st_shared of 12 bytes"));
 }
 
 TEST_CASE("The emulator's faults name the block, the thread, the operation and the other party", "[emulator]") {

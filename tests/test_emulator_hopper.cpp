@@ -1,9 +1,10 @@
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "catch.hpp"
+#include "core/element.hpp"
 #include "random.hpp"
-#include "reference.hpp"
 #include "test_emulator.hpp"
 
 using namespace jitgemm;
@@ -49,14 +50,14 @@ __device__ void multiply(const Arguments& p) {
       if (!(omit & empty_wait)) mbarrier_wait_parity(empty + 8 * s, k / 2 % 2 ^ ((omit & wrong_parity) ? 0 : 1));
       mbarrier_arrive_expect_tx(full + 8 * s, (omit & too_many_bytes) ? STAGE + 16 : bytes);
       if (M_MAJOR)
-        tma_load_2d(stage, &p.map_a, full + 8 * s, 0, k * 64);
+        tma_load_3d(stage, &p.map_a, full + 8 * s, 0, k * 64, 0);
       else
-        tma_load_2d(stage, &p.map_a, full + 8 * s, k * 64, 0);
+        tma_load_3d(stage, &p.map_a, full + 8 * s, k * 64, 0, 0);
       if (N_MAJOR) {
-        tma_load_2d(stage + A_BYTES, &p.map_b, full + 8 * s, 0, k * 64);
-        tma_load_2d(stage + 2 * A_BYTES, &p.map_b, full + 8 * s, 64, k * 64);
+        tma_load_3d(stage + A_BYTES, &p.map_b, full + 8 * s, 0, k * 64, 0);
+        tma_load_3d(stage + 2 * A_BYTES, &p.map_b, full + 8 * s, 64, k * 64, 0);
       } else {
-        tma_load_2d(stage + A_BYTES, &p.map_b, full + 8 * s, k * 64, 0);
+        tma_load_3d(stage + A_BYTES, &p.map_b, full + 8 * s, k * 64, 0, 0);
       }
     }
     return;
@@ -69,7 +70,7 @@ __device__ void multiply(const Arguments& p) {
     if (!(omit & full_wait)) mbarrier_wait_parity(full + 8 * s, k / 2 % 2);
     if (!(omit & accumulator_fence)) wgmma_fence();
     for (int k16 = 0; k16 < 4; ++k16)
-      wgmma_m64n128k16<M_MAJOR, N_MAJOR>(Element{}, d, descriptor(stage + k16 * (M_MAJOR ? 2048 : 32)),
+      wgmma<Element, Element, M_MAJOR, N_MAJOR>(d, descriptor(stage + k16 * (M_MAJOR ? 2048 : 32)),
                                          descriptor(stage + A_BYTES + k16 * (N_MAJOR ? 2048 : 32)), k > 0 || k16 > 0);
     if (!(omit & commit)) wgmma_commit_group();
     if ((omit & early_write) && t == 77) d[3] = 1;
@@ -84,23 +85,39 @@ __device__ void multiply(const Arguments& p) {
     for (int j = 0; j < 4; ++j)
       for (int h = 0; h < 2; ++h) {
         const u32 row = warp * 16 + lane / 4 + h * 8, chunk = j * 2 + lane % 4 / 2;
-        st_shared_v2_f32(staged + row * 128 + (chunk ^ row % 8) * 16 + lane % 2 * 8, d[(box * 4 + j) * 4 + h * 2],
-                         d[(box * 4 + j) * 4 + h * 2 + 1]);
+        const float* pair = d + (box * 4 + j) * 4 + h * 2;
+        st_shared_v2(staged + row * 128 + (chunk ^ row % 8) * 16 + lane % 2 * 8, __builtin_bit_cast(u32, pair[0]),
+                     __builtin_bit_cast(u32, pair[1]));
       }
     if (!(omit & proxy_fence)) fence_proxy_async();
     if (!(omit & staged_barrier)) bar_sync(1, 128);
     if (t == 0) {
-      tma_store_2d(&p.map_d, staged, box * 32, 0);
+      tma_store_3d(&p.map_d, staged, box * 32, 0, 0);
       tma_store_commit_group();
     }
   }
   if (t == 0 && !(omit & last_wait)) tma_store_wait_group_read<0>();
 }
 
+// Copies a box of A at (lda, ldb, ldc) to one of D at (ldd, stride_a, stride_b).
+__device__ void copy_box(const Arguments& p) {
+  const u32 smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + p.n * 128;
+  if (thread_index() == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, p.n * 128);
+    tma_load_3d(smem, &p.map_a, barrier, p.lda, p.ldb, p.ldc);
+    mbarrier_wait_parity(barrier, 0);
+    tma_store_3d(&p.map_d, smem, p.ldd, p.stride_a, p.stride_b);
+    tma_store_commit_group();
+    tma_store_wait_group_read<0>();
+  }
+}
+
 __device__ void run(const Arguments& p) {
   void (*const kernels[])(const Arguments&) = {
       multiply<false, false, F16>, multiply<true, false, F16>,   multiply<false, true, F16>,
-      multiply<true, true, F16>,   multiply<false, false, BF16>, multiply<true, true, BF16>};
+      multiply<true, true, F16>,   multiply<false, false, BF16>, multiply<true, true, BF16>, copy_box};
   kernels[p.m](p);
 }
 )";
@@ -150,11 +167,11 @@ struct Fixture {
     p.k = k;
     const auto map = [&](const void* address, std::int64_t inner, std::int64_t outer, std::int64_t stride,
                          int box_outer) {
-      return backend->encode_tensor_map({address, type, inner, outer, stride, 64, box_outer});
+      return backend->encode_tensor_map({address, type, inner, outer, 1, stride, 0, 64, box_outer});
     };
     p.map_a = m_major ? map(a.data(), m, k, ld_m, 64) : map(a.data(), k, m, k, 64);
     p.map_b = n_major ? map(b.data(), n, k, ld_n, 64) : map(b.data(), k, n, k, 128);
-    p.map_d = backend->encode_tensor_map({d.data(), f32, n, m, 128, 32, 64});
+    p.map_d = backend->encode_tensor_map({d.data(), f32, n, m, 1, 128, 0, 32, 64});
     return kernel.run(options, {1, 160, 2 * 3 * 8192 + 8192 + 32 + 1024}, p);
   }
 
@@ -172,8 +189,8 @@ struct Fixture {
         }
         double sum = 0, magnitude = 0;
         for (int x = 0; x < k; ++x) {
-          const double product = load(a.data(), m_major ? x * ld_m + i : i * k + x, type) *
-                                 load(b.data(), n_major ? x * ld_n + j : j * k + x, type);
+          const double product = load_element(a.data(), m_major ? x * ld_m + i : i * k + x, type) *
+                                 load_element(b.data(), n_major ? x * ld_n + j : j * k + x, type);
           sum += product;
           magnitude += std::abs(product);
         }
@@ -215,14 +232,14 @@ TEST_CASE("The emulator finds a missing fence, wait or barrier around TMA and wg
     CHECK_THAT(f.run(0, init_fence, options), ContainsSubstring("without a fence_mbarrier_init"));
     CHECK_THAT(f.run(0, init_barrier, options), ContainsSubstring("mbarrier"));
     CHECK_THAT(f.run(0, empty_wait, options),
-               ContainsSubstring("race: tma_load_2d") || ContainsSubstring("all 1 threads have arrived"));
+               ContainsSubstring("race: tma_load_3d") || ContainsSubstring("all 1 threads have arrived"));
     CHECK_THAT(f.run(0, too_few_bytes, options), ContainsSubstring("mbarrier"));
     CHECK_THAT(f.run(0, too_many_bytes, options), ContainsSubstring("hangs") && ContainsSubstring("and 16 bytes"));
     CHECK_THAT(f.run(0, full_wait, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(0, accumulator_fence, options), ContainsSubstring("without a wgmma_fence"));
-    CHECK_THAT(f.run(0, commit, options), ContainsSubstring("race: tma_load_2d") || ContainsSubstring("unfinished"));
+    CHECK_THAT(f.run(0, commit, options), ContainsSubstring("race: tma_load_3d") || ContainsSubstring("unfinished"));
     CHECK_THAT(f.run(0, early_release, options),
-               ContainsSubstring("race: tma_load_2d") && ContainsSubstring("wgmma of warpgroup 0"));
+               ContainsSubstring("race: tma_load_3d") && ContainsSubstring("wgmma of warpgroup 0"));
     CHECK_THAT(f.run(0, proxy_fence, options), ContainsSubstring("without a fence_proxy_async"));
     CHECK_THAT(f.run(0, staged_barrier, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(0, reuse_wait, options),
@@ -237,11 +254,76 @@ TEST_CASE("The emulator finds a missing fence, wait or barrier around TMA and wg
   CHECK(f.run(0, 0, {}) == "");
 }
 
+TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of every dimension, in every type",
+          "[emulator]") {
+  const EmulatorKernel kernel(body);
+  const auto backend = make_emulator_backend({});
+  constexpr int box_outer = 8, outer = 11, batch = 3;
+  for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
+    const int size = int(size_of(type)), box_inner = 128 / size, inner = box_inner + 32 / size;
+    const int stride = inner + 16 / size, matrix = (outer + 1) * stride;
+    // The same memory for one matrix, when the batch stride does not matter.
+    for (const int matrices : {1, batch}) {
+      const auto spec = [&](const void* address) {
+        return TensorMapSpec{address,   type,     inner, outer, matrices, stride, matrices > 1 ? matrix : 3,
+                             box_inner, box_outer};
+      };
+      alignas(16) static unsigned char from[batch * 12 * 176], to[batch * 12 * 176], expected[batch * 12 * 176];
+      REQUIRE(matrix * size == 12 * 176);
+      Random random(7);
+      for (unsigned char& byte : from) byte = static_cast<unsigned char>(random.next() | 1);
+      device::Arguments p{};
+      p.m = 6;
+      p.n = box_outer;
+      p.map_a = backend->encode_tensor_map(spec(from));
+      p.map_d = backend->encode_tensor_map(spec(to));
+      const auto run = [&](const int(&at)[6]) {
+        INFO(to_string(type) << " " << matrices << " matrices, from " << at[0] << " " << at[1] << " " << at[2] << " to "
+                             << at[3] << " " << at[4] << " " << at[5]);
+        p.lda = at[0], p.ldb = at[1], p.ldc = at[2], p.ldd = at[3], p.stride_a = at[4], p.stride_b = at[5];
+        std::memset(to, 0xee, sizeof to);
+        std::memset(expected, 0xee, sizeof expected);
+        const auto place = [&](std::int64_t x, std::int64_t y, std::int64_t z) -> std::int64_t {
+          if (x < 0 || x >= inner || y < 0 || y >= outer || z < 0 || z >= matrices) return -1;
+          return (z * matrix + y * stride + x) * size;
+        };
+        for (int y = 0; y < box_outer; ++y)
+          for (int x = 0; x < box_inner; ++x) {
+            const auto source = place(std::int64_t(at[0]) + x, at[1] + y, at[2]),
+                       target = place(std::int64_t(at[3]) + x, at[4] + y, at[5]);
+            if (target < 0) continue;
+            std::memset(expected + target, 0, std::size_t(size));
+            if (source >= 0) std::memcpy(expected + target, from + source, std::size_t(size));
+          }
+        REQUIRE(kernel.run({}, {1, 32, box_outer * 128 + 8 + 1024}, p) == "");
+        REQUIRE(std::memcmp(to, expected, sizeof to) == 0);
+      };
+      for (const int z : {-1, 0, matrices - 1, matrices, std::numeric_limits<int>::max()}) {
+        run({0, 0, z, 0, 0, 0});
+        run({0, 0, 0, 0, 0, z});
+        run({-16 / size, -2, z, 32 / size, 5, z});
+        run({48 / size, 7, z, -32 / size, -1, z});
+      }
+      run({3, 1, 0, 0, 0, 0});  // not a multiple of 16 bytes
+      run({-3, 100, 0, 0, 0, 0});
+      run({0, 0, 0, std::numeric_limits<int>::max(), 0, 0});
+    }
+  }
+}
+
 TEST_CASE("The emulator's tensor maps obey the hardware's rules", "[emulator]") {
   const auto backend = make_emulator_backend({});
   alignas(256) static char memory[256];
-  const TensorMapSpec good{memory, f16, 100, 10, 104, 64, 64};
+  const TensorMapSpec good{memory, f16, 100, 10, 3, 104, 1040, 64, 64};
   CHECK_NOTHROW(backend->encode_tensor_map(good));
+  TensorMapSpec largest = good;
+  largest.inner = largest.outer = largest.batch = std::int64_t(1) << 32;
+  largest.stride = largest.batch_stride = (std::int64_t(1) << 39) - 8;
+  CHECK_NOTHROW(backend->encode_tensor_map(largest));
+  TensorMapSpec one = good;
+  one.batch = 1;
+  one.batch_stride = -1;  // does not matter
+  CHECK_NOTHROW(backend->encode_tensor_map(one));
   const auto refused = [&](auto change) {
     TensorMapSpec spec = good;
     change(spec);
@@ -249,14 +331,26 @@ TEST_CASE("The emulator's tensor maps obey the hardware's rules", "[emulator]") 
       backend->encode_tensor_map(spec);
       return false;
     } catch (const Error& error) {
+      CHECK_THAT(error.what(), ContainsSubstring("; use the sm80 main loop"));
       return error.code() == ErrorCode::invalid_operand;
     }
   };
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 8 * 8;
+  for (const std::int64_t size : {std::int64_t(0), std::int64_t(-1), (std::int64_t(1) << 32) + 1, huge, -huge}) {
+    CHECK(refused([&](TensorMapSpec& s) { s.inner = size; }));
+    CHECK(refused([&](TensorMapSpec& s) { s.outer = size; }));
+    CHECK(refused([&](TensorMapSpec& s) { s.batch = size; }));
+  }
+  for (const std::int64_t stride : {std::int64_t(0), std::int64_t(-8), std::int64_t(1) << 39, huge, -huge}) {
+    CHECK(refused([&](TensorMapSpec& s) { s.stride = stride; }));
+    CHECK(refused([&](TensorMapSpec& s) { s.batch_stride = stride; }));
+  }
+  CHECK(refused([](TensorMapSpec& s) { s.batch_stride = 1044; }));
+  CHECK(refused([](TensorMapSpec& s) { s.type = DataType(200); }));
   CHECK(refused([](TensorMapSpec& s) { s.address = memory + 8; }));
   CHECK(refused([](TensorMapSpec& s) { s.address = nullptr; }));
   CHECK(refused([](TensorMapSpec& s) { s.stride = 100; }));
   CHECK(refused([](TensorMapSpec& s) { s.box_outer = 257; }));
   CHECK(refused([](TensorMapSpec& s) { s.box_inner = 32; }));
   CHECK(refused([](TensorMapSpec& s) { s.type = f32; }));
-  CHECK(refused([](TensorMapSpec& s) { s.outer = 0; }));
 }

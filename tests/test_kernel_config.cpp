@@ -133,7 +133,7 @@ TEST_CASE("Each rule of a configuration is refused by name", "[kernel_config]") 
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 8, c.block_k = 64; }), ContainsSubstring("shared memory"));
   CHECK_THAT(why([](KernelConfig& c) { c.block_k = 32; }, wgmma), ContainsSubstring("block_k"));
   CHECK_THAT(why([](KernelConfig& c) { c.warps = 4; }, wgmma), ContainsSubstring("warpgroups"));
-  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 64; }, wgmma), ContainsSubstring("block_n"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 96; }, wgmma), ContainsSubstring("block_n"));
 }
 
 TEST_CASE("The sm90 main loop needs sm_90a and 16-byte rows", "[kernel_config]") {

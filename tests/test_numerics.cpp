@@ -106,7 +106,7 @@ struct TensorCore {
         }
         float x = total * float(p.alpha);
         if (reads_c(p)) x += float(p.beta) * float(load(host.c.data(), row * p.ldc + column, p.d));
-        if (p.bias) x += float(load(host.bias.data(), column, p.d));
+        if (p.bias != Bias::none) x += float(load(host.bias.data(), column, p.d));
         store(x, host.d.data(), row * p.ldd + column, p.d);
       }
     }
@@ -157,7 +157,7 @@ TEST_CASE("A result without one of its k-steps is rejected", "[numerics]") {
         for (std::int64_t k : {33, 256, 1000, 6016, 32000}) {
           const int block_k = main_loop == MainLoop::sm90 ? 64 : 32;
           Host host(
-              {.m = 16, .n = 24, .k = k, .a = type, .b = type, .d = type_d, .alpha = 0.5, .beta = -2, .bias = true},
+              {.m = 16, .n = 24, .k = k, .a = type, .b = type, .d = type_d, .alpha = 0.5, .beta = -2, .bias = Bias::along_n},
               Inputs::normal, random);
           host.store_reference();
           CAPTURE(to_string(main_loop), to_string(host.problem));
@@ -182,7 +182,7 @@ TEST_CASE("What the tensor cores compute is accepted", "[numerics]") {
       for (std::int64_t k : {1, 100, 4096, 20000}) {
         for (int splits : {1, 7}) {
           Host host(
-              {.m = 4, .n = 8, .k = k, .a = bf16, .b = bf16, .d = type_d, .alpha = -0.375, .beta = 3, .bias = true},
+              {.m = 4, .n = 8, .k = k, .a = bf16, .b = bf16, .d = type_d, .alpha = -0.375, .beta = 3, .bias = Bias::along_n},
               inputs, random);
           CAPTURE(int(inputs), to_string(host.problem), splits);
           TensorCore{8, 24}.multiply(host, splits);
@@ -256,12 +256,12 @@ TEST_CASE("NaN and infinity in the inputs come out as they must", "[numerics]") 
 
 TEST_CASE("The whole reference and its single elements agree", "[numerics]") {
   Random random(10);
-  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .bias = true, .activation = Activation::relu}, Inputs::normal,
+  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .bias = Bias::along_n, .activation = Activation::relu}, Inputs::normal,
             random);
   const Reference whole = host.reference(MainLoop::sm90);
   for (std::int64_t row : {0, 4, 8}) {
     for (std::int64_t column : {0, 63, 64, 69}) {
-      const ReferenceElement one = reference_element(host.problem, host.operands(), MainLoop::sm90, row, column);
+      const ReferenceElement one = reference_element(host.problem, host.operands(), MainLoop::sm90, 0, row, column);
       CHECK(one.d == whole.d[std::size_t(row * 70 + column)]);
       CHECK(one.bound == whole.bound[std::size_t(row * 70 + column)]);
     }

@@ -44,7 +44,7 @@ struct Memory {
     return message_of(ErrorCode::invalid_operand, [&] { with_operands(normalise(problem), operands); });
   }
 };
-const Problem small{.m = 8, .n = 8, .k = 8, .beta = 1, .bias = true};
+const Problem small{.m = 8, .n = 8, .k = 8, .beta = 1, .bias = Bias::along_n};
 
 }  // namespace
 
@@ -126,9 +126,10 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.ldd = 9; });
   differs([](Problem& p) { p.alpha = 2; });
   differs([](Problem& p) { p.beta = not_a_number; });
-  differs([](Problem& p) { p.bias = true; });
+  differs([](Problem& p) { p.bias = Bias::along_n; });
   differs([](Problem& p) { p.activation = Activation::relu; });
   differs([](Problem& p) { p.slope = 0.5; });
+  differs([](Problem& p) { p.batch = 2; });
   differs([](Problem& p) { p.align_a = 8; });
   differs([](Problem& p) { p.align_b = 8; });
   differs([](Problem& p) { p.align_c = 8; });
@@ -147,10 +148,83 @@ TEST_CASE("Sizes outside of 0 to 2^31 - 1 are refused", "[problem]") {
   CHECK_NOTHROW(normalise({.m = largest, .n = largest, .k = largest}));
 }
 
-TEST_CASE("Types that no kernel multiplies are refused", "[problem]") {
-  CHECK_THAT(refusal({.a = f32, .b = f32}), ContainsSubstring("use f16 or bf16 for both"));
+TEST_CASE("The types of the table at Problem are accepted, and no others", "[problem]") {
+  const std::vector<DataType> all{f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32};
+  const auto is_8_bit_float = [](DataType type) { return type == e4m3 || type == e5m2; };
+  int accepted = 0;
+  for (DataType a : all)
+    for (DataType b : all)
+      for (DataType d : all) {
+        const bool two_bytes = a == f16 || a == bf16, fp8 = is_8_bit_float(a) && is_8_bit_float(b);
+        const bool short_d = d == f16 || d == bf16 || d == f32;
+        const bool expected = (a == b && two_bytes && short_d) || (fp8 && (short_d || is_8_bit_float(d))) ||
+                              (a == b && (a == tf32 || a == f32) && d == f32) || (a == b && a == f64 && d == f64) ||
+                              (a == b && a == s8 && d == s32);
+        CAPTURE(to_string(a), to_string(b), to_string(d));
+        CHECK((refusal({.m = 1, .n = 1, .k = 1, .a = a, .b = b, .d = d}) == "no error") == expected);
+        accepted += expected;
+      }
+  CHECK(accepted == 6 + 20 + 2 + 1 + 1);
   CHECK_THAT(refusal({.a = f16, .b = bf16}), ContainsSubstring("a = f16 by b = bf16"));
-  for (DataType d : {f16, bf16, f32}) CHECK_NOTHROW(normalise({.m = 1, .n = 1, .k = 1, .a = bf16, .b = bf16, .d = d}));
+  CHECK_THAT(refusal({.a = tf32, .b = tf32}), ContainsSubstring("into d = f16: use f32"));
+  CHECK_THAT(refusal({.a = e4m3, .b = e5m2, .d = s32}), ContainsSubstring("use f16, bf16, f32, e4m3 or e5m2"));
+  CHECK_THAT(refusal({.a = DataType(77), .b = DataType(77)}), ContainsSubstring("an unknown type"));
+}
+
+TEST_CASE("Scalars print as the kernel gets them, with all their digits", "[problem]") {
+  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .beta = 208000000004.0}) == "m=1 n=1 k=1 a=f16 b=f16 d=f16 beta=2.08000008e+11");
+  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .a = s8, .b = s8, .d = s32, .alpha = 1073741825}) ==
+        "m=1 n=1 k=1 a=s8 b=s8 d=s32 alpha=1073741825");
+}
+
+TEST_CASE("Integers have whole scalars and no curved activations", "[problem]") {
+  const Problem integers{.m = 4, .n = 4, .k = 4, .a = s8, .b = s8, .d = s32};
+  const auto with = [&](auto change) {
+    Problem problem = integers;
+    change(problem);
+    return refusal(problem);
+  };
+  CHECK(with([](Problem& p) { p.alpha = -3, p.beta = 7, p.activation = Activation::relu; }) == "no error");
+  CHECK_THAT(with([](Problem& p) { p.alpha = 0.5; }), ContainsSubstring("alpha = 0.5 multiplies integers"));
+  CHECK_THAT(with([](Problem& p) { p.beta = 0x1p31; }), ContainsSubstring("beta"));
+  CHECK_THAT(with([](Problem& p) { p.beta = not_a_number; }), ContainsSubstring("whole number"));
+  CHECK_THAT(with([](Problem& p) { p.activation = Activation::silu; }), ContainsSubstring("silu"));
+}
+
+TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
+  Problem p = normalise({.m = 5, .n = 6, .k = 7, .ldd = 8, .batch = 3, .beta = 1});
+  CHECK(p.stride_a == 35);
+  CHECK(p.stride_b == 42);
+  CHECK(p.stride_c == 30);
+  CHECK(p.stride_d == 40);
+  p = normalise({.m = 5, .n = 6, .k = 7, .batch = 1, .stride_a = 99});
+  CHECK(p.stride_a == 0);
+  CHECK(normalise({.m = 5, .n = 6, .k = 7, .batch = 4, .stride_b = 0}).stride_b == 0);
+  CHECK(normalise({.m = 16, .n = 16, .k = 16, .batch = 2, .stride_a = 258}).align_a == 4);
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = -1}), ContainsSubstring("batch = -1"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_a = -2}), ContainsSubstring("stride_a = -2"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_d = 0}), ContainsSubstring("overlap"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_d = 29}), ContainsSubstring("at least 30"));
+  CHECK_NOTHROW(normalise({.m = 5, .n = 6, .k = 7, .ldd = 12, .batch = 2, .stride_d = 6}));  // rows interleave
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .ldd = 12, .batch = 3, .stride_d = 6}), ContainsSubstring("overlap"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = largest, .stride_a = std::int64_t(1) << 40}),
+             ContainsSubstring("2^63"));
+}
+
+TEST_CASE("Scales belong to 8-bit floating-point operands", "[problem]") {
+  alignas(4) float scale = 2;
+  Memory memory;
+  memory.operands.scale_a = &scale;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("scale_a is given for an operand"));
+  const Problem fp8{.m = 8, .n = 8, .k = 8, .a = e4m3, .b = e5m2, .d = f16};
+  CHECK(memory.refusal(fp8) == "no error");
+  memory.operands.scale_d = &scale;
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("scale_d"));
+  memory.operands.scale_d = nullptr;
+  memory.operands.scale_a = reinterpret_cast<const float*>(static_cast<const char*>(memory.operands.d) + 4);
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("D overlaps scale_a"));
+  memory.operands.scale_a = reinterpret_cast<const float*>(reinterpret_cast<const char*>(&memory.bytes[2048]) + 2);
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("scale_a is not a multiple of 4"));
 }
 
 TEST_CASE("Leading dimensions that are too small or too large are refused", "[problem]") {
@@ -236,7 +310,7 @@ TEST_CASE("Null pointers are refused only where they are used", "[problem]") {
   }
   CHECK(without(no_c, with([](Problem& p) { p.beta = 0; })) == "no error");
   CHECK_THAT(without(no_c, with([](Problem& p) { p.beta = not_a_number; })), ContainsSubstring("C is null"));
-  CHECK(without(no_bias, with([](Problem& p) { p.bias = false; })) == "no error");
+  CHECK(without(no_bias, with([](Problem& p) { p.bias = Bias::none; })) == "no error");
   const auto none = [](Operands& o) { o = {}; };
   CHECK(without(none, with([](Problem& p) { p.m = 0; })) == "no error");
   CHECK(without(none, with([](Problem& p) { p.n = 0; })) == "no error");
@@ -309,10 +383,10 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
                              .lda = 32,
                              .alpha = 0.5,
                              .beta = not_a_number,
-                             .bias = true,
+                             .bias = Bias::along_n,
                              .activation = Activation::leaky_relu,
                              .slope = 0.25})) ==
-        "m=8 n=16 k=24 a=bf16 b=bf16 d=f32 layout_b=column_major lda=32 alpha=0.5 beta=nan bias=1 "
+        "m=8 n=16 k=24 a=bf16 b=bf16 d=f32 layout_b=column_major lda=32 alpha=0.5 beta=nan bias=along_n "
         "activation=leaky_relu slope=0.25");
   CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .activation = Activation::leaky_relu})) ==
         "m=8 n=8 k=8 a=f16 b=f16 d=f16 activation=leaky_relu");
@@ -320,7 +394,7 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
 
 TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30}) == 2 * (10 * 30 + 30 * 20 + 10 * 20));
-  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = f32, .beta = 1, .bias = true}) ==
+  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = f32, .beta = 1, .bias = Bias::along_n}) ==
         2 * (10 * 30 + 30 * 20) + 4 * (2 * 10 * 20 + 20));
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .alpha = 0}) == 2 * 10 * 20);
   CHECK(floor_us({}) == 2);

@@ -15,6 +15,11 @@ namespace {
 
 constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
 
+KernelConfig with_depth(KernelConfig config, int block_k) {
+  config.block_k = block_k;
+  return config;
+}
+
 std::vector<GemmCase> sm80_cases() {
   const auto tile = [](Schedule schedule, int grid, int splits = 1) {
     return KernelConfig{.block_m = 64,
@@ -28,7 +33,7 @@ std::vector<GemmCase> sm80_cases() {
                         .grid = grid};
   };
   return {
-      plain_case({.m = 159, .n = 77, .k = 150, .beta = 0.5, .bias = true}, tile(Schedule::persistent, 2)),
+      plain_case({.m = 159, .n = 77, .k = 150, .beta = 0.5, .bias = Bias::along_n}, tile(Schedule::persistent, 2)),
       plain_case({.m = 130,
                   .n = 101,
                   .k = 200,
@@ -40,13 +45,25 @@ std::vector<GemmCase> sm80_cases() {
                   .beta = 2,
                   .activation = Activation::relu},
                  tile(Schedule::stream_k_two_tile, 3), {8, 4, 4, 4}, true),
-      plain_case({.m = 101, .n = 91, .k = 171, .layout_b = columns, .bias = true}, tile(Schedule::split_k, 5, 3),
+      plain_case({.m = 101, .n = 91, .k = 171, .layout_b = columns, .bias = Bias::along_n}, tile(Schedule::split_k, 5, 3),
                  {4, 8, 2, 2}),
       plain_case({.m = 70, .n = 99, .k = 133, .a = bf16, .b = bf16, .d = bf16, .layout_a = columns, .beta = -1},
                  tile(Schedule::stream_k, 5), {2, 2, 4, 4}),
-      plain_case({.m = 200, .n = 67, .k = 63, .d = f32, .beta = 1, .bias = true}, tile(Schedule::stream_k_one_tile, 4),
+      plain_case({.m = 200, .n = 67, .k = 63, .d = f32, .beta = 1, .bias = Bias::along_n}, tile(Schedule::stream_k_one_tile, 4),
                  {2, 16, 8, 8}),
       plain_case({.m = 128, .n = 96, .k = 128, .layout_b = columns}, tile(Schedule::persistent, 1)),
+      plain_case({.m = 70,
+                  .n = 99,
+                  .k = 133,
+                  .a = s8,
+                  .b = s8,
+                  .d = s32,
+                  .layout_a = columns,
+                  .bias = Bias::along_m,
+                  .activation = Activation::relu},
+                 with_depth(tile(Schedule::stream_k, 5), 64), {1, 1, 4, 4}),
+      plain_case({.m = 101, .n = 91, .k = 171, .a = f32, .b = f32, .d = f32, .batch = 2, .beta = 1},
+                 with_depth(tile(Schedule::split_k, 5, 3), 16)),
   };
 }
 
@@ -64,14 +81,24 @@ std::vector<GemmCase> sm90_cases() {
                         .grid = grid};
   };
   return {
-      plain_case({.m = 300, .n = 211, .k = 330, .beta = 0.5, .bias = true}, tile(Schedule::persistent, 2)),
+      plain_case({.m = 300, .n = 211, .k = 330, .beta = 0.5, .bias = Bias::along_n}, tile(Schedule::persistent, 2)),
       plain_case({.m = 200, .n = 300, .k = 300, .a = bf16, .b = bf16, .d = f32, .layout_a = columns, .beta = 2},
                  tile(Schedule::stream_k, 5, 1, 2), {16, 16, 16, 16}, true),
-      plain_case({.m = 131, .n = 141, .k = 450, .layout_b = columns, .beta = 1, .bias = true},
+      plain_case({.m = 131, .n = 141, .k = 450, .layout_b = columns, .beta = 1, .bias = Bias::along_n},
                  tile(Schedule::split_k, 5, 3), {16, 16, 2, 2}),
-      plain_case({.m = 190, .n = 383, .k = 200, .d = f32, .layout_a = columns, .layout_b = columns, .bias = true},
+      plain_case({.m = 190, .n = 383, .k = 200, .d = f32, .layout_a = columns, .layout_b = columns, .bias = Bias::along_n},
                  tile(Schedule::stream_k_two_tile, 2), {16, 16, 4, 4}),
       plain_case({.m = 256, .n = 256, .k = 256}, tile(Schedule::persistent, 1)),
+      plain_case({.m = 150,
+                  .n = 272,
+                  .k = 700,
+                  .a = e4m3,
+                  .b = e5m2,
+                  .d = e4m3,
+                  .layout_b = columns,
+                  .batch = 2,
+                  .bias = Bias::along_m},
+                 with_depth(tile(Schedule::stream_k, 5), 128)),
   };
 }
 

@@ -118,12 +118,14 @@ class ScheduleChecker {
 };
 
 /// Empty, or what is wrong with the raster order of a grid.
-std::string broken_raster(int tiles_m, int tiles_n, int group_m, std::vector<unsigned char>& seen) {
-  seen.assign(std::size_t(tiles_m) * std::size_t(tiles_n), 0);
-  for (int tile = 0; tile < tiles_m * tiles_n; ++tile) {
-    const TileIndex index = raster(tile, tiles_m, tiles_n, group_m);
+std::string broken_raster(int tiles_m, int tiles_n, int batch, int group_m, std::vector<unsigned char>& seen) {
+  const Decomposition d{tiles_m, tiles_n, batch, 1, 1, 0, 1};
+  seen.assign(std::size_t(tile_count(d)), 0);
+  for (int tile = 0; tile < tile_count(d); ++tile) {
+    const TileIndex index = raster(tile, d, group_m);
     if (index.m < 0 || index.m >= tiles_m || index.n < 0 || index.n >= tiles_n) return "a tile lies in the grid";
-    if (seen[std::size_t(index.m) * std::size_t(tiles_n) + std::size_t(index.n)]++) return "a tile comes once";
+    if (index.batch != tile / (tiles_m * tiles_n)) return "one matrix comes after the other";
+    if (seen[std::size_t((index.batch * tiles_m + index.m) * tiles_n + index.n)]++) return "a tile comes once";
   }
   return "";
 }
@@ -152,6 +154,7 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   problem = {};
   problem.m = size();
   problem.n = size();
+  problem.batch = problem.m * problem.n < 1 << 22 && random.between(0, 1) == 0 ? random.between(2, 7) : 1;
   const Tile& tile = random.pick(tiles);
   problem.lda = problem.ldb = 1 << 15;  // whole 16-byte rows, as TMA needs
   const int sm_count = random.between(1, 160);
@@ -199,7 +202,7 @@ void check_random_launches(int count) {
 
     const std::string rule = checker.broken_rule(partition, d);
     if (!rule.empty()) fail(rule);
-    const std::string raster_rule = broken_raster(d.tiles_m, d.tiles_n, config.group_m, seen);
+    const std::string raster_rule = broken_raster(d.tiles_m, d.tiles_n, d.batch, config.group_m, seen);
     if (!raster_rule.empty()) fail("raster: " + raster_rule);
 
     if (d.tiles_m != (problem.m + config.block_m - 1) / config.block_m) fail("tiles cover the rows");
@@ -230,7 +233,7 @@ void check_random_launches(int count) {
 int distinct_rows_and_columns(int first_tiles, int tiles_m, int tiles_n, int group_m) {
   std::set<int> rows, columns;
   for (int tile = 0; tile < first_tiles; ++tile) {
-    const TileIndex index = raster(tile, tiles_m, tiles_n, group_m);
+    const TileIndex index = raster(tile, {tiles_m, tiles_n, 1, 1, 1, 0, 1}, group_m);
     rows.insert(index.m);
     columns.insert(index.n);
   }
@@ -253,7 +256,7 @@ TEST_CASE("Every small decomposition covers every k-step once", "[schedule]") {
     for (int k_steps = 0; k_steps <= 9; ++k_steps) {
       for (int programs = 1; programs <= 30; ++programs) {
         const auto check = [&](Partition partition, int stream_k_tiles, int splits) {
-          const Decomposition d{tiles, 1, k_steps, programs, stream_k_tiles, splits};
+          const Decomposition d{tiles, 1, 1, k_steps, programs, stream_k_tiles, splits};
           const std::string rule = checker.broken_rule(partition, d);
           if (!rule.empty()) FAIL(describe(partition, d) << ": broken: " << rule);
         };
@@ -270,11 +273,11 @@ TEST_CASE("Every small decomposition covers every k-step once", "[schedule]") {
 TEST_CASE("Decompositions near the limits of 32 bits do not overflow", "[schedule]") {
   ScheduleChecker checker;
   const int huge_k = 1 << 27;  // k = 2^31 - 1 in steps of 16
-  CHECK(checker.broken_rule(Partition::stream_k, {3, 5, huge_k, 132, 15, 1}) == "");
-  CHECK(checker.broken_rule(Partition::stream_k, {3, 5, huge_k, 65'535, 7, 1}) == "");
-  CHECK(checker.broken_rule(Partition::stream_k, {362, 362, 16'386, 132, 131'044, 1}) == "");
-  CHECK(checker.broken_rule(Partition::split_k, {362, 362, 16'386, 132, 0, 16}) == "");
-  CHECK(checker.broken_rule(Partition::whole_tiles, {1 << 20, 8, 255, 1000, 0, 1}) == "");
+  CHECK(checker.broken_rule(Partition::stream_k, {3, 5, 1, huge_k, 132, 15, 1}) == "");
+  CHECK(checker.broken_rule(Partition::stream_k, {3, 5, 1, huge_k, 65'535, 7, 1}) == "");
+  CHECK(checker.broken_rule(Partition::stream_k, {362, 181, 2, 16'386, 132, 131'044, 1}) == "");
+  CHECK(checker.broken_rule(Partition::split_k, {362, 181, 2, 16'386, 132, 0, 16}) == "");
+  CHECK(checker.broken_rule(Partition::whole_tiles, {1 << 20, 2, 4, 255, 1000, 0, 1}) == "");
 }
 
 TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
@@ -290,7 +293,9 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     problem.m = random.log_between(1, largest);
     problem.n = random.log_between(1, largest);
     problem.k = random.log_between(1, largest);
+    if (double(problem.m) * double(problem.n) > 0x1p50) problem.batch = 1;
     problem.lda = problem.ldb = std::int64_t(1) << 31;
+    problem.stride_a = problem.stride_b = std::int64_t(1) << 32;
     config.group_m = random.pick(std::array{0, 1, 8, 64});
     problem = normalise(problem);
     if (!why_illegal(config, problem, device).empty()) continue;
@@ -298,10 +303,10 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     const LaunchShape shape = launch_shape(problem, config);
     const Decomposition& d = shape.decomposition;
     CAPTURE(to_string(problem), to_string(config));
-    REQUIRE(double(d.tiles_m) * d.tiles_n * std::max(d.splits, 1) < 0x1p31);
+    REQUIRE(double(d.tiles_m) * d.tiles_n * d.batch * std::max(d.splits, 1) < 0x1p31);
     const int tiles = tile_count(d);
     for (int tile : {0, tiles / 2, tiles - 1}) {
-      const TileIndex index = raster(tile, d.tiles_m, d.tiles_n, config.group_m);
+      const TileIndex index = raster(tile, d, config.group_m);
       REQUIRE(index.m >= 0);
       REQUIRE(index.m < d.tiles_m);
       REQUIRE(index.n >= 0);
@@ -342,7 +347,7 @@ TEST_CASE("The raster order is a bijection on every small grid", "[schedule]") {
   for (int tiles_m = 1; tiles_m <= 24; ++tiles_m) {
     for (int tiles_n = 1; tiles_n <= 24; ++tiles_n) {
       for (int group_m = 0; group_m <= 26; ++group_m) {
-        const std::string rule = broken_raster(tiles_m, tiles_n, group_m, seen);
+        const std::string rule = broken_raster(tiles_m, tiles_n, 1 + group_m % 3, group_m, seen);
         if (!rule.empty()) FAIL(tiles_m << " x " << tiles_n << " in groups of " << group_m << ": broken: " << rule);
       }
     }

@@ -7,33 +7,14 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/problem.hpp"
 #include "sandbox.hpp"
-#include "tune/tuning_db.hpp"
+#include "tuning_samples.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-const DeviceInfo h200 = device_info_for("sm_90a");
-
-Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return shape_of(normalise({.m = m, .n = n, .k = k})); }
-
-TuningRecord record_of(const Problem& problem, int block_m = 128, const DeviceInfo& device = h200) {
-  TuningRecord record;
-  record.problem = problem;
-  record.device_name = device.name;
-  record.compute_capability = device.compute_capability;
-  record.sm_count = device.sm_count;
-  record.emulated = device.emulated;
-  record.config.block_m = block_m;
-  record.median_us = 12.5;
-  record.spread = 0.02;
-  record.library_version = "0.1.0";
-  return record;
-}
 
 void append(const std::filesystem::path& file, const std::string& text) { std::ofstream(file, std::ios::app) << text; }
 
@@ -48,14 +29,16 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
                                                       .d = f32,
                                                       .layout_a = Layout::column_major,
                                                       .lda = 100,
+                                                      .batch = 3,
+                                                      .stride_b = 0,
                                                       .alpha = 0,
                                                       .beta = 2,
-                                                      .bias = true,
+                                                      .bias = Bias::along_m,
                                                       .activation = Activation::leaky_relu,
                                                       .slope = 0.3,
                                                       .align_b = 4})));
   record.device_name = "A \"card\"\nwith \xff odd name";
-  record.config = parse_kernel_config("sm90 128x256x64 group_m=4 stages=4 warps=8 schedule=split_k splits=3");
+  record.config = parse_kernel_config("sm80 64x128x64 group_m=4 stages=4 warps=8 schedule=split_k splits=3");
   record.date = "2026-11-21";
   const std::string line = to_json_line(record);
   CHECK(line.find('\n') == std::string::npos);
@@ -68,7 +51,7 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
   CHECK_FALSE(back->emulated);
   CHECK(back->median_us == 12.5);
   CHECK(back->spread == 0.02);
-  CHECK(back->library_version == "0.1.0");
+  CHECK(back->library_version == JITGEMM_VERSION);
   CHECK(back->date == "2026-11-21");
   CHECK(to_json_line(*back) == line);
 }

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "core/kernel_interface.hpp"
+#include "fake_driver.hpp"
+#include "jitgemm/types.hpp"
+#include "reference.hpp"
+
+namespace jitgemm::test {
+
+/// FakeDriver with memory that holds something and kernels that multiply: D = A * B of row-major f16, whatever
+/// the module. An access outside of live memory, or a launch whose counters are not zero, ends as on a GPU.
+struct FakeGpu : FakeDriver {
+  static inline std::map<std::uintptr_t, std::size_t> memory;  // live, by address
+  static inline std::map<const void*, std::string> modules;
+  static inline bool capturing = false;
+
+  static void reset() {
+    FakeDriver::reset();
+    for (const auto& [begin, bytes] : memory) std::free(reinterpret_cast<void*>(begin));
+    memory.clear();
+    modules.clear();
+    capturing = false;
+  }
+
+  /// Memory of the test's own, which is not in the books of what is alive.
+  static void* allocate(std::size_t bytes) {
+    void* const made = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    const std::lock_guard lock(mutex);
+    memory[std::bit_cast<std::uintptr_t>(made)] = bytes;
+    return made;
+  }
+
+  static bool holds(const void* begin, std::size_t bytes) {
+    const auto address = std::bit_cast<std::uintptr_t>(begin);
+    const std::lock_guard lock(mutex);
+    auto found = memory.upper_bound(address);
+    return found != memory.begin() && (--found)->first + found->second >= address + bytes;
+  }
+  static bool holds(CUdeviceptr begin, std::size_t bytes) { return holds(reinterpret_cast<void*>(begin), bytes); }
+
+  static CUresult copy(void* to, const void* from, const void* device, std::size_t bytes) {
+    if (const CUresult result = unsafe_work(); result != CUDA_SUCCESS) return result;
+    if (!holds(device, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    std::memmove(to, from, bytes);
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult multiply(const device::Arguments& x) {
+    const auto span = [](int rows, int columns, long long ld) {
+      return std::size_t((rows - 1) * ld + columns) * size_of(f16);
+    };
+    if (x.k > 0 && (!holds(x.a, span(x.m, x.k, x.lda)) || !holds(x.b, span(x.k, x.n, x.ldb))))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!holds(x.d, span(x.m, x.n, x.ldd))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (x.decomposition.splits > 1 || x.decomposition.stream_k_tiles > 0) {
+      if (!holds(x.partials, 4) || !holds(x.counters, 4) || *x.counters != 0) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    for (int i = 0; i < x.m; ++i) {
+      for (int j = 0; j < x.n; ++j) {
+        float sum = 0;
+        for (int l = 0; l < x.k; ++l) sum += f32_of(x.a, i * x.lda + l) * f32_of(x.b, l * x.ldb + j);
+        store(sum, x.d, i * x.ldd + j, f16);
+      }
+    }
+    return CUDA_SUCCESS;
+  }
+
+  static cuda::DriverApi api() {
+    cuda::DriverApi api = FakeDriver::api();
+    api.get_error_name = [](CUresult result, const char** name) {
+      static const std::map<CUresult, const char*> names{
+          {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+          {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+          {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+          {CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED"},
+          {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
+          {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
+          {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+          {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+          {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+          {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+          {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+          {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+          {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+          {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+          {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+          {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+          {CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN"}};
+      const auto found = names.find(result);
+      *name = found == names.end() ? "CUDA_ERROR_OTHER" : found->second;
+      return CUDA_SUCCESS;
+    };
+    api.device_get_count = [](int* count) { return *count = 1, step(); };
+    api.device_get_name = [](char* name, int, CUdevice) { return std::strcpy(name, "Fake H200"), step(); };
+    api.device_get_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+      static const std::map<CUdevice_attribute, int> values{
+          {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+          {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+          {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+          {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10},
+          {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
+          {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 64 << 10}};  // a small one, for small sets of inputs
+      const auto found = values.find(attribute);
+      if (found == values.end()) return CUDA_ERROR_INVALID_VALUE;
+      return *value = found->second, step();
+    };
+
+    api.mem_alloc = [](CUdeviceptr* pointer, std::size_t bytes) {
+      if (const CUresult result = unsafe_work(); result != CUDA_SUCCESS) return result;
+      void* const made = allocate(bytes);
+      const std::lock_guard lock(mutex);
+      alive.insert(made);
+      return *pointer = std::bit_cast<CUdeviceptr>(made), CUDA_SUCCESS;
+    };
+    api.mem_free = [](CUdeviceptr pointer) {
+      if (const CUresult result = destroy(pointer); result != CUDA_SUCCESS) return result;
+      const std::lock_guard lock(mutex);
+      memory.erase(pointer);
+      std::free(reinterpret_cast<void*>(pointer));
+      return CUDA_SUCCESS;
+    };
+    api.memset_d8_async = [](CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
+      if (const CUresult result = unsafe_work(); result != CUDA_SUCCESS) return result;
+      if (!holds(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+      std::memset(reinterpret_cast<void*>(to), value, bytes);
+      return CUDA_SUCCESS;
+    };
+    api.memcpy_htod_async = [](CUdeviceptr to, const void* from, std::size_t bytes, CUstream) {
+      return copy(reinterpret_cast<void*>(to), from, reinterpret_cast<void*>(to), bytes);
+    };
+    api.memcpy_dtoh_async = [](void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+      return copy(to, reinterpret_cast<void*>(from), reinterpret_cast<void*>(from), bytes);
+    };
+    api.memcpy_dtod_async = [](CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
+      if (!holds(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+      return copy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), bytes);
+    };
+    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr p) {
+      const int type = holds(p, 1) ? CU_MEMORYTYPE_DEVICE : 0;
+      for (unsigned i = 0; i < count; ++i) {
+        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? type : 0;
+        std::memcpy(values[i], &value, sizeof value);
+      }
+      return work();
+    };
+
+    api.module_load_data = [](CUmodule* module, const void* image) {
+      if (std::memcmp(image, "\x7f" "ELF", 4) != 0) return CUDA_ERROR_INVALID_IMAGE;
+      if (const CUresult result = make(module); result != CUDA_SUCCESS) return result;
+      const std::lock_guard lock(mutex);
+      modules[*module] = static_cast<const char*>(image);
+      return CUDA_SUCCESS;
+    };
+    api.module_unload = [](CUmodule module) {
+      if (const CUresult result = destroy(module); result != CUDA_SUCCESS) return result;
+      const std::lock_guard lock(mutex);
+      modules.erase(module);
+      return CUDA_SUCCESS;
+    };
+    api.module_get_function = [](CUfunction* function, CUmodule module, const char*) {
+      *function = reinterpret_cast<CUfunction>(module);
+      return work();
+    };
+    api.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction function, void** parameters, void**) {
+      if (const CUresult result = work(); result != CUDA_SUCCESS) return result;
+      {
+        const std::lock_guard lock(mutex);
+        if (!modules.contains(function)) return CUDA_ERROR_INVALID_HANDLE;
+        slowness = 1 + std::distance(modules.begin(), modules.find(function));
+      }
+      return multiply(*static_cast<const device::Arguments*>(parameters[0]));
+    };
+    api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) {
+      return *milliseconds = 0.25f * float(slowness), work();
+    };
+    api.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
+      *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+      return work();
+    };
+    return api;
+  }
+
+ private:
+  static inline std::atomic<long> slowness = 1;  // of the kernel launched last, so that no two are equally fast
+
+  static float f32_of(const void* array, std::int64_t i) {
+    static const std::vector<float> values = [] {
+      std::vector<float> all(1 << 16);
+      for (std::size_t bits = 0; bits < all.size(); ++bits) {
+        const auto one = std::uint16_t(bits);
+        all[bits] = float(load(&one, 0, f16));
+      }
+      return all;
+    }();
+    return values[static_cast<const std::uint16_t*>(array)[i]];
+  }
+};
+
+}  // namespace jitgemm::test

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "backend/cuda/nvrtc.hpp"
+
+namespace jitgemm::test {
+
+/// An NVRTC that takes every text, makes a cubin for FakeGpu of it, and keeps books on its programs.
+struct FakeNvrtc {
+  struct Program {
+    bool compiled = false;
+  };
+  static inline std::mutex mutex;
+  static inline std::set<const Program*> alive;
+
+  static void reset() {
+    for (const Program* program : alive) delete program;
+    alive.clear();
+  }
+
+  static const char* log_of(nvrtcProgram program) {
+    return reinterpret_cast<Program*>(program)->compiled
+               ? "ptxas info    : 0 bytes gmem\nptxas info    : Used 96 registers, 0 bytes spill stores, 0 bytes spill loads\n"
+               : "kernel.cu(7): error: identifier \"made_to_fail\" is undefined\n1 error detected\n";
+  }
+  static constexpr char cubin[] = "\x7f" "ELF, made up";
+  static constexpr char ptx[] = "// Cuda compilation tools, release 12.4, V12.4.131\n";
+
+  static cuda::NvrtcApi api() {
+    cuda::NvrtcApi api;
+    api.name = "nvrtc 12.4.131";
+    api.version = [](int* major, int* minor) { return *major = 12, *minor = 4, NVRTC_SUCCESS; };
+    api.get_error_string = [](nvrtcResult result) {
+      switch (result) {
+        case NVRTC_ERROR_OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
+        case NVRTC_ERROR_INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
+        case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
+        case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+        case NVRTC_ERROR_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
+        default: return "NVRTC_ERROR_OTHER";
+      }
+    };
+    api.create_program = [](nvrtcProgram* program, const char*, const char*, int, const char* const*,
+                            const char* const*) {
+      auto* const made = new Program;
+      const std::lock_guard lock(mutex);
+      alive.insert(made);
+      *program = reinterpret_cast<nvrtcProgram>(made);
+      return NVRTC_SUCCESS;
+    };
+    api.destroy_program = [](nvrtcProgram* program) {
+      const std::lock_guard lock(mutex);
+      const auto* const made = reinterpret_cast<const Program*>(*program);
+      if (alive.erase(made) == 0) return NVRTC_ERROR_INVALID_PROGRAM;
+      delete made;
+      *program = nullptr;
+      return NVRTC_SUCCESS;
+    };
+    api.compile_program = [](nvrtcProgram program, int, const char* const*) {
+      reinterpret_cast<Program*>(program)->compiled = true;
+      return NVRTC_SUCCESS;
+    };
+    api.get_program_log_size = [](nvrtcProgram program, std::size_t* size) {
+      return *size = std::strlen(log_of(program)) + 1, NVRTC_SUCCESS;
+    };
+    api.get_program_log = [](nvrtcProgram program, char* out) {
+      return std::strcpy(out, log_of(program)), NVRTC_SUCCESS;
+    };
+    api.get_cubin_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof cubin, NVRTC_SUCCESS; };
+    api.get_cubin = [](nvrtcProgram, char* out) { return std::memcpy(out, cubin, sizeof cubin), NVRTC_SUCCESS; };
+    api.get_ptx_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof ptx, NVRTC_SUCCESS; };
+    api.get_ptx = [](nvrtcProgram, char* out) { return std::memcpy(out, ptx, sizeof ptx), NVRTC_SUCCESS; };
+    return api;
+  }
+};
+
+}  // namespace jitgemm::test
