@@ -17,6 +17,7 @@
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
+#include "sample_configs.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;
@@ -59,18 +60,6 @@ struct GraphApi {
 
 void require(CUresult result) {
   if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(int(result)));
-}
-
-constexpr KernelConfig sm80_config{
-    .main_loop = MainLoop::sm80, .block_m = 64, .block_n = 64, .block_k = 32, .stages = 3};
-constexpr KernelConfig sm90_config{
-    .main_loop = MainLoop::sm90, .block_m = 128, .block_n = 128, .block_k = 64, .stages = 4, .warps = 8};
-
-KernelConfig with_schedule(KernelConfig config, Schedule schedule, int splits, int grid) {
-  config.schedule = schedule;
-  config.splits = splits;
-  config.grid = grid;
-  return config;
 }
 
 std::vector<KernelConfig> both_main_loops(const Backend& backend) {

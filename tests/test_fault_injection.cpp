@@ -9,6 +9,7 @@
 #include "fake_nvrtc.hpp"
 #include "fault_injection.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "sample_configs.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;
@@ -16,18 +17,6 @@ using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-constexpr KernelConfig sm80_config{
-    .main_loop = MainLoop::sm80, .block_m = 64, .block_n = 64, .block_k = 32, .stages = 3};
-constexpr KernelConfig sm90_config{
-    .main_loop = MainLoop::sm90, .block_m = 128, .block_n = 128, .block_k = 64, .stages = 4, .warps = 8};
-
-KernelConfig with_schedule(KernelConfig config, Schedule schedule, int splits, int grid) {
-  config.schedule = schedule;
-  config.splits = splits;
-  config.grid = grid;
-  return config;
-}
 
 /// How much is alive.
 struct Books {
