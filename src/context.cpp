@@ -45,7 +45,7 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
         invalid_option("architecture=" + options.architecture +
                        " is for Device::compile_only and Device::emulator; leave it empty for a CUDA device");
       }
-      return make_cuda_backend();
+      return make_cuda_backend(options.dependent_launch);
     case Device::emulator:
       if (options.emulator_sm_count < 1)
         invalid_option("emulator_sm_count is below 1; give the number of SMs to emulate");
@@ -173,7 +173,7 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
     const device::Arguments arguments =
         make_arguments(problem, ready.config, shape, operands, workspace,
                        [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
-    backend->launch(*ready.kernel->loaded, shape.grid, shape.threads, shape.smem_bytes, arguments, stream);
+    backend->launch(*ready.kernel->loaded, shape, arguments, stream);
   } catch (...) {
     if (shape.counters > 0) workspaces.launch_failed(workspace);
     throw;

@@ -68,13 +68,13 @@ class FakeBackend : public Backend {
     return kernel;
   }
 
-  void launch(const LoadedKernel& kernel, int grid, int, std::size_t, const device::Arguments& arguments,
+  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
               Stream) override {
     // The source, and so the kernel, does not say how it is split. The launch does.
     KernelConfig config = static_cast<const FakeKernel&>(kernel).config;
     const device::Decomposition& d = arguments.decomposition;
     config.splits = config.schedule == Schedule::split_k ? d.splits : 1;
-    config.grid = config.schedule == Schedule::split_k || config.schedule == Schedule::data_parallel ? 0 : grid;
+    config.grid = config.schedule == Schedule::split_k || config.schedule == Schedule::data_parallel ? 0 : shape.grid;
     behaviour_.launch(config);
     ++launches_[to_string(config)];
     inputs_seen_.insert(arguments.a);

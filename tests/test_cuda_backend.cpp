@@ -257,7 +257,11 @@ void use(Backend& backend) {
   const auto kernel =
       backend.load({.code = "cubin", .entry = "f", .architecture = "sm_90a", .compiler = "nvrtc"}, 100 << 10);
   backend.record_event(begin, stream);
-  backend.launch(*kernel, 7, 128, 100 << 10, device::Arguments{}, stream);
+  LaunchShape shape;
+  shape.grid = 7;
+  shape.threads = 128;
+  shape.smem_bytes = 100 << 10;
+  backend.launch(*kernel, shape, device::Arguments{}, stream);
   backend.record_event(end, stream);
   if (backend.elapsed_us(begin, end) != 250) throw std::runtime_error("the time is not in microseconds");
   backend.synchronize(stream);

@@ -32,6 +32,9 @@ struct ContextOptions {
   double tuning_budget_seconds = 1.0;          ///< measuring time for one problem
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
+  /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
+  /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
+  bool dependent_launch = true;
   /// Where kernels and the tuning database live; default: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm.
   std::optional<std::string> cache_dir = {};
   int emulator_sm_count = 4;

@@ -32,10 +32,13 @@ struct KernelConfig {
   int group_m = 8;                                 ///< tile rows per group of the raster order; 0: linear row order
   int stages = 3;                                  ///< k-steps in flight in shared memory
   int warps = 4;                                   ///< that multiply; the sm90 main loop adds a producer warpgroup
-  int cluster_m = 1, cluster_n = 1;                ///< thread blocks a cluster; 1 x 1 is what exists
+  /// Thread blocks of a cluster (sm90): cluster_m x cluster_n neighbouring tiles, which fetch what they share of A and B once
+  /// (TMA multicast), times cluster_k blocks that cut the k-steps of each tile and add up in distributed shared memory.
+  int cluster_m = 1, cluster_n = 1, cluster_k = 1;
+  bool ping_pong = false;  ///< sm90: each consumer warpgroup has tiles of its own; else all share each tile
   Schedule schedule = Schedule::data_parallel;
   int splits = 1;  ///< of split_k, else 1
-  int grid = 0;    ///< programs of the persistent and stream-K schedules; 0: one a tile, which splits none
+  int grid = 0;    ///< thread blocks of the persistent and stream-K schedules; 0: a cluster a tile, which splits none
 
   bool operator==(const KernelConfig&) const = default;
 };

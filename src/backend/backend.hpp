@@ -7,6 +7,7 @@
 #include "core/device_info.hpp"
 #include "core/kernel.hpp"
 #include "core/kernel_interface.hpp"
+#include "core/launch_shape.hpp"
 #include "jitgemm/types.hpp"
 
 namespace jitgemm {
@@ -25,7 +26,7 @@ struct TensorMapSpec {
   std::int64_t inner = 0, outer = 0, batch = 1;  ///< elements; matrices
   std::int64_t stride = 0;        ///< elements from one outer index to the next, a multiple of 16 bytes
   std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; with one matrix it does not matter
-  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128 bytes: the 128-byte swizzle is always on
+  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128, 64 or 32 bytes, and the swizzle as many
 
   bool operator==(const TensorMapSpec&) const = default;
 };
@@ -47,9 +48,9 @@ class Backend {
   virtual KernelBinary compile(const KernelSource& source) = 0;
   virtual std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) = 0;
 
-  /// Asynchronous on the stream. grid programs of `threads` threads.
-  virtual void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
-                      const device::Arguments& arguments, Stream stream) = 0;
+  /// Asynchronous on the stream.
+  virtual void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
+                      Stream stream) = 0;
   virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
 
   // Device memory. allocate() and zeroing work while any stream is capturing, and are not captured.
@@ -85,7 +86,9 @@ class Backend {
 };
 
 /// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device 0.
-std::unique_ptr<Backend> make_cuda_backend();
+/// `dependent_launch`: a kernel may start before the one that it follows on its stream has ended, and waits for it before it
+/// touches memory (programmatic dependent launch; sm_90 and newer).
+std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch = true);
 /// Compiles for an architecture with NVRTC; everything that needs a device throws Error{no_device}.
 std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture);
 

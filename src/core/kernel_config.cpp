@@ -52,15 +52,47 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
     return "wgmma takes operands other than f16 and bf16 K-major alone: A row-major, B column-major";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (c.block_k != 128 / int(size_of(p.a))) return "block_k is 128 bytes: one swizzled row";
-  if ((c.warps != 4 && c.warps != 8) || c.block_m != c.warps * 16)
-    return "block_m is 64 rows for each of one or two consumer warpgroups";
-  if (c.block_n < 64 || c.block_n % 64 != 0 || c.block_n > 256) return "block_n is a multiple of 64 up to 256";
+  if (c.warps != 4 && c.warps != 8 && c.warps != 12) return "warps are those of one to three consumer warpgroups";
+  if (c.ping_pong && c.warps != 8) return "ping-pong has two consumer warpgroups";
+  const int consumer_rows = consumer_rows_of(c);
+  if (c.block_m % (c.ping_pong ? 1 : c.warps / 4) != 0 || (consumer_rows != 64 && consumer_rows != 128))
+    return "a consumer warpgroup has 64 or 128 rows";
+  if (c.block_n < 16 || c.block_n % 16 != 0 || c.block_n > 256) return "block_n is a multiple of 16 up to 256";
+  // Registers of a consumer thread: 240 with two consumers, 160 with three; one has 255, two blocks an SM aside.
+  if (consumer_rows * c.block_n / 128 > (c.warps == 12 ? 128 : c.warps == 8 ? 192 : 128))
+    return "a thread holds at most 128 accumulators, 192 with two consumer warpgroups";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (c.stages < 2 || c.stages > 16) return "at least 2 stages, and 16 at most";
+  const auto is_1_2_4_8 = [](int x) { return is_power_of_two(x) && x <= 8; };
+  if (!is_1_2_4_8(c.cluster_m) || !is_1_2_4_8(c.cluster_n) || !is_1_2_4_8(c.cluster_k) || cluster_size_of(c) > 8)
+    return "a cluster is a product of powers of two, of 8 thread blocks at most";
+  if (c.block_m % (8 * c.cluster_n) != 0 || c.block_n % (8 * c.cluster_m) != 0)
+    return "each block of a cluster fetches a multiple of 8 rows of what it shares";
+  if (c.cluster_k > 1) {
+    if (c.schedule != Schedule::data_parallel || c.ping_pong)
+      return "clusters that cut k are data-parallel and cooperative";
+    if (c.block_n % (16 * c.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 16 columns";
+    if (c.block_n * 4 > c.stages * (c.block_n + c.block_m) * 128 / c.block_m)
+      return "the partial sums of a cluster that cuts k fit into the stages";
+  }
   return {};
 }
 
 }  // namespace
+
+int cluster_size_of(const KernelConfig& c) { return c.cluster_m * c.cluster_n * c.cluster_k; }
+
+int consumer_rows_of(const KernelConfig& c) { return c.ping_pong ? c.block_m : c.block_m / (c.warps / 4); }
+
+int consumer_groups_of(const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && !c.ping_pong ? c.warps / 4 : 1; }
+
+int d_box_columns_of(const KernelConfig& c, const Problem& p) {
+  const int columns = c.block_n / c.cluster_k, element = int(size_of(p.d));
+  for (int bytes = 128; bytes >= 32; bytes /= 2) {
+    if (columns * element % bytes == 0) return bytes / element;
+  }
+  return 0;
+}
 
 WarpGrid warp_grid_of(const KernelConfig& c) {
   if (c.main_loop == MainLoop::sm90) return {c.warps, 1};
@@ -82,7 +114,8 @@ std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInf
   if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, p, device);
       !why.empty())
     return why;
-  if (c.cluster_m != 1 || c.cluster_n != 1) return "clusters are 1 x 1";
+  if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong))
+    return "clusters and ping-pong are of the sm90 main loop";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
@@ -92,26 +125,30 @@ std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInf
     return "the stages need " + std::to_string(smem_bytes_of(c, p)) + " bytes of shared memory, the device has " +
            std::to_string(device.smem_per_block);
   constexpr double most = 1 << 30;
-  const std::int64_t tiles_m = (p.m + c.block_m - 1) / c.block_m, tiles_n = (p.n + c.block_n - 1) / c.block_n;
-  const double tiles = double(tiles_m * tiles_n) * double(p.batch);
+  const auto ceil_div = [](std::int64_t x, int y) { return (x + y - 1) / y; };
+  const double tiles = double(ceil_div(p.m, c.block_m * c.cluster_m) * ceil_div(p.n, c.block_n * c.cluster_n)) *
+                       double(p.batch) * cluster_size_of(c);
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
   if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
     return "tiles x k-steps is less than 2^30";
   const bool cuts = c.splits > 1 || (c.grid > 0 && c.schedule != Schedule::persistent);
-  if (cuts && tiles * (c.main_loop == MainLoop::sm90 ? c.warps / 4 : 1) > max_counters)
+  if (cuts && tiles * consumer_groups_of(c) > max_counters)
     return "split tiles x consumer groups is at most " + std::to_string(max_counters);
   return {};
 }
 
 bool stores_by_tma(const KernelConfig& c, const Problem& p) {
-  return c.main_loop == MainLoop::sm90 && p.align_d == 16 && c.block_n * int(size_of(p.d)) % 128 == 0;
+  return c.main_loop == MainLoop::sm90 && p.align_d == 16 && d_box_columns_of(c, p) > 0;
 }
 
 int threads_of(const KernelConfig& c) { return c.warps * 32 + (c.main_loop == MainLoop::sm90 ? 128 : 0); }
 
 std::size_t smem_bytes_of(const KernelConfig& c, const Problem& p) {
   const std::size_t element = size_of(p.a), stages = std::size_t(c.stages);
-  const std::size_t stage = std::size_t(c.block_m + c.block_n) * std::size_t(c.block_k) * element;
+  // An N-major B comes in boxes of 64 columns.
+  const bool whole_boxes = c.main_loop == MainLoop::sm90 && p.layout_b == Layout::row_major;
+  const std::size_t columns = whole_boxes ? std::size_t(c.block_n + 63) / 64 * 64 : std::size_t(c.block_n);
+  const std::size_t stage = (std::size_t(c.block_m) + columns) * std::size_t(c.block_k) * element;
   if (c.main_loop == MainLoop::sm80) {
     const int row_a = p.layout_a == Layout::row_major ? c.block_k : c.block_m;
     const int row_b = p.layout_b == Layout::column_major ? c.block_k : c.block_n;
@@ -124,7 +161,7 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& p) {
 std::size_t hash_value(const KernelConfig& c) {
   std::size_t h = 0;
   for (const int x : {int(c.main_loop), c.block_m, c.block_n, c.block_k, c.group_m, c.stages, c.warps, c.cluster_m,
-                      c.cluster_n, int(c.schedule), c.splits, c.grid})
+                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.schedule), c.splits, c.grid})
     h = (h ^ std::size_t(x)) * 0x9e3779b97f4a7c15ull;
   return h ^ h >> 32;
 }

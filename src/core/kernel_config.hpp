@@ -21,7 +21,20 @@ struct WarpGrid {
 };
 WarpGrid warp_grid_of(const KernelConfig& config);
 
-/// Whether the kernel stores D by TMA, through boxes of 128 bytes across, and so needs a map of D.
+/// Thread blocks.
+int cluster_size_of(const KernelConfig& config);
+
+/// Of the sm90 main loop: rows of the tile that one consumer warpgroup multiplies.
+int consumer_rows_of(const KernelConfig& config);
+
+/// Groups of warps of a block that count their arrival at a cut tile apart.
+int consumer_groups_of(const KernelConfig& config);
+
+/// Columns of the boxes by which the sm90 main loop stores D: as many of 128, 64 or 32 bytes as divide a block's part of a row;
+/// 0 if none does.
+int d_box_columns_of(const KernelConfig& config, const Problem& problem);
+
+/// Whether the kernel stores D by TMA and so needs a map of D.
 bool stores_by_tma(const KernelConfig& config, const Problem& problem);
 
 /// Threads of a block, and bytes of dynamic shared memory.

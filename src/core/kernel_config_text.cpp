@@ -36,6 +36,11 @@ bool parse_extents(std::string_view text, Int&... values) {
   return words.size() == sizeof...(values) && (parse_int(words[i++], values) && ...);
 }
 
+bool parse_consumers(std::string_view text, bool& ping_pong) {
+  ping_pong = text == "ping_pong";
+  return ping_pong || text == "cooperative";
+}
+
 /// False for a word that names no field or has a bad value. `field` becomes the field's name.
 bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
   const std::size_t equals = word.find('=');
@@ -56,7 +61,8 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "group_m") return parse_int(value, config.group_m);
   if (field == "stages") return parse_int(value, config.stages);
   if (field == "warps") return parse_int(value, config.warps);
-  if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n);
+  if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
+  if (field == "consumers") return parse_consumers(value, config.ping_pong);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
   return false;
@@ -98,9 +104,10 @@ std::string to_string(const KernelConfig& config) {
   text += " group_m=" + number(config.group_m);
   text += " stages=" + number(config.stages);
   text += " warps=" + number(config.warps);
-  if (config.cluster_m != 1 || config.cluster_n != 1) {
-    text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n);
+  if (config.cluster_m != 1 || config.cluster_n != 1 || config.cluster_k != 1) {
+    text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
+  if (config.ping_pong) text += " consumers=ping_pong";
   text += " schedule=" + std::string(to_string(config.schedule));
   if (config.schedule == Schedule::split_k || config.splits != 1) text += " splits=" + number(config.splits);
   if (config.grid != 0) text += " grid=" + number(config.grid);

@@ -21,8 +21,9 @@ LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
   device::Decomposition& d = shape.decomposition;
   // Nothing to write has no tiles: with one extent 0, nothing bounds the others.
   const bool empty = is_empty(p);
-  d.tiles_m = empty ? 0 : int((p.m + c.block_m - 1) / c.block_m);
-  d.tiles_n = empty ? 0 : int((p.n + c.block_n - 1) / c.block_n);
+  const int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
+  d.tiles_m = empty ? 0 : int((p.m + tile_m - 1) / tile_m);
+  d.tiles_n = empty ? 0 : int((p.n + tile_n - 1) / tile_n);
   d.batch = int(p.batch);
   // With nothing to multiply, one k-step of zeros.
   d.k_steps = reads_ab(p) ? int((p.k + c.block_k - 1) / c.block_k) : 1;
@@ -30,36 +31,38 @@ LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
   d.splits = 1;
   const int tiles = device::tile_count(d);
   d.programs = tiles;
+  const int cluster = cluster_size_of(c), grid = c.grid / cluster;
 
   switch (c.schedule) {
     case Schedule::data_parallel: break;
     case Schedule::persistent:
-      if (c.grid > 0) d.programs = std::min(c.grid, tiles);
+      if (grid > 0) d.programs = std::min(grid, tiles);
       break;
     case Schedule::split_k:
       d.splits = std::min(c.splits, d.k_steps);
-      d.programs = c.grid > 0 ? std::min(c.grid, tiles * d.splits) : tiles * d.splits;
+      d.programs = grid > 0 ? std::min(grid, tiles * d.splits) : tiles * d.splits;
       break;
     case Schedule::stream_k:
     case Schedule::stream_k_one_tile:
     case Schedule::stream_k_two_tile:
-      if (c.grid == 0 || tiles == 0) break;
-      d.programs = c.grid;
+      if (grid == 0 || tiles == 0) break;
+      d.programs = grid;
       d.stream_k_tiles = c.schedule == Schedule::stream_k            ? tiles
-                         : c.schedule == Schedule::stream_k_one_tile ? device::one_tile_stream_k_tiles(tiles, c.grid)
-                                                                     : device::two_tile_stream_k_tiles(tiles, c.grid);
+                         : c.schedule == Schedule::stream_k_one_tile ? device::one_tile_stream_k_tiles(tiles, grid)
+                                                                     : device::two_tile_stream_k_tiles(tiles, grid);
       break;
   }
 
   const device::Partition partition = partition_of(c.schedule);
-  const int groups = c.main_loop == MainLoop::sm90 ? c.warps / 4 : 1;
-  shape.grid = tiles == 0 ? 0 : d.programs;
+  const int blocks_a_tile = c.cluster_m * c.cluster_n;
+  shape.cluster = cluster;
+  shape.grid = tiles == 0 ? 0 : d.programs * cluster;
   shape.threads = threads_of(c);
   shape.smem_bytes = smem_bytes_of(c, p);
   shape.partial_bytes =
-      std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m) * std::size_t(c.block_n) *
+      std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
       size_of(accumulator_of(p));
-  shape.counters = device::cut_tile_count(partition, d) * groups;
+  shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * consumer_groups_of(c);
   return shape;
 }
 

@@ -9,7 +9,8 @@ namespace jitgemm {
 /// workspace that is asked for and the one that the kernel uses.
 struct LaunchShape {
   device::Decomposition decomposition;  ///< what schedule.cuh works on
-  int grid = 0;                         ///< programs; 0 when there is nothing to write
+  int cluster = 1;                      ///< thread blocks of a cluster, which is one program
+  int grid = 0;                         ///< thread blocks; 0 when there is nothing to write
   int threads = 0;
   std::size_t smem_bytes = 0;
   std::size_t partial_bytes = 0;  ///< slots for partial tiles

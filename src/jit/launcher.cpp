@@ -9,9 +9,7 @@ namespace {
 
 constexpr int box_bytes = 128, d_box_rows = 64;  // mainloop_sm90.cuh
 
-/// The map of an operand whose M (N) is cut into tiles of block_mn: K-major it is copied whole, block_mn rows at a time, else
-/// block_k rows of a box's width.
-TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, bool k_major, int block_mn, int block_k) {
+TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, int box_inner, int box_outer) {
   return {.address = address,
           .type = matrix.type,
           .inner = matrix.extent,
@@ -19,8 +17,8 @@ TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, bool
           .batch = matrix.stride == 0 ? 1 : matrix.batch,
           .stride = matrix.ld,
           .batch_stride = matrix.stride,
-          .box_inner = box_bytes / int(size_of(matrix.type)),
-          .box_outer = k_major ? block_mn : block_k};
+          .box_inner = box_inner,
+          .box_outer = box_outer};
 }
 
 device::Scalar scalar(double x, DataType accumulator) {
@@ -69,9 +67,13 @@ device::Arguments make_arguments(const Problem& p, const KernelConfig& c, const 
 
   if (c.main_loop == MainLoop::sm90) {
     const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
-    args.map_a = tensor_map(operand_map(operands.a, matrix_a(p), a_k_major, c.block_m, c.block_k));
-    args.map_b = tensor_map(operand_map(operands.b, matrix_b(p), b_k_major, c.block_n, c.block_k));
-    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(p), true, d_box_rows, 0));
+    // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
+    const int box = box_bytes / int(size_of(p.a));
+    const int rows_a = (a_k_major ? c.block_m : c.block_k) / c.cluster_n;
+    const int rows_b = (b_k_major ? c.block_n : c.block_k) / c.cluster_m;
+    args.map_a = tensor_map(operand_map(operands.a, matrix_a(p), box, rows_a));
+    args.map_b = tensor_map(operand_map(operands.b, matrix_b(p), box, rows_b));
+    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(p), d_box_columns_of(c, p), d_box_rows));
   }
   return args;
 }

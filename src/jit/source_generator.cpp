@@ -50,10 +50,11 @@ std::string fill_in(std::string_view text, const Values& values) {
 struct TemplateFiles {
   std::vector<std::string> ptx, main_loop;
 };
-TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
+TemplateFiles files_of(MainLoop main_loop, const Problem& p, const DeviceInfo& device) {
   TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared"}, {}};
+  if (device.compute_capability >= 90) files.ptx.push_back("dependent_launch");
   if (main_loop == MainLoop::sm90) {
-    files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma"});
+    files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
     files.main_loop = {"mainloop_sm90"};
   } else {
     files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
@@ -125,7 +126,7 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
                  (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
-  const TemplateFiles files = files_of(c.main_loop, p);
+  const TemplateFiles files = files_of(c.main_loop, p, device);
   std::string ptx, main_loop;
   for (const std::string& name : files.ptx) ptx += template_file("ptx/" + name + ".cuh") + "\n";
   for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
@@ -143,6 +144,11 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
        {"stages", std::to_string(c.stages)},
        {"warps_m", std::to_string(warps.m)},
        {"warps_n", std::to_string(warps.n)},
+       {"cluster_m", std::to_string(c.cluster_m)},
+       {"cluster_n", std::to_string(c.cluster_n)},
+       {"cluster_k", std::to_string(c.cluster_k)},
+       {"ping_pong", flag(c.ping_pong)},
+       {"dependent_launch", flag(device.compute_capability >= 90)},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},
        {"wgmma", c.main_loop == MainLoop::sm90 ? wgmma_text(p, c.block_n) : ""},

@@ -343,8 +343,7 @@ class Tuner {
   }
 
   void launch(const Candidate& candidate, const LaunchShape& shape, const device::Arguments& arguments) {
-    backend_.launch(*candidate.kernel->loaded, shape.grid, shape.threads, shape.smem_bytes, arguments,
-                    timer_->stream());
+    backend_.launch(*candidate.kernel->loaded, shape, arguments, timer_->stream());
   }
 
   int next_set() { return set_ = (set_ + 1) % scratch_->sets(); }

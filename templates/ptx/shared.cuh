@@ -32,6 +32,12 @@ __device__ __forceinline__ void ld_shared(u32 address, double& x) {
 __device__ __forceinline__ void ld_shared_v2(u32 address, float (&x)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(address) : "memory");
 }
+__device__ __forceinline__ void ld_shared_v4(u32 address, int (&x)[4]) {
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
 __device__ __forceinline__ void ld_shared_v4(u32 address, float (&x)[4]) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])

@@ -165,7 +165,7 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
 std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
   switch (options.device) {
     case Device::cuda:
-      return make_cuda_backend();
+      return make_cuda_backend(options.dependent_launch);
     case Device::compile_only:
       return make_compile_only_backend(options.architecture);
     case Device::emulator:

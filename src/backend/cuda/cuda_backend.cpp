@@ -12,6 +12,7 @@
 namespace jitgemm::cuda {
 namespace {
 
+constexpr int first_to_capture_dependents = 12030;  // CUDA 12.3: programmatic launches become edges of a graph
 constexpr std::size_t pattern_elements = std::size_t(1) << 22;
 
 struct CudaKernel final : LoadedKernel {
@@ -39,6 +40,15 @@ CUtensorMapDataType tensor_map_type(DataType type) {
   throw Error(ErrorCode::internal, "a data type that TMA does not copy");
 }
 
+CUtensorMapSwizzle swizzle_of(int box_bytes) {
+  switch (box_bytes) {
+    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
+  }
+  throw Error(ErrorCode::internal, "a TMA box of " + std::to_string(box_bytes) + " bytes");
+}
+
 std::uint64_t mix(std::uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -52,13 +62,17 @@ CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(m
 /// capture: callers synchronise a stream before they read what it wrote.
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const DriverApi& api) : api_(api), context_(api), device_(device_info(api, context_.device)) {
+  CudaBackend(const DriverApi& api, bool dependent_launch)
+      : api_(api), context_(api), device_(device_info(api, context_.device)) {
     if (device_.compute_capability < 80) {
       throw Error(ErrorCode::no_device, device_.name + " is of compute capability " +
                                             std::to_string(device_.compute_capability / 10) + "." +
                                             std::to_string(device_.compute_capability % 10) +
                                             ", the kernels need 8.0; choose another in CUDA_VISIBLE_DEVICES");
     }
+    int version = 0;
+    check(api_.driver_get_version(&version), ErrorCode::no_device, "cuDriverGetVersion", "check nvidia-smi");
+    dependent_launch_ = dependent_launch && device_.compute_capability >= 90 && version >= first_to_capture_dependents;
     Scope scope(*this);
     check(api_.stream_create(&own_stream_, CU_STREAM_NON_BLOCKING), ErrorCode::no_device, "cuStreamCreate",
           "check nvidia-smi");
@@ -74,8 +88,8 @@ class CudaBackend final : public Backend {
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }
 
   std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override;
-  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
-              const device::Arguments& arguments, Stream stream) override;
+  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
+              Stream stream) override;
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override;
 
   void* allocate(std::size_t bytes) override;
@@ -122,6 +136,7 @@ class CudaBackend final : public Backend {
   const DriverApi& api_;
   DeviceContext context_;
   DeviceInfo device_;
+  bool dependent_launch_ = false;
   CUstream own_stream_ = nullptr;
   std::mutex patterns_mutex_;
   std::map<DataType, void*> patterns_;  // N(0,1), on the device
@@ -162,15 +177,27 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
   return kernel;
 }
 
-void CudaBackend::launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
-                         const device::Arguments& arguments, Stream stream) {
+void CudaBackend::launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
+                         Stream stream) {
   CurrentContext current(context_);
+  std::array<CUlaunchAttribute, 2> attributes = {};
   CUlaunchConfig config = {};
-  config.gridDimX = unsigned(grid);
+  config.attrs = attributes.data();
+  if (shape.cluster > 1) {
+    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {unsigned(shape.cluster), 1, 1};
+  }
+  if (dependent_launch_) {
+    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
+  config.gridDimX = unsigned(shape.grid);
   config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = unsigned(threads);
+  config.blockDimX = unsigned(shape.threads);
   config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = unsigned(smem_bytes);
+  config.sharedMemBytes = unsigned(shape.smem_bytes);
   config.hStream = stream;
   void* parameters[] = {const_cast<device::Arguments*>(&arguments)};
   const CUresult result =
@@ -192,7 +219,7 @@ device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
   CUtensorMap encoded;
   const CUresult result = api_.tensor_map_encode_tiled(
       &encoded, tensor_map_type(spec.type), 3, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {
     throw driver_error(api_, result, ErrorCode::internal,
@@ -356,7 +383,9 @@ void CudaBackend::check_pointer(const void* pointer, const char* name) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const DriverApi& api) { return std::make_unique<CudaBackend>(api); }
+std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launch) {
+  return std::make_unique<CudaBackend>(api, dependent_launch);
+}
 
 DeviceInfo device_info(const DriverApi& api, CUdevice device) {
   const char* way_out = "check nvidia-smi";
@@ -383,7 +412,9 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
 
 namespace jitgemm {
 
-std::unique_ptr<Backend> make_cuda_backend() { return cuda::make_backend(cuda::driver()); }
+std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch) {
+  return cuda::make_backend(cuda::driver(), dependent_launch);
+}
 
 std::vector<DeviceDescription> cuda_devices() {
   const cuda::DriverApi* api = nullptr;

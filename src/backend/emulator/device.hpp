@@ -110,6 +110,7 @@ inline u32 ld_shared_u32(u32 address) { return load_shared<u32>(address); }
 inline void ld_shared(u32 address, float& x) { x = load_shared<float>(address); }
 inline void ld_shared(u32 address, double& x) { x = load_shared<double>(address); }
 inline void ld_shared_v2(u32 address, float (&x)[2]) { runtime->ld_shared(address, x, 8); }
+inline void ld_shared_v4(u32 address, int (&x)[4]) { runtime->ld_shared(address, x, 16); }
 inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(address, x, 16); }
 inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
 inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }

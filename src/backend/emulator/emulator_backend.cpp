@@ -117,12 +117,13 @@ class EmulatorBackend final : public Backend {
     return std::make_unique<EmulatedKernel>(binary, smem_bytes);
   }
 
-  void launch(const LoadedKernel& kernel, int grid, int threads, std::size_t smem_bytes,
-              const device::Arguments& arguments, Stream) override {
+  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments, Stream) override {
     const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
     const auto refuse = [](const std::string& why) {
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
     };
+    const int grid = shape.grid, threads = shape.threads;
+    const std::size_t smem_bytes = shape.smem_bytes;
     if (grid < 1) refuse("a grid of " + std::to_string(grid));
     if (threads < 32 || threads > 1024 || threads % 32 != 0)
       refuse(std::to_string(threads) + " threads are not a multiple of 32 in 32..1024");

@@ -1,0 +1,39 @@
+// sm_90: thread blocks of a cluster, their barrier, and each other's (distributed) shared memory.
+#ifndef JITGEMM_EMULATOR
+namespace jitgemm::device::ptx {
+
+/// This block's place in its cluster, 0..size - 1.
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of the cluster that have not ended arrive, then wait. What they did in shared memory before is seen after it.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+/// The cluster's address of what lies at `address` in the shared memory of block `rank`.
+__device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
+  u32 mapped;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+
+/// mbarrier_arrive at another block's barrier, given by map_to_rank.
+__device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
+}
+
+/// Stores to another block's shared memory, at an address given by map_to_rank.
+__device__ __forceinline__ void st_cluster_v4(u32 mapped, const float (&x)[4]) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+               : "memory");
+}
+__device__ __forceinline__ void st_cluster_v4(u32 mapped, const int (&x)[4]) {
+  asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
+}  // namespace jitgemm::device::ptx
+#endif
