@@ -55,7 +55,7 @@ TemplateFiles files_of(MainLoop main_loop, const Problem& p, const DeviceInfo& d
   if (device.compute_capability >= 90) files.ptx.push_back("dependent_launch");
   if (main_loop == MainLoop::sm90) {
     files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
-    files.main_loop = {"mainloop_sm90"};
+    files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
   } else {
     files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
     const char* multiply = p.a == f32 ? "multiply_f32" : p.a == f64 ? "multiply_f64" : "multiply_mma";
