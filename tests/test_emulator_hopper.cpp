@@ -351,6 +351,11 @@ TEST_CASE("The emulator's tensor maps obey the hardware's rules", "[emulator]") 
   CHECK(refused([](TensorMapSpec& s) { s.address = nullptr; }));
   CHECK(refused([](TensorMapSpec& s) { s.stride = 100; }));
   CHECK(refused([](TensorMapSpec& s) { s.box_outer = 257; }));
-  CHECK(refused([](TensorMapSpec& s) { s.box_inner = 32; }));
+  for (const int box_inner : {8, 24, 48, 128}) CHECK(refused([&](TensorMapSpec& s) { s.box_inner = box_inner; }));
+  for (const int box_inner : {16, 32}) {
+    TensorMapSpec narrow = good;
+    narrow.box_inner = box_inner;
+    CHECK_NOTHROW(backend->encode_tensor_map(narrow));
+  }
   CHECK(refused([](TensorMapSpec& s) { s.type = f32; }));
 }
