@@ -39,8 +39,7 @@ void check_has_started(Thread& thread, const Block& block, const char* operation
   if (&block == thread.block) return;
   for (const Thread& other : block.threads)
     if (thread.knows({other.entity, 1})) return;
-  thread.launch->fault("%s at block %u, which may not have started: synchronise with it first", operation,
-                       block.index);
+  thread.launch->fault("%s at block %u, which may not have started: synchronise with it first", operation, block.index);
 }
 
 }  // namespace
@@ -74,9 +73,10 @@ void check_peers_are_done(Block& block) {
   }
   const Stamp access = block.remote_accesses.first_unknown_to(known);
   if (access.time != 0)
-    block.launch->fault("the block ends, not synchronised with what %s does in its shared memory: keep it with a last "
-                        "cluster_arrive and cluster_wait",
-                        describe(*block.cluster, access).text);
+    block.launch->fault(
+        "the block ends, not synchronised with what %s does in its shared memory: keep it with a last "
+        "cluster_arrive and cluster_wait",
+        describe(*block.cluster, access).text);
 }
 
 u32 cluster_rank() { return current->block->index % current->launch->cluster_size(); }

@@ -68,8 +68,8 @@ void for_each_chunk(const Map& map, u32 shared, int inner, int outer, int batch,
       const long long low = std::clamp(-x, 0LL, 16LL), high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
       const bool exists = row_exists && low < high;
       const u64 global = map.address + u64(batch) * map.batch_stride_bytes + u64(y) * map.stride_bytes + u64(x + low);
-      f(swizzled(map, shared + row * map.row_bytes + offset), low, reinterpret_cast<unsigned char*>(exists ? global : 0),
-        exists ? high - low : 0);
+      f(swizzled(map, shared + row * map.row_bytes + offset), low,
+        reinterpret_cast<unsigned char*>(exists ? global : 0), exists ? high - low : 0);
     }
   }
 }

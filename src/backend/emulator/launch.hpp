@@ -178,7 +178,7 @@ struct Block {
   SharedMemory memory;
   NamedBarrier barriers[16];
   std::deque<Mbarrier> mbarriers;
-  Clock remote_accesses;  // by other blocks of the cluster, and multicast loads
+  Clock remote_accesses;   // by other blocks of the cluster, and multicast loads
   u32 free_registers = 0;  // that setmaxnreg_dec gave up
   std::vector<Thread*> waiting_for_registers;
 

@@ -56,9 +56,10 @@ void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy
     const Thread& its = cluster.thread(writer.entity);
     if (its.block != owner_) {
       if (owner_fenced(thread, writer, proxy)) return;
-      thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async in its own block %u "
-                           "after it",
-                           operation, address, describe(cluster, writer).text, owner_->index);
+      thread.launch->fault(
+          "%s at shared address 0x%x, written by %s without a fence_proxy_async in its own block %u "
+          "after it",
+          operation, address, describe(cluster, writer).text, owner_->index);
     }
     fenced = {its.fenced.entity, writer.time};
   } else {
