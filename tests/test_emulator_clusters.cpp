@@ -20,7 +20,8 @@ __device__ void cluster_sync() {
 
 // Each block loads its slice of a step to all blocks of the cluster; all blocks add up all slices.
 __device__ void ring(const Arguments& p, int omit) {
-  enum { first_sync = 1, init_fence = 2, empty_wait = 4, peers_release = 8, early_release = 16, full_wait = 32, last_sync = 64 };
+  enum { first_sync = 1, init_fence = 2, empty_wait = 4, peers_release = 8, early_release = 16, full_wait = 32,
+         last_sync = 64 };
   constexpr int STEPS = 5, SLICE = 8 * 128;
   const u32 t = thread_index(), lane = t % 32, rank = cluster_rank(), blocks = p.k;
   const u32 smem = (dynamic_smem() + 1023) / 1024 * 1024, full = smem + 2 * blocks * SLICE, empty = full + 16;
@@ -144,7 +145,8 @@ __device__ void bases(const Arguments& p, int) {
 }
 
 __device__ void misuse(const Arguments& p, int wrong) {
-  const u32 t = thread_index(), rank = cluster_rank(), smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + 1024;
+  const u32 t = thread_index(), rank = cluster_rank(), smem = (dynamic_smem() + 1023) / 1024 * 1024;
+  const u32 barrier = smem + 1024;
   const bool first = t == 0 && rank == 0;
   const int x[4] = {};
   if (t == 0) {

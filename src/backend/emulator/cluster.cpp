@@ -42,6 +42,18 @@ void check_has_started(Thread& thread, const Block& block, const char* operation
   thread.launch->fault("%s at block %u, which may not have started: synchronise with it first", operation, block.index);
 }
 
+/// By another block in this one's memory, that no thread of it has synchronised with; time 0 if there is none.
+Stamp first_unknown_access(const Block& block) {
+  Clock known;
+  const SharedClock* latest = nullptr;
+  for (const Thread& thread : block.threads) {
+    if (!thread.known.get() || (latest && *latest == thread.known)) continue;
+    known.join(*thread.known.get());
+    latest = &thread.known;
+  }
+  return block.remote_accesses.first_unknown_to(known);
+}
+
 }  // namespace
 
 void fault_mapped(Thread& thread, u32 address, const char* operation) {
@@ -64,14 +76,7 @@ void leave_cluster(Thread& thread) {
 
 void check_peers_are_done(Block& block) {
   if (!block.cluster->has_peers()) return;
-  Clock known;
-  const SharedClock* latest = nullptr;
-  for (const Thread& thread : block.threads) {
-    if (!thread.known.get() || (latest && *latest == thread.known)) continue;
-    known.join(*thread.known.get());
-    latest = &thread.known;
-  }
-  const Stamp access = block.remote_accesses.first_unknown_to(known);
+  const Stamp access = first_unknown_access(block);
   if (access.time != 0)
     block.launch->fault(
         "the block ends, not synchronised with what %s does in its shared memory: keep it with a last "
