@@ -42,6 +42,15 @@ const device::emulator::Interface& interface() {
       .wgmma_wait_group = wgmma_wait_group,
       .wgmma = wgmma,
       .setmaxnreg = setmaxnreg,
+      .cluster_rank = cluster_rank,
+      .cluster_arrive = cluster_arrive,
+      .cluster_wait = cluster_wait,
+      .map_to_rank = map_to_rank,
+      .mbarrier_arrive_cluster = mbarrier_arrive_cluster,
+      .st_cluster_v4 = st_cluster_v4,
+      .tma_load_multicast_3d = tma_load_multicast_3d,
+      .griddepcontrol_wait = griddepcontrol_wait,
+      .check_dependencies = check_dependencies,
   };
   return table;
 }

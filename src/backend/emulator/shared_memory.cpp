@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "backend/emulator/cluster.hpp"
 #include "backend/emulator/operations.hpp"
 
 namespace jitgemm::emulator {
@@ -23,7 +24,8 @@ void check_size(Thread& thread, u32 bytes, const char* operation) {
 
 }  // namespace
 
-void SharedMemory::reset(std::size_t bytes, std::uint32_t base) {
+void SharedMemory::reset(const Block& owner, std::size_t bytes, std::uint32_t base) {
+  owner_ = &owner;
   base_ = base;
   bytes_.assign(bytes, 0xff);  // NaN as a float of any kind
   cells_.assign((bytes + 15) / 16, {});
@@ -31,6 +33,7 @@ void SharedMemory::reset(std::size_t bytes, std::uint32_t base) {
 }
 
 unsigned char* SharedMemory::at(Thread& thread, u32 address, u32 bytes, u32 alignment, const char* operation) {
+  if (is_mapped(address)) fault_mapped(thread, address, operation);
   if (address < base_ || address - base_ + u64(bytes) > bytes_.size())
     thread.launch->fault("%s of %u bytes at shared address 0x%x, outside of the block's [0x%x, 0x%zx)", operation,
                          bytes, address, base_, base_ + bytes_.size());
@@ -46,19 +49,39 @@ void SharedMemory::check_no_mbarrier(Thread& thread, const Cell& c, u32 address,
 }
 
 void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy proxy, const char* operation) {
-  const Block& block = *thread.block;
+  const Cluster& cluster = *owner_->cluster;
   if (writer.time == 0) return;
   Stamp fenced;
-  if (writer.entity < block.threads.size()) {
-    fenced = {block.threads[writer.entity].fenced.entity, writer.time};
+  if (writer.entity < cluster.threads) {
+    const Thread& its = cluster.thread(writer.entity);
+    if (its.block != owner_) {
+      if (owner_fenced(thread, writer, proxy)) return;
+      thread.launch->fault(
+          "%s at shared address 0x%x, written by %s without a fence_proxy_async in its own block %u "
+          "after it",
+          operation, address, describe(cluster, writer).text, owner_->index);
+    }
+    fenced = {its.fenced.entity, writer.time};
   } else {
-    const Thread* copier = block.entities[writer.entity - block.threads.size()].copier;
+    const Thread* copier = cluster.entities[writer.entity - cluster.threads].copier;
     if (!copier) return;  // written by TMA
     fenced = {copier->copies_fenced.entity, writer.time};
   }
   if (fenced.entity == 0 || !knows(thread, fenced, proxy))
     thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async after it", operation,
-                         address, describe(block, writer).text);
+                         address, describe(cluster, writer).text);
+}
+
+/// Whether a thread of the block fenced after it knew of this store from another block: the writer's own fence is for
+/// its own block's memory.
+bool SharedMemory::owner_fenced(Thread& thread, Stamp writer, Proxy proxy) const {
+  for (const Thread& fencer : owner_->threads)
+    for (auto fence = fencer.fences.rbegin(); fence != fencer.fences.rend(); ++fence)
+      if (knows(thread, {fencer.fenced.entity, fence->time}, proxy)) {
+        if (fence->known.knows(writer)) return true;
+        break;  // it knew less before
+      }
+  return false;
 }
 
 void SharedMemory::add_reader(Thread& thread, u32 address, Cell& c, Bytes bytes, Stamp as) {
@@ -92,7 +115,7 @@ void SharedMemory::check_readers(Thread& thread, u32 address, Cell& c, Bytes byt
     if ((read & bytes) == 0) return;
     if (!thread.knows(reader))
       thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its reader, %s", operation, address,
-                           describe(*thread.block, reader).text);
+                           describe(*owner_->cluster, reader).text);
     read &= Bytes(~bytes);
     if (read == 0) reader.time = 0;
   };
@@ -119,7 +142,7 @@ void SharedMemory::read(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy 
     const auto come_after = [&](u32 at, Stamp writer) {
       if (!knows(thread, writer, proxy))
         thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its writer, %s", operation, at,
-                             describe(*thread.block, writer).text);
+                             describe(*owner_->cluster, writer).text);
       if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
     };
     Stamp checked;  // mostly, one store has written all of it
@@ -147,7 +170,7 @@ void SharedMemory::write(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy
       if (writer.time == 0) return;
       if (!thread.knows(writer))
         thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s",
-                             operation, at, describe(*thread.block, writer).text);
+                             operation, at, describe(*owner_->cluster, writer).text);
       if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
     };
     for (u32 word = from & ~3u; word < to; word += 4) {
