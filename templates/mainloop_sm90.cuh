@@ -154,10 +154,6 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 }
 
 __device__ __forceinline__ void gemm(const Arguments& args) {
-  if constexpr (DEPENDENT_LAUNCH) {
-    ptx::griddepcontrol_launch_dependents();
-    ptx::griddepcontrol_wait();
-  }
   const SharedMemory smem{(ptx::dynamic_smem() + 1023) / 1024 * 1024};
   const u32 warpgroup = ptx::warp_uniform(ptx::thread_index() / 128), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
