@@ -66,12 +66,13 @@ Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* ope
   thread.launch->fault("%s: there is no initialised mbarrier at 0x%x", operation, address);
 }
 
-void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation) {
+void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
+               void (*release)(Clock&, SharedClock&, Thread&)) {
   check_init_visible(thread, barrier, operation);
   if (barrier.pending == 0)
     thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation,
                          barrier.address, barrier.count, barrier.phase);
-  release_to(barrier.arriving, barrier.merged, thread);
+  release(barrier.arriving, barrier.merged, thread);
   --barrier.pending;
   complete_phase(*thread.launch, barrier);
 }

@@ -6,8 +6,9 @@ namespace jitgemm::emulator {
 
 /// A fault unless there is one, in `block`.
 Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* operation);
-/// A thread of the same cluster arrives.
-void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation);
+/// A thread of the same cluster arrives, with what `release` puts into the barrier's clock.
+void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
+               void (*release)(Clock&, SharedClock&, Thread&) = release_to);
 void check_usable_by_tma(Thread& thread, const Mbarrier& barrier);
 
 /// Ends the phase if nothing is missing.

@@ -36,10 +36,21 @@ Target target_of(Thread& thread, u32 mapped, const char* operation) {
 }
 
 void check_has_started(Thread& thread, const Block& block, const char* operation) {
-  if (&block == thread.block) return;
   for (const Thread& other : block.threads)
     if (thread.knows({other.entity, 1})) return;
   thread.launch->fault("%s at block %u, which may not have started: synchronise with it first", operation, block.index);
+}
+
+/// As release_to(), but for stores to other blocks: an arrival that releases them to another block costs a fence, which
+/// mbarrier_arrive_cluster saves.
+void release_to_without_remote_stores(Clock& clock, SharedClock& merged, Thread& thread) {
+  const auto& remote_stores = thread.block->cluster->remote_stores;
+  if (remote_stores.empty()) return release_to(clock, merged, thread);
+  Clock mine;
+  SharedClock unused;
+  release_to(mine, unused, thread);
+  for (const Entity e : remote_stores) mine.forget(e);
+  clock.join(mine);
 }
 
 /// By another block in this one's memory, that no thread of it has synchronised with; time 0 if there is none.
@@ -125,7 +136,7 @@ void mbarrier_arrive_cluster(u32 mapped) {
   thread.launch->preempt();
   const auto [block, address] = target_of(thread, mapped, operation);
   if (&block != thread.block) block.remote_accesses.raise(thread.now);
-  arrive_at(thread, mbarrier_at(thread, block, address, operation), operation);
+  arrive_at(thread, mbarrier_at(thread, block, address, operation), operation, release_to_without_remote_stores);
 }
 
 void st_cluster_v4(u32 mapped, const void* data) {
@@ -134,9 +145,19 @@ void st_cluster_v4(u32 mapped, const void* data) {
   thread.launch->preempt();
   const auto [block, address] = target_of(thread, mapped, operation);
   unsigned char* to = block.memory.at(thread, address, 16, 16, operation);
-  check_has_started(thread, block, operation);
-  block.memory.write(thread, address, 16, thread.now, Proxy::generic, operation);
-  if (&block != thread.block) block.remote_accesses.raise(thread.now);
+  Stamp as = thread.now;
+  if (&block != thread.block) {
+    check_has_started(thread, block, operation);
+    Stamp& stores = thread.remote_stores;
+    if (stores.entity == 0) {
+      stores.entity = thread.block->add_entity({"a store to another block of thread %u (at %u)", thread.index});
+      thread.block->cluster->remote_stores.push_back(stores.entity);
+    }
+    stores.time = thread.now.time;
+    as = stores;
+    block.remote_accesses.raise(as);
+  }
+  block.memory.write(thread, address, 16, as, Proxy::generic, operation);
   std::memcpy(to, data, 16);
 }
 

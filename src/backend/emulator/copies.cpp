@@ -50,10 +50,11 @@ Map decode(const device::TensorMap& opaque) {
 
 u32 box_bytes(const Map& map) { return map.box_outer * map.row_bytes; }
 
-/// Where the swizzle's pattern repeats.
+/// Where the swizzle's pattern repeats; at least 128.
 u32 box_alignment(const Map& map) { return map.row_bytes * 8; }
 
-/// Address of the 16-byte chunk that the swizzle of the row's width puts in place of this one.
+/// Address of the 16-byte chunk that the swizzle of the row's width puts in place of this one; of 16 bytes there is
+/// none.
 u32 swizzled(const Map& map, u32 address) { return address ^ (address >> 3 & (map.row_bytes - 1) & 0x70); }
 
 /// Calls f(shared address of a 16-byte chunk of the box, where it begins to be in bounds, the global address of that,
@@ -278,7 +279,8 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   if (spec.box_inner < 1 || spec.box_inner > 256 || spec.box_outer < 1 || spec.box_outer > 256)
     refuse("its box is not in 1..256");
   const long long row_bytes = spec.box_inner * size;
-  if (row_bytes != 128 && row_bytes != 64 && row_bytes != 32) refuse("its box is not 128, 64 or 32 bytes wide");
+  if (row_bytes != 128 && row_bytes != 64 && row_bytes != 32 && row_bytes != 16)
+    refuse("its box is not 128, 64, 32 or 16 bytes wide");
   Map map{};
   map.magic = map_magic;
   map.element_bytes = u32(size);

@@ -27,7 +27,7 @@ struct Interface {
   void (*st_shared)(unsigned address, const void* data, unsigned bytes);
   void (*ld_shared)(unsigned address, void* data, unsigned bytes);
   void (*ldmatrix_x4)(unsigned address, unsigned* x, bool transposed);
-  void (*stmatrix_x4)(unsigned address, unsigned x0, unsigned x1, unsigned x2, unsigned x3);
+  void (*stmatrix)(unsigned address, const unsigned* x, unsigned matrices);
 
   // 16 bytes.
   void (*misaligned_global)(const void* address, unsigned bytes);
@@ -130,7 +130,14 @@ inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(addres
 inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
 inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }
 inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, true); }
-inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) { runtime->stmatrix_x4(address, x0, x1, x2, x3); }
+inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
+  const u32 x[4] = {x0, x1, x2, x3};
+  runtime->stmatrix(address, x, 4);
+}
+inline void stmatrix_x2(u32 address, u32 x0, u32 x1) {
+  const u32 x[2] = {x0, x1};
+  runtime->stmatrix(address, x, 2);
+}
 
 template <u32 SELECTOR>
 inline u32 prmt(u32 low, u32 high) {

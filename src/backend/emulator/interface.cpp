@@ -18,7 +18,7 @@ const device::emulator::Interface& interface() {
       .st_shared = st_shared,
       .ld_shared = ld_shared,
       .ldmatrix_x4 = ldmatrix_x4,
-      .stmatrix_x4 = stmatrix_x4,
+      .stmatrix = stmatrix,
       .misaligned_global = misaligned_global,
       .ld_global_cg = ld_global_cg,
       .st_global_cg = st_global_cg,

@@ -59,6 +59,7 @@ void Launch::start_cluster(Cluster& cluster, u32 index) {
   cluster.threads = cluster.alive = threads() * cluster_size();
   cluster.barrier = {};
   cluster.entities.clear();
+  cluster.remote_stores.clear();
   cluster.global = {};
   // Any multiple of 128 is possible on a device, the same in all blocks; seed 0 has the friendliest.
   const u32 smem_base = 1024 + (adversarial() ? u32(random() % 16) * 128 : 0);
@@ -334,8 +335,8 @@ void release_to(Clock& clock, SharedClock& merged, Thread& thread) {
     clock.join(*thread.known.get());
     merged = thread.known;
   }
-  for (const Stamp stamp :
-       {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
+  for (const Stamp stamp : {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced,
+                            thread.wgmmas, thread.remote_stores})
     clock.raise(stamp);
   ++thread.now.time;
 }

@@ -37,7 +37,8 @@ enum class Collective : std::uint8_t {
   warp_uniform,
   ldmatrix,
   ldmatrix_trans,
-  stmatrix,
+  stmatrix_x2,
+  stmatrix_x4,
   mma,
   wgmma_fence,
   wgmma,
@@ -85,6 +86,7 @@ struct Thread {
   Stamp stores;         // its groups of TMA stores that have read shared memory
   Stamp fenced;         // its accesses before a fence_proxy_async
   Stamp wgmmas;         // its warpgroup's wgmma groups that it waited for
+  Stamp remote_stores;  // its stores to other blocks
   struct Fence {
     u32 time;
     SharedClock known;
@@ -99,7 +101,7 @@ struct Thread {
   bool knows(Stamp s) const {
     if (known.knows(s) || s.entity == entity) return true;
     return knows_own(s, copies) || knows_own(s, stores) || knows_own(s, wgmmas) || knows_own(s, fenced) ||
-           knows_own(s, copies_fenced);
+           knows_own(s, copies_fenced) || knows_own(s, remote_stores);
   }
 
  private:
@@ -202,7 +204,8 @@ struct Cluster {
   u32 threads = 0;                             // of all blocks
   u32 alive = 0;                               // threads
   ClusterBarrier barrier;
-  std::vector<EntityInfo> entities;  // those after the threads
+  std::vector<EntityInfo> entities;   // those after the threads
+  std::vector<Entity> remote_stores;  // of each thread that did any
   ClusterGlobalMemory global;
 
   bool has_peers() const { return blocks.size() > 1; }

@@ -53,15 +53,11 @@ void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy
   if (writer.time == 0) return;
   Stamp fenced;
   if (writer.entity < cluster.threads) {
-    const Thread& its = cluster.thread(writer.entity);
-    if (its.block != owner_) {
-      if (owner_fenced(thread, writer, proxy)) return;
-      thread.launch->fault(
-          "%s at shared address 0x%x, written by %s without a fence_proxy_async in its own block %u "
-          "after it",
-          operation, address, describe(cluster, writer).text, owner_->index);
-    }
-    fenced = {its.fenced.entity, writer.time};
+    fenced = {cluster.thread(writer.entity).fenced.entity, writer.time};
+  } else if (std::ranges::find(cluster.remote_stores, writer.entity) != cluster.remote_stores.end()) {
+    if (owner_fenced(thread, writer, proxy)) return;
+    thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async in block %u after it",
+                         operation, address, describe(cluster, writer).text, owner_->index);
   } else {
     const Thread* copier = cluster.entities[writer.entity - cluster.threads].copier;
     if (!copier) return;  // written by TMA
@@ -245,20 +241,21 @@ void ldmatrix_x4(u32 address, u32* x, bool transposed) {
   finish_collective(warp);
 }
 
-void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
+void stmatrix(u32 address, const u32* x, u32 matrices) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   thread.launch->preempt();
   SharedMemory& memory = thread.block->memory;
   LaneArguments& mine = warp.lanes[thread.lane];
-  mine.result = memory.at(thread, address, 16, 16, "stmatrix_x4");
-  memory.write(thread, address, 16, thread.now, Proxy::generic, "stmatrix_x4");
-  mine.x[0] = x0;
-  mine.x[1] = x1;
-  mine.x[2] = x2;
-  mine.x[3] = x3;
-  if (!arrive(thread, Collective::stmatrix)) return;
-  for (int row = 0; row < 32; ++row)  // row % 8 of matrix row / 8
+  const Collective collective = matrices == 2 ? Collective::stmatrix_x2 : Collective::stmatrix_x4;
+  const u32 rows = 8 * matrices;
+  if (thread.lane < rows) {
+    mine.result = memory.at(thread, address, 16, 16, to_string(collective));
+    memory.write(thread, address, 16, thread.now, Proxy::generic, to_string(collective));
+  }
+  std::copy_n(x, matrices, mine.x);
+  if (!arrive(thread, collective)) return;
+  for (u32 row = 0; row < rows; ++row)  // row % 8 of matrix row / 8
     for (int pair = 0; pair < 4; ++pair)
       static_cast<u32*>(warp.lanes[row].result)[pair] = warp.lanes[row % 8 * 4 + pair].x[row / 8];
   finish_collective(warp);
