@@ -7,6 +7,7 @@
 
 #include "core/kernel_config.hpp"
 #include "core/launch_shape.hpp"
+#include "core/kernel_problem.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
@@ -103,7 +104,8 @@ std::string describe(const Problem& p) {
 
 }  // namespace
 
-KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+  const Problem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
   const WarpGrid warps = warp_grid_of(c);
   const std::string loop(to_string(c.main_loop));
@@ -133,7 +135,7 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
   source.text = fill_in(
       template_file("gemm.cu.in"),
       {{"version", JITGEMM_VERSION},
-       {"problem", describe(p)},
+       {"problem", describe(asked)},
        {"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},
@@ -147,6 +149,7 @@ KernelSource generate(const Problem& p, const KernelConfig& c, const DeviceInfo&
        {"cluster_n", std::to_string(c.cluster_n)},
        {"cluster_k", std::to_string(c.cluster_k)},
        {"ping_pong", flag(c.ping_pong)},
+       {"d_transposed", flag(c.swap_ab)},
        {"dependent_launch", flag(device.compute_capability >= 90)},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},

@@ -1,0 +1,27 @@
+#include "core/kernel_problem.hpp"
+
+#include <utility>
+
+namespace jitgemm {
+
+Problem kernel_problem(const Problem& normalised, const KernelConfig& config) {
+  Problem p = normalised;
+  if (!config.swap_ab) return p;
+  const auto transposed = [](Layout layout) {
+    return layout == Layout::row_major ? Layout::column_major : Layout::row_major;
+  };
+  std::swap(p.m, p.n);
+  std::swap(p.a, p.b);
+  p.layout_a = transposed(normalised.layout_b);
+  p.layout_b = transposed(normalised.layout_a);
+  std::swap(p.lda, p.ldb);
+  std::swap(p.stride_a, p.stride_b);
+  std::swap(p.align_a, p.align_b);
+  if (p.bias == Bias::along_m)
+    p.bias = Bias::along_n;
+  else if (p.bias == Bias::along_n)
+    p.bias = Bias::along_m;
+  return p;
+}
+
+}  // namespace jitgemm
