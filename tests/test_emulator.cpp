@@ -318,7 +318,7 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
   const auto refused = [&](int grid, int threads, std::size_t smem) {
     try {
-      backend->launch(*kernel, grid, threads, smem, {}, nullptr);
+      backend->launch(*kernel, LaunchGrid{.grid = grid, .threads = threads, .smem_bytes = smem}, device::Arguments{}, nullptr);
     } catch (const Error& error) {
       return error.code() == ErrorCode::launch_failed;
     }

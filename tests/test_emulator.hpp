@@ -37,7 +37,8 @@ class EmulatorKernel {
   /// Returns the fault's log, empty if there is none.
   std::string run(const EmulatorOptions& options, const Launch& launch, const device::Arguments& arguments) const {
     try {
-      make_emulator_backend(options)->launch(*kernel_, launch.grid, launch.threads, launch.smem, arguments, nullptr);
+      make_emulator_backend(options)->launch(
+          *kernel_, LaunchGrid{.grid = launch.grid, .threads = launch.threads, .smem_bytes = launch.smem}, arguments, nullptr);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::emulator_fault) throw;
       return error.log();

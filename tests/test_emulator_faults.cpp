@@ -376,7 +376,7 @@ TEST_CASE("The emulator's error says how to see the fault again", "[emulator]") 
   options.seed = 17;
   options.resident_blocks = 2;
   try {
-    make_emulator_backend(options)->launch(*kernel, 1, 32, 0, p, nullptr);
+    make_emulator_backend(options)->launch(*kernel, LaunchGrid{.grid = 1, .threads = 32}, p, nullptr);
     FAIL("no fault");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::emulator_fault);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -108,7 +109,8 @@ WarpGrid warp_grid_of(const KernelConfig& c) {
   return best;
 }
 
-std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
+std::string why_illegal(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
+  const Problem p = packed_problem(asked, c);
   if (c.main_loop > MainLoop::sm90 || c.schedule > Schedule::stream_k_two_tile)
     return "main_loop and schedule are enumerators";
   if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, p, device);
@@ -116,6 +118,8 @@ std::string why_illegal(const KernelConfig& c, const Problem& p, const DeviceInf
     return why;
   if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong))
     return "clusters and ping-pong are of the sm90 main loop";
+  if (c.main_loop == MainLoop::sm80 && (c.pack_a || c.pack_b)) return "the sm80 main loop takes operands where they are";
+  if (!packing_fits(asked, c)) return "packed operands take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
@@ -143,7 +147,8 @@ bool stores_by_tma(const KernelConfig& c, const Problem& p) {
 
 int threads_of(const KernelConfig& c) { return c.warps * 32 + (c.main_loop == MainLoop::sm90 ? 128 : 0); }
 
-std::size_t smem_bytes_of(const KernelConfig& c, const Problem& p) {
+std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
+  const Problem p = packed_problem(asked, c);
   const std::size_t element = size_of(p.a), stages = std::size_t(c.stages);
   // An N-major B comes in boxes of 64 columns.
   const bool whole_boxes = c.main_loop == MainLoop::sm90 && p.layout_b == Layout::row_major;
@@ -161,7 +166,7 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& p) {
 std::size_t hash_value(const KernelConfig& c) {
   std::size_t h = 0;
   for (const int x : {int(c.main_loop), c.block_m, c.block_n, c.block_k, c.group_m, c.stages, c.warps, c.cluster_m,
-                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.schedule), c.splits, c.grid})
+                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.pack_a) * 2 + int(c.pack_b), int(c.schedule), c.splits, c.grid})
     h = (h ^ std::size_t(x)) * 0x9e3779b97f4a7c15ull;
   return h ^ h >> 32;
 }

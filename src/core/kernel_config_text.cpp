@@ -41,6 +41,12 @@ bool parse_consumers(std::string_view text, bool& ping_pong) {
   return ping_pong || text == "cooperative";
 }
 
+bool parse_pack(std::string_view text, bool& a, bool& b) {
+  a = text == "a" || text == "ab";
+  b = text == "b" || text == "ab";
+  return a || b;
+}
+
 /// False for a word that names no field or has a bad value. `field` becomes the field's name.
 bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
   const std::size_t equals = word.find('=');
@@ -63,6 +69,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "warps") return parse_int(value, config.warps);
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
   if (field == "consumers") return parse_consumers(value, config.ping_pong);
+  if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
   return false;
@@ -108,6 +115,8 @@ std::string to_string(const KernelConfig& config) {
     text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
   if (config.ping_pong) text += " consumers=ping_pong";
+  if (config.pack_a || config.pack_b)
+    text += std::string(" pack=") + (config.pack_a ? "a" : "") + (config.pack_b ? "b" : "");
   text += " schedule=" + std::string(to_string(config.schedule));
   if (config.schedule == Schedule::split_k || config.splits != 1) text += " splits=" + number(config.splits);
   if (config.grid != 0) text += " grid=" + number(config.grid);

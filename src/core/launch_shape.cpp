@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -16,7 +17,8 @@ device::Partition partition_of(Schedule schedule) {
   }
 }
 
-LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
+LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
+  const Problem p = packed_problem(asked, c);
   LaunchShape shape;
   device::Decomposition& d = shape.decomposition;
   // Nothing to write has no tiles: with one extent 0, nothing bounds the others.
@@ -58,11 +60,14 @@ LaunchShape launch_shape(const Problem& p, const KernelConfig& c) {
   shape.cluster = cluster;
   shape.grid = tiles == 0 ? 0 : d.programs * cluster;
   shape.threads = threads_of(c);
-  shape.smem_bytes = smem_bytes_of(c, p);
+  shape.smem_bytes = smem_bytes_of(c, asked);
   shape.partial_bytes =
       std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
       size_of(accumulator_of(p));
   shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * consumer_groups_of(c);
+  const Packing packing = packing_of(asked, c);
+  shape.packing = packing.launch;
+  shape.packed_bytes = packing.bytes;
   return shape;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -133,7 +134,11 @@ std::vector<KernelConfig> default_tiles(const DeviceInfo& device, DataType a) {
 
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
-  for (const KernelConfig& tile : default_tiles(device, problem.a)) {
+  for (KernelConfig tile : default_tiles(device, problem.a)) {
+    if (tile.main_loop == MainLoop::sm90) {
+      tile.pack_a = needs_packing_a(problem);
+      tile.pack_b = needs_packing_b(problem);
+    }
     if (!why_illegal(tile, problem, device).empty()) continue;
     const Work work = work_of(tile, problem);
     for (KernelConfig config : with_schedules(tile, work, problem, device)) {

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/launch_shape.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "plan/candidates.hpp"
@@ -80,6 +81,8 @@ constexpr double sm_l2_bytes_us = 0.125e6;     // one SM alone: 64 bytes a clock
 constexpr double sm_shared_bytes_us = 0.28e6;  // 128 bytes a clock at best
 constexpr double unhidden = 0.22;              // of what runs beside the longest of products, memory and L2 transfers
 constexpr double arrival_us = 2.2;             // of a split tile: release, atomic round trip, acquire
+// The packing pass, which reads and writes each byte of what it packs.
+constexpr double packing_launch_us = 1.2, packing_bytes_us = 3.5e6;
 constexpr int sm_registers = 65536, sm_threads = 2048;
 constexpr int registers_besides_accumulators = 72;
 
@@ -171,13 +174,14 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
   const double steps = double(device::tile_count(d)) * d.k_steps;
   const double products = double(config.block_m) * config.block_n * config.block_k / 4096;
   return 10 + steps * (products * 3 + shape.threads * 0.5) + double(shape.grid) * shape.threads * 2 +
-         double(shape.partial_bytes) / 1000;
+         double(shape.partial_bytes + shape.packed_bytes) / 1000;
 }
 
 }  // namespace
 
-double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
-  const LaunchShape shape = launch_shape(problem, config);
+double predict_us(const KernelConfig& config, const Problem& asked, const DeviceInfo& device) {
+  const Problem problem = packed_problem(asked, config);
+  const LaunchShape shape = launch_shape(asked, config);
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return launch_us;
   if (device.emulated) return emulated_us(config, shape);
@@ -225,7 +229,9 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   const double memory_us = bytes / device_model.memory_bytes, l2_us = l2_bytes / operand_l2_bytes_us;
   const double longest_us = std::max({products_us, memory_us, l2_us});
   const double main_us = longest_us + unhidden * (products_us + memory_us + l2_us - longest_us);
-  return launch_us + main_us + overhead_us + fixup_us;
+  const double packing_us =
+      shape.packed_bytes > 0 ? packing_launch_us + 2 * double(shape.packed_bytes) / packing_bytes_us : 0;
+  return launch_us + packing_us + main_us + overhead_us + fixup_us;
 }
 
 namespace {

@@ -282,6 +282,9 @@ inline void tma_store_wait_group_read() {
 }
 inline void fence_proxy_async() { runtime->fence_proxy_async(); }
 
+inline void griddepcontrol_wait() {}
+inline void griddepcontrol_launch_dependents() {}
+
 inline void wgmma_fence() { runtime->wgmma_fence(); }
 inline void wgmma_commit_group() { runtime->wgmma_commit_group(); }
 template <int PENDING>
