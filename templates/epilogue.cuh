@@ -88,10 +88,10 @@ __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { retur
 
 /// Brings rows x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced by the nearest inside.
 template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void prefetch_c(const Arguments& args, const TileIndex& tile, int row, int column, u32 thread,
+__device__ __forceinline__ void prefetch_c(const Arguments& args, int batch, int row, int column, u32 thread,
                                            u32 threads) {
   constexpr int LINE = 128 / int(sizeof(ElementC)), LINES = COLUMNS / LINE;  // elements; lines a row
-  const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
+  const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
   for (u32 i = thread; i < ROWS * LINES; i += threads)
     ptx::prefetch_l2(c + min_of(row + i / LINES, args.m - 1) * args.ldc + min_of(column + i % LINES * LINE, args.n - 1));
 }

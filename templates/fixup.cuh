@@ -12,12 +12,12 @@ template <int GROUPS, int GROUP_THREADS, int COUNT, typename GetWork>
 __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread, u32 barrier,
                                              Accumulator (&accumulators)[COUNT]) {
   constexpr int VECTOR = 16 / sizeof(Accumulator);
-  static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N && COUNT % VECTOR == 0);
+  static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N * CLUSTER_M * CLUSTER_N && COUNT % VECTOR == 0);
   if constexpr (PARTITION == Partition::whole_tiles) return true;
   if (work().peers == 1) return true;
 
   const auto slot = [&](int tile, int peer) {
-    return static_cast<Accumulator*>(args.partials) + slot_of<PARTITION>(args.decomposition, tile, peer) * (BLOCK_M * BLOCK_N) +
+    return static_cast<Accumulator*>(args.partials) + slot_of<PARTITION>(args.decomposition, tile, peer) * (GROUPS * GROUP_THREADS * COUNT) +
            (group * GROUP_THREADS * COUNT + thread * VECTOR);
   };
   Accumulator* own = slot(work().tile, work().peer);

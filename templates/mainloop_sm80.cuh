@@ -259,6 +259,10 @@ struct Ring {
 };
 
 __device__ __forceinline__ void gemm(const Arguments& args) {
+  if constexpr (DEPENDENT_LAUNCH) {
+    ptx::griddepcontrol_launch_dependents();
+    ptx::griddepcontrol_wait();
+  }
   const u32 smem = (ptx::dynamic_smem() + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN;
   const Ring ring{smem};
   const WorkQueue queue{smem + STAGES * STAGE_BYTES};

@@ -30,7 +30,7 @@ TEST_CASE("Every default tile is legal on its device", "[candidates]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
   for (const char* architecture : architectures) {
     const DeviceInfo device = device_info_for(architecture);
-    const std::vector<KernelConfig> tiles = default_tiles(device);
+    const std::vector<KernelConfig> tiles = portable_tiles(device);
     CAPTURE(architecture);
     CHECK(tiles.size() >= 15);
     for (const KernelConfig& tile : tiles) {
@@ -45,7 +45,7 @@ TEST_CASE("Every default tile is legal on its device", "[candidates]") {
 TEST_CASE("The tutorial's eight fp16 tiles are candidates wherever shared memory holds them", "[candidates]") {
   for (const char* architecture : architectures) {
     const DeviceInfo device = device_info_for(architecture);
-    const std::vector<KernelConfig> tiles = default_tiles(device);
+    const std::vector<KernelConfig> tiles = portable_tiles(device);
     CAPTURE(architecture);
     CHECK(has_tile(tiles, 128, 256, 64, 3, 8) == (device.smem_per_block > 144 * 1024));
     CHECK(has_tile(tiles, 64, 256, 32, 4, 4));

@@ -80,7 +80,14 @@ __device__ void matrix_round_trip(const Arguments& p) {
   const u32 first = lane / 8 * 100 + lane % 8 * 4;
   const bool right = x[0] == lane && x[1] == 100 + lane && x[2] == 200 + lane && x[3] == 300 + lane && row.x == first &&
                      row.y == first + 1 && row.z == first + 2 && row.w == first + 3;
-  st_global<u32>(static_cast<u32*>(p.d) + lane, right);
+  warp_sync();
+  // Two matrices, whose rows lanes 0 to 15 give.
+  stmatrix_x2(lane < 16 ? smem + 512 + lane * 16 : 1, lane, 100 + lane);
+  warp_sync();
+  const U32x4 half = ld_shared_v4(smem + 512 + lane % 16 * 16), other = ld_shared_v4(smem + lane * 16);
+  const u32 begin = lane % 16 / 8 * 100 + lane % 8 * 4;
+  const bool right_half = half.x == begin && half.y == begin + 1 && half.z == begin + 2 && half.w == begin + 3;
+  st_global<u32>(static_cast<u32*>(p.d) + lane, right && right_half && other.x == first);
 }
 
 __device__ void places(const Arguments& p) {
@@ -207,7 +214,7 @@ TEST_CASE("The emulator's ldmatrix, mma and stmatrix have the hardware's fragmen
   device::Arguments p{};
   p.m = matrix_round_trip;
   p.d = right;
-  REQUIRE(kernel.run({}, {1, 32, 512}, p) == "");
+  REQUIRE(kernel.run({}, {1, 32, 768}, p) == "");
   for (const std::uint32_t is_right : right) CHECK(is_right);
 }
 
@@ -318,7 +325,7 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
   const auto refused = [&](int grid, int threads, std::size_t smem) {
     try {
-      backend->launch(*kernel, LaunchGrid{.grid = grid, .threads = threads, .smem_bytes = smem}, device::Arguments{}, nullptr);
+      backend->launch(*kernel, emulator_shape(grid, threads, smem), device::Arguments{}, nullptr);
     } catch (const Error& error) {
       return error.code() == ErrorCode::launch_failed;
     }

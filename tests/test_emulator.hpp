@@ -12,8 +12,9 @@ namespace jitgemm::test {
 
 /// A kernel text as the generator would put it together; `body` defines run(const Arguments&) in namespace
 /// jitgemm::device.
-inline std::string emulator_text(const std::string& body) {
-  std::string text;
+inline std::string emulator_text(const std::string& body, bool dependent_launch = false) {
+  std::string text = "namespace jitgemm::device {\nconstexpr bool DEPENDENT_LAUNCH = " +
+                     std::string(dependent_launch ? "true" : "false") + ";\n}\n";
   for (const char* file : {"types.cuh", "schedule.cuh", "arguments.cuh"}) text += template_text(file);
   return text + "#ifdef JITGEMM_EMULATOR\n#include JITGEMM_EMULATOR\n#endif\n" +
          "namespace jitgemm::device {\nusing namespace ptx;\n" + body +
@@ -22,23 +23,35 @@ inline std::string emulator_text(const std::string& body) {
          "arguments) { jitgemm::device::run(arguments); }\n";
 }
 
+inline LaunchShape emulator_shape(int grid, int threads, std::size_t smem, int cluster = 1) {
+  LaunchShape shape;
+  shape.grid = grid;
+  shape.threads = threads;
+  shape.smem_bytes = smem;
+  shape.cluster = cluster;
+  return shape;
+}
+
 /// A compiled kernel text; `smem` bytes at most.
 class EmulatorKernel {
  public:
-  explicit EmulatorKernel(const std::string& body) : backend_(make_emulator_backend({})) {
-    kernel_ = backend_->load(backend_->compile({emulator_text(body), "kernel", "sm_90a", "test"}), 200 << 10);
+  explicit EmulatorKernel(const std::string& body, bool dependent_launch = false)
+      : backend_(make_emulator_backend({})) {
+    const std::string text = emulator_text(body, dependent_launch);
+    kernel_ = backend_->load(backend_->compile({text, "kernel", "sm_90a", "test"}), 200 << 10);
   }
 
   struct Launch {
     int grid = 1, threads = 32;
     std::size_t smem = 0;
+    int cluster = 1;
   };
 
   /// Returns the fault's log, empty if there is none.
   std::string run(const EmulatorOptions& options, const Launch& launch, const device::Arguments& arguments) const {
     try {
       make_emulator_backend(options)->launch(
-          *kernel_, LaunchGrid{.grid = launch.grid, .threads = launch.threads, .smem_bytes = launch.smem}, arguments, nullptr);
+          *kernel_, emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster), arguments, nullptr);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::emulator_fault) throw;
       return error.log();

@@ -147,6 +147,8 @@ __device__ void warpgroups(const Arguments& p, int wrong) {
   if (wrong == 2) registers<20>(false);
   if (wrong == 3) registers<24>(true);
   if (wrong == 4 && thread_index() < 96) registers<40>(false);
+  if (wrong == 5) first ? registers<32>(false) : registers<160>(true);
+  if (wrong == 6) first ? registers<32>(false) : registers<168>(true);
 }
 
 __device__ void st_byte(u32 address, unsigned char x) { runtime->st_shared(address, &x, 1); }
@@ -266,6 +268,7 @@ TEST_CASE("The emulator runs synchronised kernels under every adversary", "[emul
     REQUIRE(f.counter == 0);
     REQUIRE(f.run(mbarriers, 5, 64, options) == "");
     REQUIRE(f.run(warpgroups, 0, 384, options) == "");
+    REQUIRE(f.run(warpgroups, 5, 512, options) == "");
     REQUIRE(f.run(small_stores, 0, 64, options) == "");
     for (unsigned t = 0; t < 64; ++t) {
       const unsigned first = (t ^ 16) / 4 * 4 + 1;
@@ -352,6 +355,7 @@ TEST_CASE("The emulator's faults name the block, the thread, the operation and t
   CHECK_THAT(f.run(warpgroups, 1, 256),
              ContainsSubstring("setmaxnreg_inc(232)") || ContainsSubstring("setmaxnreg_inc from"));
   CHECK_THAT(f.run(warpgroups, 1, 512), ContainsSubstring("hangs") && ContainsSubstring("in setmaxnreg_inc(232)"));
+  CHECK_THAT(f.run(warpgroups, 6, 512), ContainsSubstring("hangs") && ContainsSubstring("in setmaxnreg_inc(168)"));
   CHECK_THAT(f.run(warpgroups, 2, 128), ContainsSubstring("not a multiple of 8 in 24..256"));
   CHECK_THAT(f.run(warpgroups, 3, 128), ContainsSubstring("setmaxnreg_inc from 248 to 24"));
   CHECK_THAT(f.run(warpgroups, 4, 128),
@@ -376,7 +380,7 @@ TEST_CASE("The emulator's error says how to see the fault again", "[emulator]") 
   options.seed = 17;
   options.resident_blocks = 2;
   try {
-    make_emulator_backend(options)->launch(*kernel, LaunchGrid{.grid = 1, .threads = 32}, p, nullptr);
+    make_emulator_backend(options)->launch(*kernel, emulator_shape(1, 32, 0), p, nullptr);
     FAIL("no fault");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::emulator_fault);

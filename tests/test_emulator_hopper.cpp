@@ -99,15 +99,16 @@ __device__ void multiply(const Arguments& p) {
   if (t == 0 && !(omit & last_wait)) tma_store_wait_group_read<0>();
 }
 
-// Copies a box of A at (lda, ldb, ldc) to one of D at (ldd, stride_a, stride_b).
+// Copies a box of A of n rows of k bytes at (lda, ldb, ldc) to one of D at (ldd, stride_a, stride_b).
 __device__ void copy_box(const Arguments& p) {
-  const u32 smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + p.n * 128;
+  const u32 smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + p.n * p.k;
   if (thread_index() == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
-    mbarrier_arrive_expect_tx(barrier, p.n * 128);
+    mbarrier_arrive_expect_tx(barrier, p.n * p.k);
     tma_load_3d(smem, &p.map_a, barrier, p.lda, p.ldb, p.ldc);
     mbarrier_wait_parity(barrier, 0);
+    for (u32 i = 0; p.d && i < p.n * p.k; i += 4) static_cast<u32*>(p.d)[i / 4] = ld_shared_u32(smem + i);
     tma_store_3d(&p.map_d, smem, p.ldd, p.stride_a, p.stride_b);
     tma_store_commit_group();
     tma_store_wait_group_read<0>();
@@ -259,54 +260,84 @@ TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of 
   const EmulatorKernel kernel(body);
   const auto backend = make_emulator_backend({});
   constexpr int box_outer = 8, outer = 11, batch = 3;
-  for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
-    const int size = int(size_of(type)), box_inner = 128 / size, inner = box_inner + 32 / size;
-    const int stride = inner + 16 / size, matrix = (outer + 1) * stride;
-    // The same memory for one matrix, when the batch stride does not matter.
-    for (const int matrices : {1, batch}) {
-      const auto spec = [&](const void* address) {
-        return TensorMapSpec{address,   type,     inner, outer, matrices, stride, matrices > 1 ? matrix : 3,
-                             box_inner, box_outer};
-      };
-      alignas(16) static unsigned char from[batch * 12 * 176], to[batch * 12 * 176], expected[batch * 12 * 176];
-      REQUIRE(matrix * size == 12 * 176);
-      Random random(7);
-      for (unsigned char& byte : from) byte = static_cast<unsigned char>(random.next() | 1);
-      device::Arguments p{};
-      p.m = 6;
-      p.n = box_outer;
-      p.map_a = backend->encode_tensor_map(spec(from));
-      p.map_d = backend->encode_tensor_map(spec(to));
-      const auto run = [&](const int(&at)[6]) {
-        INFO(to_string(type) << " " << matrices << " matrices, from " << at[0] << " " << at[1] << " " << at[2] << " to "
-                             << at[3] << " " << at[4] << " " << at[5]);
-        p.lda = at[0], p.ldb = at[1], p.ldc = at[2], p.ldd = at[3], p.stride_a = at[4], p.stride_b = at[5];
-        std::memset(to, 0xee, sizeof to);
-        std::memset(expected, 0xee, sizeof expected);
-        const auto place = [&](std::int64_t x, std::int64_t y, std::int64_t z) -> std::int64_t {
-          if (x < 0 || x >= inner || y < 0 || y >= outer || z < 0 || z >= matrices) return -1;
-          return (z * matrix + y * stride + x) * size;
+  for (const int width : {128, 64, 32, 16})
+    for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
+      const int size = int(size_of(type)), box_inner = width / size, inner = box_inner + 32 / size;
+      const int stride = inner + 16 / size, matrix = (outer + 1) * stride;
+      // The same memory for one matrix, when the batch stride does not matter.
+      for (const int matrices : {1, batch}) {
+        const auto spec = [&](const void* address) {
+          return TensorMapSpec{address,   type,     inner, outer, matrices, stride, matrices > 1 ? matrix : 3,
+                               box_inner, box_outer};
         };
-        for (int y = 0; y < box_outer; ++y)
-          for (int x = 0; x < box_inner; ++x) {
-            const auto source = place(std::int64_t(at[0]) + x, at[1] + y, at[2]),
-                       target = place(std::int64_t(at[3]) + x, at[4] + y, at[5]);
-            if (target < 0) continue;
-            std::memset(expected + target, 0, std::size_t(size));
-            if (source >= 0) std::memcpy(expected + target, from + source, std::size_t(size));
-          }
-        REQUIRE(kernel.run({}, {1, 32, box_outer * 128 + 8 + 1024}, p) == "");
-        REQUIRE(std::memcmp(to, expected, sizeof to) == 0);
-      };
-      for (const int z : {-1, 0, matrices - 1, matrices, std::numeric_limits<int>::max()}) {
-        run({0, 0, z, 0, 0, 0});
-        run({0, 0, 0, 0, 0, z});
-        run({-16 / size, -2, z, 32 / size, 5, z});
-        run({48 / size, 7, z, -32 / size, -1, z});
+        alignas(16) static unsigned char from[batch * 12 * 176], to[batch * 12 * 176], expected[batch * 12 * 176];
+        REQUIRE(matrix * size == 12 * (width + 48));
+        Random random(7);
+        for (unsigned char& byte : from) byte = static_cast<unsigned char>(random.next() | 1);
+        device::Arguments p{};
+        p.m = 6;
+        p.n = box_outer;
+        p.k = width;
+        p.map_a = backend->encode_tensor_map(spec(from));
+        p.map_d = backend->encode_tensor_map(spec(to));
+        const auto run = [&](const int(&at)[6]) {
+          INFO(to_string(type) << " " << width << " bytes, " << matrices << " matrices, from " << at[0] << " " << at[1]
+                               << " " << at[2] << " to " << at[3] << " " << at[4] << " " << at[5]);
+          p.lda = at[0], p.ldb = at[1], p.ldc = at[2], p.ldd = at[3], p.stride_a = at[4], p.stride_b = at[5];
+          std::memset(to, 0xee, sizeof to);
+          std::memset(expected, 0xee, sizeof expected);
+          const auto place = [&](std::int64_t x, std::int64_t y, std::int64_t z) -> std::int64_t {
+            if (x < 0 || x >= inner || y < 0 || y >= outer || z < 0 || z >= matrices) return -1;
+            return (z * matrix + y * stride + x) * size;
+          };
+          for (int y = 0; y < box_outer; ++y)
+            for (int x = 0; x < box_inner; ++x) {
+              const auto source = place(std::int64_t(at[0]) + x, at[1] + y, at[2]),
+                         target = place(std::int64_t(at[3]) + x, at[4] + y, at[5]);
+              if (target < 0) continue;
+              std::memset(expected + target, 0, std::size_t(size));
+              if (source >= 0) std::memcpy(expected + target, from + source, std::size_t(size));
+            }
+          REQUIRE(kernel.run({}, {1, 32, std::size_t(box_outer * width + 8 + 1024)}, p) == "");
+          REQUIRE(std::memcmp(to, expected, sizeof to) == 0);
+        };
+        for (const int z : {-1, 0, matrices - 1, matrices, std::numeric_limits<int>::max()}) {
+          run({0, 0, z, 0, 0, 0});
+          run({0, 0, 0, 0, 0, z});
+          run({-16 / size, -2, z, 32 / size, 5, z});
+          run({48 / size, 7, z, -32 / size, -1, z});
+        }
+        run({3, 1, 0, 0, 0, 0});  // not a multiple of 16 bytes
+        run({-3, 100, 0, 0, 0, 0});
+        run({0, 0, 0, std::numeric_limits<int>::max(), 0, 0});
       }
-      run({3, 1, 0, 0, 0, 0});  // not a multiple of 16 bytes
-      run({-3, 100, 0, 0, 0, 0});
-      run({0, 0, 0, std::numeric_limits<int>::max(), 0, 0});
+    }
+}
+
+TEST_CASE("The emulator's TMA swizzles boxes of every width as the hardware does", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  const auto backend = make_emulator_backend({});
+  constexpr int rows = 40;
+  alignas(16) static std::uint32_t from[rows * 32], to[rows * 32], inside[rows * 32];
+  for (int i = 0; i < rows * 32; ++i) from[i] = std::uint32_t(i);
+  for (const int width : {128, 64, 32, 16}) {
+    const int words = width / 4;
+    device::Arguments p{};
+    p.m = 6;
+    p.n = rows;
+    p.k = width;
+    p.map_a = backend->encode_tensor_map({from, s32, words, rows, 1, words, 0, words, rows});
+    p.map_d = backend->encode_tensor_map({to, s32, words, rows, 1, words, 0, words, rows});
+    p.d = inside;
+    for (const EmulatorOptions& options : adversaries(2)) {
+      std::memset(to, 0, sizeof to);
+      REQUIRE(kernel.run(options, {1, 32, std::size_t(rows * width + 8 + 1024)}, p) == "");
+      for (int row = 0; row < rows; ++row)
+        for (int word = 0; word < words; ++word) {
+          const int turned = width == 128 ? row % 8 : width == 64 ? row / 2 % 4 : width == 32 ? row / 4 % 2 : 0;
+          REQUIRE(inside[row * words + (word / 4 ^ turned) * 4 + word % 4] == std::uint32_t(row * words + word));
+        }
+      REQUIRE(std::memcmp(to, from, std::size_t(rows * width)) == 0);
     }
   }
 }
@@ -351,6 +382,11 @@ TEST_CASE("The emulator's tensor maps obey the hardware's rules", "[emulator]") 
   CHECK(refused([](TensorMapSpec& s) { s.address = nullptr; }));
   CHECK(refused([](TensorMapSpec& s) { s.stride = 100; }));
   CHECK(refused([](TensorMapSpec& s) { s.box_outer = 257; }));
-  CHECK(refused([](TensorMapSpec& s) { s.box_inner = 32; }));
+  for (const int box_inner : {4, 24, 48, 128}) CHECK(refused([&](TensorMapSpec& s) { s.box_inner = box_inner; }));
+  for (const int box_inner : {8, 16, 32}) {
+    TensorMapSpec narrow = good;
+    narrow.box_inner = box_inner;
+    CHECK_NOTHROW(backend->encode_tensor_map(narrow));
+  }
   CHECK(refused([](TensorMapSpec& s) { s.type = f32; }));
 }

@@ -2,7 +2,8 @@
 """Turns the CSV files of `jitgemm bench` into tables (Markdown) and plots (PNG).
 
   tools/report.py OUTDIR results/*.csv
-  tools/report.py seeds RUNDIR OUT.md      (see --help there)
+  tools/report.py corpora results/*.csv --html OUT.html --png OUTDIR    (see --help there)
+  tools/report.py seeds RUNDIR OUT.md                                   (and there)
 
 The first writes OUTDIR/report.md, and for each CSV file a plot of the ratios and of the part of the floor by size; a file whose
 shapes are all squares also gets TFLOP/s over the size. Only rows that were checked and timed on a GPU count.
@@ -191,6 +192,10 @@ def problem_kind(row):
 
 
 def main():
+    if sys.argv[1:2] == ["corpora"]:
+        import report_corpora
+
+        return report_corpora.main(sys.argv[2:])
     if sys.argv[1:2] == ["seeds"]:
         import report_seeds
 

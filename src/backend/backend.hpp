@@ -26,7 +26,7 @@ struct TensorMapSpec {
   std::int64_t inner = 0, outer = 0, batch = 1;  ///< elements; matrices
   std::int64_t stride = 0;        ///< elements from one outer index to the next, a multiple of 16 bytes
   std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; with one matrix it does not matter
-  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128, 64 or 32 bytes, and the swizzle as many
+  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
 
   bool operator==(const TensorMapSpec&) const = default;
 };

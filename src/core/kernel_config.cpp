@@ -58,22 +58,25 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
   const int consumer_rows = consumer_rows_of(c);
   if (c.block_m % (c.ping_pong ? 1 : c.warps / 4) != 0 || (consumer_rows != 64 && consumer_rows != 128))
     return "a consumer warpgroup has 64 or 128 rows";
-  if (c.block_n < 16 || c.block_n % 16 != 0 || c.block_n > 256) return "block_n is a multiple of 16 up to 256";
-  // Registers of a consumer thread: 240 with two consumers, 160 with three; one has 255, two blocks an SM aside.
-  if (consumer_rows * c.block_n / 128 > (c.warps == 12 ? 128 : c.warps == 8 ? 192 : 128))
-    return "a thread holds at most 128 accumulators, 192 with two consumer warpgroups";
+  if (c.block_n < 16 || c.block_n % (size_of(p.a) == 1 ? 16 : 8) != 0 || c.block_n > 256)
+    return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
+  // A thread of two consumers has 232 registers, of three 160, of which ptxas uses 128.
+  if (consumer_rows * c.block_n / 128 > (c.warps == 12 ? 96 : c.warps == 8 ? 160 : 128))
+    return "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (c.stages < 2 || c.stages > 16) return "at least 2 stages, and 16 at most";
   const auto is_1_2_4_8 = [](int x) { return is_power_of_two(x) && x <= 8; };
   if (!is_1_2_4_8(c.cluster_m) || !is_1_2_4_8(c.cluster_n) || !is_1_2_4_8(c.cluster_k) || cluster_size_of(c) > 8)
     return "a cluster is a product of powers of two, of 8 thread blocks at most";
-  if (c.block_m % (8 * c.cluster_n) != 0 || c.block_n % (8 * c.cluster_m) != 0)
+  if ((p.layout_a == Layout::row_major && c.block_m % (8 * c.cluster_n) != 0) ||
+      (p.layout_b == Layout::column_major && c.block_n % (8 * c.cluster_m) != 0))
     return "each block of a cluster fetches a multiple of 8 rows of what it shares";
   if (c.cluster_k > 1) {
     if (c.schedule != Schedule::data_parallel || c.ping_pong)
       return "clusters that cut k are data-parallel and cooperative";
-    if (c.block_n % (16 * c.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 16 columns";
-    if (c.block_n * 4 > c.stages * (c.block_n + c.block_m) * 128 / c.block_m)
+    if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that cuts k has a k-step";
+    if (c.block_n % (8 * c.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 8 columns";
+    if (c.block_m * c.block_n * 4 > c.stages * (c.block_m + c.block_n) * 128)
       return "the partial sums of a cluster that cuts k fit into the stages";
   }
   return {};
@@ -89,7 +92,7 @@ int consumer_groups_of(const KernelConfig& c) { return c.main_loop == MainLoop::
 
 int d_box_columns_of(const KernelConfig& c, const Problem& p) {
   const int columns = c.block_n / c.cluster_k, element = int(size_of(p.d));
-  for (int bytes = 128; bytes >= 32; bytes /= 2) {
+  for (int bytes = 128; bytes >= 16; bytes /= 2) {
     if (columns * element % bytes == 0) return bytes / element;
   }
   return 0;
@@ -159,8 +162,8 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
     const int row_b = p.layout_b == Layout::column_major ? c.block_k : c.block_n;
     return stages * stage + (stages + 1) * queue_entry_bytes + std::max<std::size_t>(128, std::size_t(std::max(row_a, row_b)) * element);
   }
-  const std::size_t staging = stores_by_tma(c, p) ? std::size_t(c.warps / 4) * 2 * 64 * 128 : 0;
-  return stages * stage + staging + stages * 16 + sm90_alignment_slack;
+  const std::size_t staging = std::size_t(c.warps / 4) * 2 * 64 * 128;
+  return stages * stage + staging + (stages + 1) * 16 + sm90_alignment_slack;
 }
 
 std::size_t hash_value(const KernelConfig& c) {

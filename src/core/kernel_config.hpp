@@ -32,7 +32,7 @@ int consumer_rows_of(const KernelConfig& config);
 /// Groups of warps of a block that count their arrival at a cut tile apart.
 int consumer_groups_of(const KernelConfig& config);
 
-/// Columns of the boxes by which the sm90 main loop stores D: as many of 128, 64 or 32 bytes as divide a block's part of a row;
+/// Columns of the boxes by which the sm90 main loop stores D: as many of 128, 64, 32 or 16 bytes as divide a block's part of a row;
 /// 0 if none does.
 int d_box_columns_of(const KernelConfig& config, const Problem& problem);
 

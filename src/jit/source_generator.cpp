@@ -53,12 +53,11 @@ std::string fill_in(const std::string& file, const Values& values) {
 struct TemplateFiles {
   std::vector<std::string> ptx, main_loop;
 };
-TemplateFiles files_of(MainLoop main_loop, const Problem& p, const DeviceInfo& device) {
-  TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared"}, {}};
-  if (device.compute_capability >= 90) files.ptx.push_back("dependent_launch");
+TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
+  TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"}, {}};
   if (main_loop == MainLoop::sm90) {
     files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
-    files.main_loop = {"mainloop_sm90"};
+    files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
   } else {
     files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
     const char* multiply = p.a == f32 ? "multiply_f32" : p.a == f64 ? "multiply_f64" : "multiply_mma";
@@ -137,7 +136,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
                  (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
-  const TemplateFiles files = files_of(c.main_loop, p, device);
+  const TemplateFiles files = files_of(c.main_loop, p);
   std::string main_loop;
   for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "plan/candidates_sm90.hpp"
 
 namespace jitgemm {
 namespace {
@@ -21,16 +21,7 @@ constexpr KernelConfig portable(int block_m, int block_n, int block_k, int stage
           .warps = warps};
 }
 
-constexpr KernelConfig hopper(int block_m, int block_n, int stages) {
-  return {.main_loop = MainLoop::sm90,
-          .block_m = block_m,
-          .block_n = block_n,
-          .block_k = 64,
-          .stages = stages,
-          .warps = block_m / 16};
-}
-
-constexpr std::array portable_tiles{
+constexpr std::array portable_16_bit_tiles{
     // Triton's matrix multiplication tutorial, CUDA: those for fp16, and with deeper k-steps for fp8.
     portable(128, 256, 64, 3, 8), portable(64, 256, 32, 4, 4), portable(128, 128, 32, 4, 4),
     portable(128, 64, 32, 4, 4), portable(64, 128, 32, 4, 4), portable(128, 32, 32, 4, 4), portable(64, 32, 32, 5, 2),
@@ -43,9 +34,6 @@ constexpr std::array portable_tiles{
     portable(64, 32, 64, 4, 4), portable(32, 32, 64, 6, 2)};
 
 constexpr std::array portable_8_bit_tiles{portable(256, 64, 64, 4, 4), portable(64, 256, 64, 4, 8)};  // 4 warps spill
-
-constexpr std::array hopper_tiles{hopper(128, 256, 4), hopper(128, 192, 4), hopper(128, 128, 6), hopper(128, 64, 7),
-                                  hopper(64, 256, 5),  hopper(64, 128, 8),  hopper(64, 64, 8)};
 
 constexpr std::array split_counts{2, 3, 4, 5, 6, 8, 10, 12, 16};
 
@@ -115,7 +103,7 @@ std::vector<int> group_sizes(const Work& work, const Problem& problem, const Dev
 
 }  // namespace
 
-std::vector<KernelConfig> default_tiles(const DeviceInfo& device, DataType a) {
+std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
   Problem typical{.m = 4096, .n = 4096, .k = 4096, .a = a, .b = a, .layout_b = Layout::column_major};
   typical.d = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
   typical = normalise(typical);
@@ -126,19 +114,14 @@ std::vector<KernelConfig> default_tiles(const DeviceInfo& device, DataType a) {
       if (why_illegal(tile, typical, device).empty()) tiles.push_back(tile);
     }
   };
-  add_legal(hopper_tiles);
-  add_legal(portable_tiles);
+  add_legal(portable_16_bit_tiles);
   if (size_of(a) == 1) add_legal(portable_8_bit_tiles);
   return tiles;
 }
 
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device) {
-  std::vector<KernelConfig> legal;
-  for (KernelConfig tile : default_tiles(device, problem.a)) {
-    if (tile.main_loop == MainLoop::sm90) {
-      tile.pack_a = needs_packing_a(problem);
-      tile.pack_b = needs_packing_b(problem);
-    }
+  std::vector<KernelConfig> legal = candidates_sm90(problem, device);
+  for (const KernelConfig& tile : portable_tiles(device, problem.a)) {
     if (!why_illegal(tile, problem, device).empty()) continue;
     const Work work = work_of(tile, problem);
     for (KernelConfig config : with_schedules(tile, work, problem, device)) {

@@ -6,12 +6,13 @@
 
 namespace jitgemm {
 
-/// Tile, stages and warps of the candidates for inputs of a type on a device: the seeds' configurations (Triton's matrix
-/// multiplication tutorial has eight for fp16 and eight for fp8) and the rest of the portable list, and on sm_90a the Hopper
-/// tiles. Schedule fields are at their default.
-std::vector<KernelConfig> default_tiles(const DeviceInfo& device, DataType a = f16);
+/// Tile, stages and warps of the portable loop's candidates for inputs of a type on a device: the seeds' configurations
+/// (Triton's matrix multiplication tutorial has eight for fp16 and eight for fp8) and deeper ones. Schedule fields are at their
+/// default.
+std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a = f16);
 
-/// Every legal configuration of a normalised problem: tiles x schedules x splits and grids x group sizes.
+/// Every configuration that is worth ranking for a normalised problem: the portable tiles x schedules x splits and grids x group
+/// sizes, and candidates_sm90().
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
 
 /// mbarrier_arrive at another block's barrier, given by map_to_rank.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
 
 /// Stores to another block's shared memory, at an address given by map_to_rank.

@@ -1,4 +1,5 @@
-// sm_90: programmatic dependent launch. A kernel may start before the one that it depends on has ended.
+// sm_90: programmatic dependent launch. A kernel may start before the one that it depends on has ended. In every text, called
+// only with DEPENDENT_LAUNCH.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -10,5 +10,10 @@ __device__ __forceinline__ void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2,
                : "memory");
 }
 
+/// The same with two matrices, whose rows lanes 0..15 give.
+__device__ __forceinline__ void stmatrix_x2(u32 address, u32 x0, u32 x1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(x0), "r"(x1) : "memory");
+}
+
 }  // namespace jitgemm::device::ptx
 #endif

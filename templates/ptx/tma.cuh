@@ -1,6 +1,6 @@
 // sm_90: copies of whole boxes between global and shared memory by one thread, out-of-bounds elements read as zero and
 // not written. Boxes lie in shared memory with the swizzle of their width: rows of 128 bytes with 16-byte chunk c of row r at
-// chunk c ^ r % 8, of 64 bytes at c ^ r / 2 % 4, of 32 bytes at c ^ r / 4 % 2; base 1024-byte aligned.
+// chunk c ^ r % 8, of 64 bytes at c ^ r / 2 % 4, of 32 bytes at c ^ r / 4 % 2, of 16 bytes none; base 1024-byte aligned.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <random>
 
 #include "backend/backend.hpp"
 #include "bench_arms.hpp"
@@ -29,6 +30,8 @@ struct Options {
   ProblemOptions problem;
   std::string shapes, csv, json, main_loop, triton_manifest;
   std::vector<std::string> configs;
+  int random = 0;
+  std::uint64_t seed = 1;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
@@ -192,7 +195,7 @@ class Bench {
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty());
+    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || options_.random > 0);
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -216,8 +219,19 @@ class Bench {
 
   void add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
     const Problem& p = record.problem;
-    record.pinned.resize(pinned_.size());
-    for (std::size_t i = 0; i < pinned_.size(); ++i) add(arms, record.pinned[i], runner, p, pinned_[i]);
+    std::vector<KernelConfig> pinned = pinned_;
+    for (const KernelConfig& config : drawn(p, runner)) pinned.push_back(config);
+    record.pinned.resize(pinned.size());
+    compile(runner, p, pinned);
+    for (std::size_t i = 0; i < pinned.size(); ++i) {
+      record.pinned[i].config = to_string(pinned[i]);
+      try {
+        add(arms, record.pinned[i], runner, p, pinned[i]);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::invalid_config && error.code() != ErrorCode::workspace_too_small) throw;
+        note_absent(record, error.what());
+      }
+    }
 
     const bool model = wanted(options_.model), tuned = wanted(options_.tuned), best = wanted(options_.best);
     if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
@@ -225,6 +239,18 @@ class Bench {
     const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);
     if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
+  }
+
+  /// Candidates drawn at random, the same ones for the same seed and problem.
+  std::vector<KernelConfig> drawn(const Problem& p, Context& runner) const {
+    std::vector<KernelConfig> configs;
+    if (options_.random == 0) return configs;
+    for (const Plan& plan : runner.candidates(p))
+      if (!main_loop_ || plan.config.main_loop == *main_loop_) configs.push_back(plan.config);
+    std::mt19937_64 random(options_.seed + std::hash<std::string>{}(to_string(p)));
+    std::shuffle(configs.begin(), configs.end(), random);
+    if (configs.size() > std::size_t(options_.random)) configs.resize(std::size_t(options_.random));
+    return configs;
   }
 
   struct Choices {
@@ -397,6 +423,10 @@ void add_bench(CLI::App& app) {
   add("--triton-manifest", options->triton_manifest,
       "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
       ->group("Arms (all if none is named)");
+  add("--random", options->random, "Time as many candidates drawn at random")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Arms (all if none is named)");
+  add("--seed", options->seed, "Of --random")->capture_default_str();
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
       ->check(CLI::IsMember({"sm80", "sm90"}));
   command->add_flag("--frozen", options->frozen,

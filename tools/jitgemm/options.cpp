@@ -121,6 +121,9 @@ void DeviceOptions::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"cuda", "emulator", "compile_only"}));
   add("--arch", architecture_, "Of emulator and compile_only: sm_80, sm_86, sm_89, sm_90a, ...");
   add("--cache-dir", cache_dir_, "Of kernels and tuning results [JITGEMM_CACHE_DIR, else ~/.cache/jitgemm]");
+  app.add_flag("--dependent-launch,!--no-dependent-launch", dependent_launch_,
+               "Let a kernel start while the one before it still runs [on]")
+      ->group("Device");
   add("--emulator-sms", emulator_sm_count_, "Multiprocessors of the emulator")->capture_default_str();
   add("--emulator-seed", emulator_seed_, "Of the emulator's adversarial order; 0 is in order")->capture_default_str();
 }
@@ -141,6 +144,7 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
   if (!cache_dir_.empty()) options.cache_dir = std::filesystem::absolute(cache_dir_).string();
   options.emulator_sm_count = emulator_sm_count_;
   options.emulator_seed = emulator_seed_;
+  options.dependent_launch = dependent_launch_;
   if (tuning_ == "off") options.tuning = Tuning::off;
   if (tuning_ == "cached") options.tuning = Tuning::cached;
   if (tuning_ == "on") options.tuning = Tuning::on;

@@ -56,6 +56,7 @@ class DeviceOptions {
   std::optional<double> tuning_budget_;
   int emulator_sm_count_ = 4;
   std::uint64_t emulator_seed_ = 0;
+  bool dependent_launch_ = true;
 };
 
 /// Memory, streams and events of the device that a Context with these options uses.

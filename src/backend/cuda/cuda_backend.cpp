@@ -42,6 +42,7 @@ CUtensorMapDataType tensor_map_type(DataType type) {
 
 CUtensorMapSwizzle swizzle_of(int box_bytes) {
   switch (box_bytes) {
+    case 16: return CU_TENSOR_MAP_SWIZZLE_NONE;
     case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
     case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
     case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
@@ -225,7 +226,7 @@ device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
   CUtensorMap encoded;
   const CUresult result = api_.tensor_map_encode_tiled(
       &encoded, tensor_map_type(spec.type), 3, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {
     throw driver_error(api_, result, ErrorCode::internal,

@@ -1,5 +1,6 @@
 #include "backend/emulator/barriers.hpp"
 
+#include "backend/emulator/cluster.hpp"
 #include "backend/emulator/operations.hpp"
 
 namespace jitgemm::emulator {
@@ -8,17 +9,8 @@ namespace {
 
 void check_init_visible(Thread& thread, const Mbarrier& barrier, const char* operation) {
   if (!thread.knows(barrier.initialised))
-    thread.launch->fault("%s on mbarrier 0x%x, whose initialisation by thread %u it has not synchronised with",
-                         operation, barrier.address, barrier.initialised.entity);
-}
-
-/// Arrives with what the thread knows.
-void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation) {
-  if (barrier.pending == 0)
-    thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation,
-                         barrier.address, barrier.count, barrier.phase);
-  release_to(barrier.arriving, barrier.merged, thread);
-  --barrier.pending;
+    thread.launch->fault("%s on mbarrier 0x%x, whose initialisation by %s it has not synchronised with", operation,
+                         barrier.address, describe(*thread.block->cluster, barrier.initialised).text);
 }
 
 bool arrive_at_named(u32 id, u32 threads, bool reducing, bool predicate) {
@@ -65,10 +57,24 @@ bool arrive_at_named(u32 id, u32 threads, bool reducing, bool predicate) {
 
 }  // namespace
 
-Mbarrier& mbarrier_at(Thread& thread, u32 address, const char* operation) {
-  for (Mbarrier& barrier : thread.block->mbarriers)
+Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* operation) {
+  for (Mbarrier& barrier : block.mbarriers)
     if (barrier.address == address) return barrier;
+  if (is_mapped(address)) fault_mapped(thread, address, operation);
+  if (&block != thread.block)
+    thread.launch->fault("%s: there is no initialised mbarrier at 0x%x in block %u", operation, address, block.index);
   thread.launch->fault("%s: there is no initialised mbarrier at 0x%x", operation, address);
+}
+
+void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
+               void (*release)(Clock&, SharedClock&, Thread&)) {
+  check_init_visible(thread, barrier, operation);
+  if (barrier.pending == 0)
+    thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation,
+                         barrier.address, barrier.count, barrier.phase);
+  release(barrier.arriving, barrier.merged, thread);
+  --barrier.pending;
+  complete_phase(*thread.launch, barrier);
 }
 
 void check_usable_by_tma(Thread& thread, const Mbarrier& barrier) {
@@ -142,34 +148,30 @@ void mbarrier_init(u32 address, u32 count) {
 void fence_mbarrier_init() {
   Thread& thread = *current;
   for (Mbarrier& barrier : thread.block->mbarriers)
-    if (barrier.initialised.entity == thread.index) barrier.fenced = thread.now;
+    if (barrier.initialised.entity == thread.entity) barrier.fenced = thread.now;
 }
 
 void mbarrier_arrive(u32 address) {
   Thread& thread = *current;
   thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, address, "mbarrier_arrive");
-  check_init_visible(thread, barrier, "mbarrier_arrive");
-  arrive_at(thread, barrier, "mbarrier_arrive");
-  complete_phase(*thread.launch, barrier);
+  arrive_at(thread, mbarrier_at(thread, *thread.block, address, "mbarrier_arrive"), "mbarrier_arrive");
 }
 
 void mbarrier_arrive_expect_tx(u32 address, u32 bytes) {
   Thread& thread = *current;
   thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, address, "mbarrier_arrive_expect_tx");
+  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, "mbarrier_arrive_expect_tx");
   check_init_visible(thread, barrier, "mbarrier_arrive_expect_tx");
   if (bytes >= 1u << 20)
     thread.launch->fault("mbarrier_arrive_expect_tx(0x%x, %u): at most 2^20 - 1 bytes", address, bytes);
   barrier.bytes += bytes;
   arrive_at(thread, barrier, "mbarrier_arrive_expect_tx");
-  complete_phase(*thread.launch, barrier);
 }
 
 void mbarrier_wait_parity(u32 address, u32 parity) {
   Thread& thread = *current;
   thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, address, "mbarrier_wait_parity");
+  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, "mbarrier_wait_parity");
   check_init_visible(thread, barrier, "mbarrier_wait_parity");
   if (parity > 1) thread.launch->fault("mbarrier_wait_parity(0x%x, %u): a parity is 0 or 1", address, parity);
   while ((barrier.phase & 1) == parity) {
@@ -187,6 +189,7 @@ void fence_proxy_async() {
     thread.copies_fenced.entity = thread.block->add_entity(info);
   }
   thread.fenced.time = thread.now.time++;
+  if (thread.block->cluster->has_peers()) thread.fences.push_back({thread.fenced.time, thread.known});
   thread.copies_fenced.time = thread.copies.time;
 }
 

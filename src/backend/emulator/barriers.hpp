@@ -4,8 +4,11 @@
 
 namespace jitgemm::emulator {
 
-/// A fault unless there is one.
-Mbarrier& mbarrier_at(Thread& thread, u32 address, const char* operation);
+/// A fault unless there is one, in `block`.
+Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* operation);
+/// A thread of the same cluster arrives, with what `release` puts into the barrier's clock.
+void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
+               void (*release)(Clock&, SharedClock&, Thread&) = release_to);
 void check_usable_by_tma(Thread& thread, const Mbarrier& barrier);
 
 /// Ends the phase if nothing is missing.

@@ -9,7 +9,7 @@
 namespace jitgemm::emulator {
 
 /// Somebody who acts on memory in an order of its own: a thread, its asynchronous copies, a warpgroup's wgmma, the
-/// copies that complete on one mbarrier, ... Numbered in each block, threads first.
+/// copies that complete on one mbarrier, ... Numbered in each cluster, the threads of its blocks first.
 using Entity = std::uint32_t;
 
 /// A moment in an entity's life. Time 0: never.
@@ -32,15 +32,20 @@ class Clock {
     if (s.entity >= times_.size()) times_.resize(s.entity + 1);
     times_[s.entity] = std::max(times_[s.entity], s.time);
   }
+  void forget(Entity e) {
+    if (e < times_.size()) times_[e] = 0;
+  }
   void join(const Clock& other) {
     if (other.times_.size() > times_.size()) times_.resize(other.times_.size());
     for (std::size_t i = 0; i < other.times_.size(); ++i) times_[i] = std::max(times_[i], other.times_[i]);
   }
   bool operator==(const Clock& other) const { return times_ == other.times_; }
-  bool contains(const Clock& other) const {
-    for (std::size_t i = 0; i < other.times_.size(); ++i)
-      if (other.times_[i] > (*this)[Entity(i)]) return false;
-    return true;
+  bool contains(const Clock& other) const { return other.first_unknown_to(*this).time == 0; }
+  /// The first entity that this is further along than the other; time 0 if there is none.
+  Stamp first_unknown_to(const Clock& other) const {
+    for (std::size_t i = 0; i < times_.size(); ++i)
+      if (times_[i] > other[Entity(i)]) return {Entity(i), times_[i]};
+    return {};
   }
 
  private:

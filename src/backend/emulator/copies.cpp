@@ -1,9 +1,11 @@
 #include "backend/emulator/copies.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/emulator/barriers.hpp"
+#include "backend/emulator/cluster.hpp"
 #include "backend/emulator/operations.hpp"
 #include "jitgemm/error.hpp"
 
@@ -27,7 +29,7 @@ struct Map {
   long long inner_bytes, outer, batch;
   u64 stride_bytes, batch_stride_bytes;
   u32 box_outer;
-  u32 unused;
+  u32 row_bytes;  // of the box
   unsigned char rest[64];
 };
 static_assert(sizeof(Map) == sizeof(device::TensorMap));
@@ -46,10 +48,14 @@ Map decode(const device::TensorMap& opaque) {
   return map;
 }
 
-constexpr u32 box_row = 128;  // bytes: the 128-byte swizzle is always on
+u32 box_bytes(const Map& map) { return map.box_outer * map.row_bytes; }
 
-/// Address of the 16-byte chunk that the swizzle puts in place of this one.
-u32 swizzled(u32 address) { return address ^ (address >> 3 & 0x70); }
+/// Where the swizzle's pattern repeats; at least 128.
+u32 box_alignment(const Map& map) { return map.row_bytes * 8; }
+
+/// Address of the 16-byte chunk that the swizzle of the row's width puts in place of this one; of 16 bytes there is
+/// none.
+u32 swizzled(const Map& map, u32 address) { return address ^ (address >> 3 & (map.row_bytes - 1) & 0x70); }
 
 /// Calls f(shared address of a 16-byte chunk of the box, where it begins to be in bounds, the global address of that,
 /// how many bytes are).
@@ -58,13 +64,13 @@ void for_each_chunk(const Map& map, u32 shared, int inner, int outer, int batch,
   for (u32 row = 0; row < map.box_outer; ++row) {
     const long long y = outer + (long long)row;
     const bool row_exists = y >= 0 && y < map.outer && batch >= 0 && batch < map.batch;
-    for (u32 offset = 0; offset < box_row; offset += 16) {
+    for (u32 offset = 0; offset < map.row_bytes; offset += 16) {
       const long long x = (long long)inner * map.element_bytes + offset;
       const long long low = std::clamp(-x, 0LL, 16LL), high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
       const bool exists = row_exists && low < high;
       const u64 global = map.address + u64(batch) * map.batch_stride_bytes + u64(y) * map.stride_bytes + u64(x + low);
-      f(swizzled(shared + row * box_row + offset), low, reinterpret_cast<unsigned char*>(exists ? global : 0),
-        exists ? high - low : 0);
+      f(swizzled(map, shared + row * map.row_bytes + offset), low,
+        reinterpret_cast<unsigned char*>(exists ? global : 0), exists ? high - low : 0);
     }
   }
 }
@@ -76,6 +82,26 @@ void perform(Block& block, Thread& thread, const PendingStore& store) {
                    if (bytes > 0)
                      std::memcpy(global, block.memory.at(thread, shared, 16, 16, "TMA store") + begin, bytes);
                  });
+}
+
+/// Sends a load to its block, now or later. Returns when it lands, as the block's threads learn.
+Stamp issue(Thread& thread, const PendingLoad& load, const char* operation) {
+  Launch& launch = *thread.launch;
+  launch.check_dependencies(thread, operation);
+  Block& block = *load.block;
+  const Map map = decode(load.map);
+  Mbarrier& barrier = mbarrier_at(thread, block, load.barrier, operation);
+  check_usable_by_tma(thread, barrier);
+  const Stamp landing{barrier.entity, barrier.phase + 1};
+  const u32 bytes = box_bytes(map);
+  block.memory.at(thread, load.shared, bytes, box_alignment(map), operation);
+  block.memory.write(thread, load.shared, bytes, landing, Proxy::tma, operation);
+  ++barrier.outstanding;
+  if (launch.acts_at_issue())
+    land(launch, load);
+  else
+    launch.loads().push_back(load);
+  return landing;
 }
 
 /// Completes the groups up to `done`, and calls `effect` for what had not taken effect.
@@ -97,6 +123,7 @@ void cp_async(u32 shared, const void* global, u32 size, u32 bytes) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
+  launch.check_dependencies(thread, "cp_async");
   if (bytes > size) launch.fault("cp_async of %u bytes into %u", bytes, size);
   if (reinterpret_cast<std::uintptr_t>(global) % size != 0 && bytes > 0)
     launch.fault("cp_async of %u bytes from %p, which is not a multiple of that", size, global);
@@ -134,24 +161,31 @@ void fire_copy(Thread& thread) {
   pending.erase(pending.begin() + i);
 }
 
-void tma_load_3d(u32 shared, const void* opaque, u32 address, int inner, int outer, int batch) {
+void tma_load_3d(u32 shared, const void* map, u32 barrier, int inner, int outer, int batch) {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  decode(thread, map, "tma_load_3d");
+  PendingLoad load{thread.block, {}, shared, barrier, inner, outer, batch};
+  std::memcpy(&load.map, map, sizeof load.map);
+  issue(thread, load, "tma_load_3d");
+}
+
+void tma_load_multicast_3d(u32 shared, const void* map, u32 barrier, int inner, int outer, int batch,
+                           unsigned short blocks) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
-  Block& block = *thread.block;
+  const char* const operation = "tma_load_multicast_3d";
   launch.preempt();
-  const Map map = decode(thread, opaque, "tma_load_3d");
-  Mbarrier& barrier = mbarrier_at(thread, address, "tma_load_3d");
-  check_usable_by_tma(thread, barrier);
-  const u32 bytes = map.box_outer * box_row;
-  block.memory.at(thread, shared, bytes, 1024, "tma_load_3d");
-  block.memory.write(thread, shared, bytes, {barrier.entity, barrier.phase + 1}, Proxy::tma, "tma_load_3d");
-  ++barrier.outstanding;
-  PendingLoad load{&block, {}, shared, address, inner, outer, batch};
-  std::memcpy(&load.map, opaque, sizeof load.map);
-  if (launch.acts_at_issue())
-    land(launch, load);
-  else
-    launch.loads().push_back(load);
+  decode(thread, map, operation);
+  if (blocks == 0 || blocks >> launch.cluster_size() != 0)
+    launch.fault("%s to blocks 0x%x of a cluster of %u", operation, blocks, launch.cluster_size());
+  PendingLoad load{nullptr, {}, shared, barrier, inner, outer, batch};
+  std::memcpy(&load.map, map, sizeof load.map);
+  for (u32 rest = blocks; rest; rest &= rest - 1) {
+    load.block = &peer(thread, u32(std::countr_zero(rest)), operation);
+    const Stamp landing = issue(thread, load, operation);
+    load.block->remote_accesses.raise(landing);
+  }
 }
 
 void land(Launch& launch, const PendingLoad& load) {
@@ -167,7 +201,7 @@ void land(Launch& launch, const PendingLoad& load) {
   for (Mbarrier& barrier : block.mbarriers) {
     if (barrier.address != load.barrier) continue;
     --barrier.outstanding;
-    barrier.bytes -= map.box_outer * box_row;
+    barrier.bytes -= box_bytes(map);
     complete_phase(launch, barrier);
   }
 }
@@ -177,11 +211,12 @@ void tma_store_3d(const void* opaque, u32 shared, int inner, int outer, int batc
   Launch& launch = *thread.launch;
   Block& block = *thread.block;
   launch.preempt();
+  launch.check_dependencies(thread, "tma_store_3d");
   const Map map = decode(thread, opaque, "tma_store_3d");
   if (map.inner_bytes % 16 != 0)  // seen on an H200: it clips at 16 bytes, and writes beside the row
     launch.fault("tma_store_3d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
-  const u32 bytes = map.box_outer * box_row;
-  block.memory.at(thread, shared, bytes, 1024, "tma_store_3d");
+  const u32 bytes = box_bytes(map);
+  block.memory.at(thread, shared, bytes, box_alignment(map), "tma_store_3d");
   if (thread.stores.entity == 0)
     thread.stores.entity = block.add_entity({"the TMA stores of thread %u (group %u from 1)", thread.index});
   thread.last_store_group = thread.store_group;
@@ -243,7 +278,9 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   if (spec.batch > 1) check_stride(spec.batch_stride, "its batch stride");
   if (spec.box_inner < 1 || spec.box_inner > 256 || spec.box_outer < 1 || spec.box_outer > 256)
     refuse("its box is not in 1..256");
-  if (spec.box_inner * size != box_row) refuse("its box is not 128 bytes wide");
+  const long long row_bytes = spec.box_inner * size;
+  if (row_bytes != 128 && row_bytes != 64 && row_bytes != 32 && row_bytes != 16)
+    refuse("its box is not 128, 64, 32 or 16 bytes wide");
   Map map{};
   map.magic = map_magic;
   map.element_bytes = u32(size);
@@ -254,6 +291,7 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   map.stride_bytes = u64(spec.stride * size);
   map.batch_stride_bytes = spec.batch > 1 ? u64(spec.batch_stride * size) : 0;
   map.box_outer = u32(spec.box_outer);
+  map.row_bytes = u32(row_bytes);
   device::TensorMap result;
   std::memcpy(&result, &map, sizeof map);
   return result;

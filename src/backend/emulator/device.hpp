@@ -1,5 +1,6 @@
 // What templates/ptx/ is on a GPU, in plain C++: included by generated kernels when the emulator compiles them, after
-// the types and before the main loop. The host includes it too, for Interface alone.
+// the types and before the main loop. Their DEPENDENT_LAUNCH tells whether global memory must wait for
+// griddepcontrol_wait. The host includes it too, for Interface alone.
 #pragma once
 
 namespace jitgemm::device::emulator {
@@ -9,7 +10,7 @@ enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
 
 /// The functions of the running launch, given to a compiled kernel once, after it is loaded.
 struct Interface {
-  static constexpr unsigned current_version = 2;
+  static constexpr unsigned current_version = 3;
   unsigned version;
 
   unsigned (*thread_index)();
@@ -26,7 +27,7 @@ struct Interface {
   void (*st_shared)(unsigned address, const void* data, unsigned bytes);
   void (*ld_shared)(unsigned address, void* data, unsigned bytes);
   void (*ldmatrix_x4)(unsigned address, unsigned* x, bool transposed);
-  void (*stmatrix_x4)(unsigned address, unsigned x0, unsigned x1, unsigned x2, unsigned x3);
+  void (*stmatrix)(unsigned address, const unsigned* x, unsigned matrices);
 
   // 16 bytes.
   void (*misaligned_global)(const void* address, unsigned bytes);
@@ -61,6 +62,18 @@ struct Interface {
   void (*wgmma)(TensorType a_type, TensorType b_type, unsigned n, bool transpose_a, bool transpose_b, void* d,
                 unsigned long long a, unsigned long long b, bool accumulate);
   void (*setmaxnreg)(unsigned registers, bool increase);
+
+  unsigned (*cluster_rank)();
+  void (*cluster_arrive)();
+  void (*cluster_wait)();
+  unsigned (*map_to_rank)(unsigned address, unsigned rank);
+  void (*mbarrier_arrive_cluster)(unsigned mapped);
+  void (*st_cluster_v4)(unsigned mapped, const void* data);
+  void (*tma_load_multicast_3d)(unsigned shared, const void* map, unsigned barrier, int inner, int outer, int batch,
+                                unsigned short blocks);
+
+  void (*griddepcontrol_wait)();
+  void (*check_dependencies)(const char* operation);  // of an access of global memory
 };
 
 }  // namespace jitgemm::device::emulator
@@ -76,8 +89,10 @@ struct Interface {
 namespace jitgemm::device::emulator {
 static const Interface* runtime;
 }
-extern "C" void jitgemm_emulator_bind(const jitgemm::device::emulator::Interface* interface) {
+/// Returns the text's DEPENDENT_LAUNCH.
+extern "C" bool jitgemm_emulator_bind(const jitgemm::device::emulator::Interface* interface) {
   jitgemm::device::emulator::runtime = interface;
+  return jitgemm::device::DEPENDENT_LAUNCH;
 }
 
 namespace jitgemm::device::ptx {
@@ -115,7 +130,14 @@ inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(addres
 inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
 inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }
 inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, true); }
-inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) { runtime->stmatrix_x4(address, x0, x1, x2, x3); }
+inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
+  const u32 x[4] = {x0, x1, x2, x3};
+  runtime->stmatrix(address, x, 4);
+}
+inline void stmatrix_x2(u32 address, u32 x0, u32 x1) {
+  const u32 x[2] = {x0, x1};
+  runtime->stmatrix(address, x, 2);
+}
 
 template <u32 SELECTOR>
 inline u32 prmt(u32 low, u32 high) {
@@ -125,7 +147,11 @@ inline u32 prmt(u32 low, u32 high) {
   return y;
 }
 
+inline void griddepcontrol_wait() { runtime->griddepcontrol_wait(); }
+inline void griddepcontrol_launch_dependents() {}
+
 inline void check_global(const void* address, u32 bytes) {
+  if constexpr (DEPENDENT_LAUNCH) runtime->check_dependencies("an access of global memory");
   if ((u64)address % bytes) runtime->misaligned_global(address, bytes);
 }
 template <typename T>
@@ -268,9 +294,21 @@ inline void mbarrier_arrive(u32 barrier) { runtime->mbarrier_arrive(barrier); }
 inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) { runtime->mbarrier_arrive_expect_tx(barrier, bytes); }
 inline void mbarrier_wait_parity(u32 barrier, u32 parity) { runtime->mbarrier_wait_parity(barrier, parity); }
 
+inline u32 cluster_rank() { return runtime->cluster_rank(); }
+inline void cluster_arrive() { runtime->cluster_arrive(); }
+inline void cluster_wait() { runtime->cluster_wait(); }
+inline u32 map_to_rank(u32 address, u32 rank) { return runtime->map_to_rank(address, rank); }
+inline void mbarrier_arrive_cluster(u32 mapped) { runtime->mbarrier_arrive_cluster(mapped); }
+inline void st_cluster_v4(u32 mapped, const float (&x)[4]) { runtime->st_cluster_v4(mapped, x); }
+inline void st_cluster_v4(u32 mapped, const int (&x)[4]) { runtime->st_cluster_v4(mapped, x); }
+
 inline void prefetch_tensormap(const TensorMap*) {}
 inline void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
   runtime->tma_load_3d(shared, map, barrier, inner, outer, batch);
+}
+inline void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch,
+                                  u16 blocks) {
+  runtime->tma_load_multicast_3d(shared, map, barrier, inner, outer, batch, blocks);
 }
 inline void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
   runtime->tma_store_3d(map, shared, inner, outer, batch);
@@ -281,9 +319,6 @@ inline void tma_store_wait_group_read() {
   runtime->tma_store_wait_group_read(PENDING);
 }
 inline void fence_proxy_async() { runtime->fence_proxy_async(); }
-
-inline void griddepcontrol_wait() {}
-inline void griddepcontrol_launch_dependents() {}
 
 inline void wgmma_fence() { runtime->wgmma_fence(); }
 inline void wgmma_commit_group() { runtime->wgmma_commit_group(); }

@@ -30,18 +30,19 @@ class EmulatedKernel final : public LoadedKernel {
     library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library_) refuse(dlerror());
     const auto bind =
-        reinterpret_cast<void (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
+        reinterpret_cast<bool (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
     entry = dlsym(library_, binary.entry.c_str());
     if (!bind || !entry) {
       dlclose(library_);
       refuse("it has no kernel " + binary.entry);
     }
-    bind(&emulator::interface());
+    dependent = bind(&emulator::interface());
   }
   ~EmulatedKernel() override { dlclose(library_); }
 
   void* entry;  // takes its launch's arguments by value
   std::size_t smem_bytes;
+  bool dependent;  // waits for the launches before
 
  private:
   [[noreturn]] static void refuse(const std::string& why) {
@@ -129,9 +130,15 @@ class EmulatorBackend final : public Backend {
     const auto refuse = [](const std::string& why) {
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
     };
-    const int grid = shape.grid, threads = shape.threads;
+    const int grid = shape.grid, threads = shape.threads, cluster = shape.cluster;
     const std::size_t smem_bytes = shape.smem_bytes;
     if (grid < 1) refuse("a grid of " + std::to_string(grid));
+    if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
+      refuse("clusters of " + std::to_string(cluster) + " blocks, not 1, 2, 4 or 8");
+    if (cluster > 1 && device_.compute_capability < 90)
+      refuse("clusters of " + std::to_string(cluster) + " blocks, which " + device_.architecture() + " does not have");
+    if (grid % cluster != 0)
+      refuse("a grid of " + std::to_string(grid) + " blocks in clusters of " + std::to_string(cluster));
     if (threads < 32 || threads > 1024 || threads % 32 != 0)
       refuse(std::to_string(threads) + " threads are not a multiple of 32 in 32..1024");
     if (smem_bytes > device_.smem_per_block)
@@ -142,6 +149,8 @@ class EmulatorBackend final : public Backend {
     Launch::Options options;
     options.grid = grid;
     options.threads = threads;
+    options.cluster = cluster;
+    options.dependent = emulated.dependent;
     options.smem_bytes = smem_bytes;
     options.seed = options_.seed;
     options.resident = options_.resident_blocks;

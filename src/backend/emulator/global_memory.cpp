@@ -13,10 +13,18 @@ void check_alignment(Thread& thread, const void* address, const char* operation)
     thread.launch->fault("%s at %p, which is not a multiple of 16", operation, address);
 }
 
-/// Whether what another block released is known to the thread.
+bool is_of_cluster(const Thread& thread, const PartialCell& cell) {
+  const u32 size = thread.launch->cluster_size();
+  return cell.block / size == thread.block->index / size;
+}
+u32 writing_thread(const Thread& thread, const PartialCell& cell) {
+  return cell.writer.entity % thread.launch->threads();
+}
+
+/// Whether what another cluster released is known to the thread.
 bool acquired(Thread& thread, const PartialCell& cell) {
   if (!cell.released) return false;
-  for (const auto& acquisition : thread.block->global.acquisitions)
+  for (const auto& acquisition : thread.block->cluster->global.acquisitions)
     if (acquisition.counter == cell.counter && acquisition.position > cell.position && thread.knows(acquisition.by))
       return true;
   return false;
@@ -34,20 +42,29 @@ void misaligned_global(const void* address, u32 bytes) {
   current->launch->fault("access of %u bytes of global memory at %p, which is not a multiple of that", bytes, address);
 }
 
+void check_dependencies(const char* operation) { current->launch->check_dependencies(*current, operation); }
+
+void griddepcontrol_wait() {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  thread.launch->wait_for_dependencies(thread);
+}
+
 void st_global_cg(void* address, const void* data) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
+  launch.check_dependencies(thread, "st_global_cg");
   check_alignment(thread, address, "st_global_cg");
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   auto [place, is_new] = launch.global().cells.try_emplace(key);
   PartialCell& cell = place->second;
   if (!is_new) {
-    if (cell.block == thread.block->index ? !thread.knows(cell.writer) : !acquired(thread, cell))
+    if (is_of_cluster(thread, cell) ? !thread.knows(cell.writer) : !acquired(thread, cell))
       launch.fault("race: st_global_cg at %p, not synchronised with its previous writer in block %u", address,
                    cell.block);
   }
-  if (is_new || cell.released || cell.block != thread.block->index) thread.block->global.unreleased.push_back(key);
+  if (is_new || cell.released || !is_of_cluster(thread, cell)) thread.block->cluster->global.unreleased.push_back(key);
   cell.block = thread.block->index;
   cell.writer = thread.now;
   cell.released = false;
@@ -58,18 +75,19 @@ void ld_global_cg(const void* address, void* data) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
+  launch.check_dependencies(thread, "ld_global_cg");
   check_alignment(thread, address, "ld_global_cg");
   const auto& cells = launch.global().cells;
   const auto found = cells.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == cells.end()) launch.fault("ld_global_cg at %p, which no block has written in this launch", address);
   const PartialCell& cell = found->second;
-  if (cell.block == thread.block->index) {
+  if (is_of_cluster(thread, cell)) {
     if (!thread.knows(cell.writer))
-      launch.fault("race: ld_global_cg at %p, not synchronised with its writer, thread %u of this block", address,
-                   cell.writer.entity);
+      launch.fault("race: ld_global_cg at %p, not synchronised with its writer, thread %u of block %u", address,
+                   writing_thread(thread, cell), cell.block);
   } else if (!cell.released) {
     launch.fault("ld_global_cg at %p of what thread %u of block %u has written and not released", address,
-                 cell.writer.entity, cell.block);
+                 writing_thread(thread, cell), cell.block);
   } else if (!acquired(thread, cell)) {
     launch.fault("ld_global_cg at %p of what block %u has released by increment %u of counter %p, not acquired",
                  address, cell.block, cell.position, cell.counter);
@@ -81,9 +99,10 @@ u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
+  launch.check_dependencies(thread, "atom_inc_acq_rel_gpu");
   if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) misaligned_global(address, 4);
   LaunchGlobalMemory& global = launch.global();
-  BlockGlobalMemory& mine = thread.block->global;
+  ClusterGlobalMemory& mine = thread.block->cluster->global;
   const u32 position = global.increments[address]++;
   auto rest = mine.unreleased.begin();
   for (const std::uintptr_t key : mine.unreleased) {

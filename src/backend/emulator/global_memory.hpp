@@ -8,12 +8,10 @@
 
 namespace jitgemm::emulator {
 
-struct Block;
-
 /// 16 bytes that st_global_cg wrote during this launch.
 struct PartialCell {
   std::uint32_t block = 0;
-  Stamp writer;            // in its block
+  Stamp writer;            // in its cluster
   unsigned char data[16];  // until it is released
   bool released = false;
   const void* counter = nullptr;  // released by an increment of this counter, ...
@@ -25,7 +23,7 @@ struct LaunchGlobalMemory {
   std::unordered_map<const void*, std::uint32_t> increments;  // of each counter
 };
 
-struct BlockGlobalMemory {
+struct ClusterGlobalMemory {
   struct Acquisition {
     const void* counter;
     std::uint32_t position;

@@ -18,7 +18,7 @@ const device::emulator::Interface& interface() {
       .st_shared = st_shared,
       .ld_shared = ld_shared,
       .ldmatrix_x4 = ldmatrix_x4,
-      .stmatrix_x4 = stmatrix_x4,
+      .stmatrix = stmatrix,
       .misaligned_global = misaligned_global,
       .ld_global_cg = ld_global_cg,
       .st_global_cg = st_global_cg,
@@ -42,6 +42,15 @@ const device::emulator::Interface& interface() {
       .wgmma_wait_group = wgmma_wait_group,
       .wgmma = wgmma,
       .setmaxnreg = setmaxnreg,
+      .cluster_rank = cluster_rank,
+      .cluster_arrive = cluster_arrive,
+      .cluster_wait = cluster_wait,
+      .map_to_rank = map_to_rank,
+      .mbarrier_arrive_cluster = mbarrier_arrive_cluster,
+      .st_cluster_v4 = st_cluster_v4,
+      .tma_load_multicast_3d = tma_load_multicast_3d,
+      .griddepcontrol_wait = griddepcontrol_wait,
+      .check_dependencies = check_dependencies,
   };
   return table;
 }

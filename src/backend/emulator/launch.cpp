@@ -3,6 +3,7 @@
 #include <bit>
 #include <numeric>
 
+#include "backend/emulator/cluster.hpp"
 #include "backend/emulator/copies.hpp"
 #include "backend/emulator/wgmma.hpp"
 #include "jitgemm/error.hpp"
@@ -15,16 +16,18 @@ Block::Block() = default;
 Block::~Block() = default;
 
 Entity Block::add_entity(const EntityInfo& info) {
-  entities.push_back(info);
-  return Entity(threads.size() + entities.size() - 1);
+  cluster->entities.push_back(info);
+  cluster->entities.back().block = index;
+  return Entity(cluster->threads + cluster->entities.size() - 1);
 }
 
 Launch::Launch(const Options& options, std::function<void()> kernel)
     : options_(options), kernel_(std::move(kernel)), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {}
 
 Launch::~Launch() {
-  for (auto& block : blocks_)
-    if (block->stacks) return_stacks(std::move(block->stacks));
+  for (auto& cluster : clusters_)
+    for (auto& block : cluster->blocks)
+      if (block->stacks) return_stacks(std::move(block->stacks));
 }
 
 u64 Launch::random() {  // splitmix64
@@ -52,16 +55,25 @@ void Launch::set_ready(const Warp& warp, bool ready) {
   if (ready) reconsider_ = true;
 }
 
-void Launch::start_block(Block& block, u32 index) {
+void Launch::start_cluster(Cluster& cluster, u32 index) {
+  cluster.threads = cluster.alive = threads() * cluster_size();
+  cluster.barrier = {};
+  cluster.entities.clear();
+  cluster.remote_stores.clear();
+  cluster.global = {};
+  // Any multiple of 128 is possible on a device, the same in all blocks; seed 0 has the friendliest.
+  const u32 smem_base = 1024 + (adversarial() ? u32(random() % 16) * 128 : 0);
+  for (auto& block : cluster.blocks) start_block(*block, index++, smem_base);
+}
+
+void Launch::start_block(Block& block, u32 index, u32 smem_base) {
   const u32 count = threads();
   block.index = index;
   block.alive = count;
-  block.entities.clear();
   block.mbarriers.clear();
-  block.global = {};
+  block.remote_accesses = {};
   for (NamedBarrier& barrier : block.barriers) barrier = {};
-  // Any multiple of 128 is possible on a device; seed 0 has the friendliest.
-  block.memory.reset(options_.smem_bytes, 1024 + (adversarial() ? u32(random() % 16) * 128 : 0));
+  block.memory.reset(block, options_.smem_bytes, smem_base);
   block.threads.assign(count, {});
   block.warps.assign(count / 32, {});
   block.warpgroups.clear();
@@ -75,7 +87,9 @@ void Launch::start_block(Block& block, u32 index) {
     thread.warp = &block.warps[i / 32];
     thread.index = i;
     thread.lane = i % 32;
-    thread.now = {i, 1};
+    thread.entity = index % cluster_size() * count + i;
+    thread.dependencies_ended = !options_.dependent;
+    thread.now = {thread.entity, 1};
     block.stacks->prepare(int(i), thread.fiber, thread_main);
   }
   for (u32 w = 0; w < count / 32; ++w) {
@@ -92,21 +106,27 @@ void Launch::start_block(Block& block, u32 index) {
 
 void Launch::run() {
   host_.adopt_host_stack();
-  const int resident = std::min(options_.grid, options_.resident);
-  slots_.resize(std::size_t(resident) * (threads() / 32));
+  const int size = options_.cluster;
+  const int resident = (std::min(options_.grid, options_.resident) + size - 1) / size;  // clusters
+  slots_.resize(std::size_t(resident) * size * (threads() / 32));
   ready_.assign((slots_.size() + 63) / 64, 0);
-  std::vector<u32> order(options_.grid);
+  std::vector<u32> order(options_.grid / size);
   std::iota(order.begin(), order.end(), 0u);
   if (adversarial())
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 
   std::size_t started = 0, finished = 0;
+  const auto start = [&](Cluster& cluster) { start_cluster(cluster, order[started++] * u32(size)); };
   for (int i = 0; i < resident; ++i) {
-    Block& block = *blocks_.emplace_back(std::make_unique<Block>());
-    block.launch = this;
-    block.slot = i;
-    block.stacks = take_stacks(int(threads()));
-    start_block(block, order[started++]);
+    Cluster& cluster = *clusters_.emplace_back(std::make_unique<Cluster>());
+    for (int rank = 0; rank < size; ++rank) {
+      Block& block = *cluster.blocks.emplace_back(std::make_unique<Block>());
+      block.launch = this;
+      block.cluster = &cluster;
+      block.slot = i * size + rank;
+      block.stacks = take_stacks(int(threads()));
+    }
+    start(cluster);
   }
   try {
     while (finished < order.size()) {
@@ -122,10 +142,13 @@ void Launch::run() {
       if (!fault_.empty()) break;
       if (finished_) {
         ++finished;
-        if (started < order.size()) start_block(*finished_, order[started++]);
+        if (started < order.size()) start(*finished_);
         finished_ = nullptr;
       }
     }
+    // Then the launch after this one would not wait for the one before it either.
+    if (fault_.empty() && options_.dependent && !some_thread_waited_)
+      fault("the launch ends without a griddepcontrol_wait by any thread");
   } catch (const HostFault&) {
   }
   flush(global_);
@@ -254,14 +277,16 @@ void Launch::run_thread() {
   if (warp.arrived) fault("ends while other lanes of its warp wait in %s", to_string(warp.collective));
   check_copies_finished(thread);
   check_wgmma_finished(thread);
+  if (thread.at_cluster_barrier) fault("ends between cluster_arrive and cluster_wait");
   thread.wait = Wait::finished;
   warp.exited |= 1u << thread.lane;
   warp.runnable &= ~(1u << thread.lane);
   if (!warp.runnable) set_ready(warp, false);
   Thread* next = nullptr;
+  leave_cluster(thread);
   if (--block.alive == 0) {
     check_finished(block);
-    finished_ = &block;
+    if (block.cluster->alive == 0) finished_ = block.cluster;
   } else {
     next = choose(&warp, thread.lane);
   }
@@ -280,6 +305,7 @@ void Launch::check_finished(Block& block) {
     if (barrier.bytes)
       fault("the block ends with %lld announced bytes missing at mbarrier 0x%x", barrier.bytes, barrier.address);
   }
+  check_peers_are_done(block);
 }
 
 bool arrive(Thread& thread, Collective collective) {
@@ -309,8 +335,8 @@ void release_to(Clock& clock, SharedClock& merged, Thread& thread) {
     clock.join(*thread.known.get());
     merged = thread.known;
   }
-  for (const Stamp stamp :
-       {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
+  for (const Stamp stamp : {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced,
+                            thread.wgmmas, thread.remote_stores})
     clock.raise(stamp);
   ++thread.now.time;
 }

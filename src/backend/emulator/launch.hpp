@@ -23,6 +23,7 @@ using device::emulator::TensorType;
 constexpr u32 all_lanes = 0xffffffff;
 
 struct Block;
+struct Cluster;
 struct Warp;
 struct Warpgroup;
 class Launch;
@@ -37,7 +38,8 @@ enum class Collective : std::uint8_t {
   warp_uniform,
   ldmatrix,
   ldmatrix_trans,
-  stmatrix,
+  stmatrix_x2,
+  stmatrix_x4,
   mma,
   wgmma_fence,
   wgmma,
@@ -47,7 +49,7 @@ enum class Collective : std::uint8_t {
 };
 const char* to_string(Collective collective);
 
-enum class Wait : std::uint8_t { nothing, collective, warpgroup, barrier, mbarrier, registers, finished };
+enum class Wait : std::uint8_t { nothing, collective, warpgroup, barrier, mbarrier, cluster, registers, finished };
 
 /// A cp.async that has not taken effect.
 struct PendingCopy {
@@ -68,9 +70,14 @@ struct Thread {
   Block* block = nullptr;
   Warp* warp = nullptr;
   u32 index = 0, lane = 0;
+  Entity entity = 0;
 
   Wait wait = Wait::nothing;
   u32 wait_address = 0, wait_detail = 0;  // barrier id or mbarrier address; thread count or parity
+
+  bool at_cluster_barrier = false;  // has arrived, and not waited
+  u32 cluster_phase = 0;            // that it has arrived in
+  bool dependencies_ended = true;   // the launches before, as far as it knows
 
   // What it knows of the others, and its own stamps, which `known` may lag behind.
   SharedClock known;
@@ -80,6 +87,12 @@ struct Thread {
   Stamp stores;         // its groups of TMA stores that have read shared memory
   Stamp fenced;         // its accesses before a fence_proxy_async
   Stamp wgmmas;         // its warpgroup's wgmma groups that it waited for
+  Stamp remote_stores;  // its stores to other blocks
+  struct Fence {
+    u32 time;
+    SharedClock known;
+  };
+  std::vector<Fence> fences;  // each fence_proxy_async and what it knew then, in a cluster of several blocks
 
   u32 copy_group = 1, last_copy_group = 0;  // the open one; the last one that copies
   u32 store_group = 1, last_store_group = 0;
@@ -87,9 +100,9 @@ struct Thread {
   std::vector<PendingStore> pending_stores;
 
   bool knows(Stamp s) const {
-    if (known.knows(s) || s.entity == index) return true;
+    if (known.knows(s) || s.entity == entity) return true;
     return knows_own(s, copies) || knows_own(s, stores) || knows_own(s, wgmmas) || knows_own(s, fenced) ||
-           knows_own(s, copies_fenced);
+           knows_own(s, copies_fenced) || knows_own(s, remote_stores);
   }
 
  private:
@@ -152,10 +165,12 @@ struct EntityInfo {
   const char* name;  // a format for `of` and a time
   u32 of;
   const Thread* copier = nullptr;  // whose cp.async it is
+  u32 block = 0;
 };
 
 struct Block {
   Launch* launch = nullptr;
+  Cluster* cluster = nullptr;
   int slot = 0;
   u32 index = 0;
   u32 alive = 0;  // threads
@@ -166,21 +181,47 @@ struct Block {
   SharedMemory memory;
   NamedBarrier barriers[16];
   std::deque<Mbarrier> mbarriers;
-  BlockGlobalMemory global;
+  Clock remote_accesses;   // by other blocks of the cluster, and multicast loads
   u32 free_registers = 0;  // that setmaxnreg_dec gave up
   std::vector<Thread*> waiting_for_registers;
-  std::vector<EntityInfo> entities;  // those after the threads
 
   Block();
   ~Block();
   Entity add_entity(const EntityInfo& info);
 };
 
+/// barrier.cluster.
+struct ClusterBarrier {
+  u32 arrived = 0;  // threads
+  u32 phase = 0;    // completed
+  Clock arriving;
+  SharedClock merged, completed;
+  std::vector<Thread*> waiting;
+};
+
+/// Blocks that run at the same time and reach each other's shared memory. All blocks are in one, mostly alone.
+struct Cluster {
+  std::vector<std::unique_ptr<Block>> blocks;  // by rank
+  u32 threads = 0;                             // of all blocks
+  u32 alive = 0;                               // threads
+  ClusterBarrier barrier;
+  std::vector<EntityInfo> entities;   // those after the threads
+  std::vector<Entity> remote_stores;  // of each thread that did any
+  ClusterGlobalMemory global;
+
+  bool has_peers() const { return blocks.size() > 1; }
+  const Thread& thread(Entity e) const {
+    const u32 each = threads / u32(blocks.size());
+    return blocks[e / each]->threads[e % each];
+  }
+};
+
 /// One launch: the resident blocks, who runs next, and the first fault.
 class Launch {
  public:
   struct Options {
-    int grid = 0, threads = 0;
+    int grid = 0, threads = 0, cluster = 1;
+    bool dependent = false;  // earlier launches may still run
     std::size_t smem_bytes = 0;
     int resident = 1;
     u64 seed = 0;
@@ -199,6 +240,7 @@ class Launch {
   bool adversarial() const { return options_.seed != 0; }
   u32 grid() const { return u32(options_.grid); }
   u32 threads() const { return u32(options_.threads); }
+  u32 cluster_size() const { return u32(options_.cluster); }
   u64 random();
   bool chance(u32 one_in) { return random() % one_in == 0; }
 
@@ -214,6 +256,16 @@ class Launch {
   /// Whether asynchronous work that is issued now takes effect at once.
   bool acts_at_issue();
 
+  void wait_for_dependencies(Thread& thread) {
+    thread.dependencies_ended = true;
+    some_thread_waited_ = true;
+  }
+  /// Before an access of global memory.
+  void check_dependencies(const Thread& thread, const char* operation) {
+    if (!thread.dependencies_ended)
+      fault("%s without a griddepcontrol_wait by this thread: the launch before may still run", operation);
+  }
+
   /// Ends the launch. `format` and the rest as of printf; the current block and thread are put in front.
   [[noreturn]] void fault(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -222,7 +274,8 @@ class Launch {
   LaunchGlobalMemory& global() { return global_; }
 
  private:
-  void start_block(Block& block, u32 index);
+  void start_cluster(Cluster& cluster, u32 index);
+  void start_block(Block& block, u32 index, u32 smem_base);
   void check_finished(Block& block);
   [[noreturn]] void run_thread();
   static void thread_main();
@@ -237,14 +290,15 @@ class Launch {
   Options options_;
   std::function<void()> kernel_;
   Fiber host_;
-  std::vector<std::unique_ptr<Block>> blocks_;  // resident
+  std::vector<std::unique_ptr<Cluster>> clusters_;  // resident
   std::vector<Warp*> slots_;
   std::vector<u64> ready_;  // bit per slot
   bool reconsider_ = false;
   u64 random_state_;
   u64 steps_ = 0;
   u64 lowest_priority_ = u64(1) << 62;
-  Block* finished_ = nullptr;
+  Cluster* finished_ = nullptr;
+  bool some_thread_waited_ = false;
   std::string fault_;
   std::vector<PendingLoad> loads_;
   ClockJoiner joiner_;
@@ -271,6 +325,6 @@ struct HostFault {};
 struct Description {
   char text[128];
 };
-Description describe(const Block& block, Stamp stamp);
+Description describe(const Cluster& cluster, Stamp stamp);
 
 }  // namespace jitgemm::emulator

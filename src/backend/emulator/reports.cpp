@@ -25,15 +25,18 @@ void Launch::fault(const char* format, ...) {
 
 const char* to_string(Collective collective) {
   static constexpr const char* names[] = {
-      "nothing", "warp_sync",   "warp_uniform", "ldmatrix_x4",        "ldmatrix_x4_trans", "stmatrix_x4",
+      "nothing", "warp_sync",   "warp_uniform", "ldmatrix_x4",        "ldmatrix_x4_trans", "stmatrix_x2", "stmatrix_x4",
       "mma",     "wgmma_fence", "wgmma",        "wgmma_commit_group", "wgmma_wait_group",  "setmaxnreg"};
   return names[int(collective)];
 }
 
 std::string Launch::hang_report() const {
   std::string report = "nothing can run: the launch hangs";
-  for (const auto& block : blocks_) {
-    if (block->alive == 0) continue;
+  std::vector<const Block*> blocks;
+  for (const auto& cluster : clusters_)
+    for (const auto& block : cluster->blocks)
+      if (cluster->alive != 0) blocks.push_back(block.get());
+  for (const Block* block : blocks) {
     for (std::size_t i = 0; i < block->threads.size();) {
       const Thread& first = block->threads[i];
       std::size_t end = i;
@@ -68,6 +71,10 @@ std::string Launch::hang_report() const {
                             barrier.phase, barrier.pending, barrier.count, barrier.bytes);
           break;
         }
+        case Wait::cluster:
+          std::snprintf(rest, space, "at the cluster's barrier, at which %u of %u threads have arrived",
+                        block->cluster->barrier.arrived, block->cluster->alive);
+          break;
         case Wait::registers:
           std::snprintf(rest, space, "in setmaxnreg_inc(%u): %u registers are free", d, block->free_registers);
           break;
@@ -85,14 +92,20 @@ std::string Launch::hang_report() const {
   return report;
 }
 
-Description describe(const Block& block, Stamp stamp) {
+Description describe(const Cluster& cluster, Stamp stamp) {
   Description d;
-  if (stamp.entity < block.threads.size()) {
-    std::snprintf(d.text, sizeof d.text, "thread %u (warp %u)", stamp.entity, stamp.entity / 32);
+  u32 block;
+  int used;
+  if (stamp.entity < cluster.threads) {
+    const Thread& thread = cluster.thread(stamp.entity);
+    used = std::snprintf(d.text, sizeof d.text, "thread %u (warp %u)", thread.index, thread.index / 32);
+    block = thread.block->index;
   } else {
-    const EntityInfo& info = block.entities[stamp.entity - block.threads.size()];
-    std::snprintf(d.text, sizeof d.text, info.name, info.of, stamp.time);
+    const EntityInfo& info = cluster.entities[stamp.entity - cluster.threads];
+    used = std::snprintf(d.text, sizeof d.text, info.name, info.of, stamp.time);
+    block = info.block;
   }
+  if (cluster.has_peers()) std::snprintf(d.text + used, sizeof d.text - used, " of block %u", block);
   return d;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "backend/emulator/cluster.hpp"
 #include "backend/emulator/operations.hpp"
 
 namespace jitgemm::emulator {
@@ -23,7 +24,8 @@ void check_size(Thread& thread, u32 bytes, const char* operation) {
 
 }  // namespace
 
-void SharedMemory::reset(std::size_t bytes, std::uint32_t base) {
+void SharedMemory::reset(const Block& owner, std::size_t bytes, std::uint32_t base) {
+  owner_ = &owner;
   base_ = base;
   bytes_.assign(bytes, 0xff);  // NaN as a float of any kind
   cells_.assign((bytes + 15) / 16, {});
@@ -31,6 +33,7 @@ void SharedMemory::reset(std::size_t bytes, std::uint32_t base) {
 }
 
 unsigned char* SharedMemory::at(Thread& thread, u32 address, u32 bytes, u32 alignment, const char* operation) {
+  if (is_mapped(address)) fault_mapped(thread, address, operation);
   if (address < base_ || address - base_ + u64(bytes) > bytes_.size())
     thread.launch->fault("%s of %u bytes at shared address 0x%x, outside of the block's [0x%x, 0x%zx)", operation,
                          bytes, address, base_, base_ + bytes_.size());
@@ -46,19 +49,35 @@ void SharedMemory::check_no_mbarrier(Thread& thread, const Cell& c, u32 address,
 }
 
 void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy proxy, const char* operation) {
-  const Block& block = *thread.block;
+  const Cluster& cluster = *owner_->cluster;
   if (writer.time == 0) return;
   Stamp fenced;
-  if (writer.entity < block.threads.size()) {
-    fenced = {block.threads[writer.entity].fenced.entity, writer.time};
+  if (writer.entity < cluster.threads) {
+    fenced = {cluster.thread(writer.entity).fenced.entity, writer.time};
+  } else if (std::ranges::find(cluster.remote_stores, writer.entity) != cluster.remote_stores.end()) {
+    if (owner_fenced(thread, writer, proxy)) return;
+    thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async in block %u after it",
+                         operation, address, describe(cluster, writer).text, owner_->index);
   } else {
-    const Thread* copier = block.entities[writer.entity - block.threads.size()].copier;
+    const Thread* copier = cluster.entities[writer.entity - cluster.threads].copier;
     if (!copier) return;  // written by TMA
     fenced = {copier->copies_fenced.entity, writer.time};
   }
   if (fenced.entity == 0 || !knows(thread, fenced, proxy))
     thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async after it", operation,
-                         address, describe(block, writer).text);
+                         address, describe(cluster, writer).text);
+}
+
+/// Whether a thread of the block fenced after it knew of this store from another block: the writer's own fence is for
+/// its own block's memory.
+bool SharedMemory::owner_fenced(Thread& thread, Stamp writer, Proxy proxy) const {
+  for (const Thread& fencer : owner_->threads)
+    for (auto fence = fencer.fences.rbegin(); fence != fencer.fences.rend(); ++fence)
+      if (knows(thread, {fencer.fenced.entity, fence->time}, proxy)) {
+        if (fence->known.knows(writer)) return true;
+        break;  // it knew less before
+      }
+  return false;
 }
 
 void SharedMemory::add_reader(Thread& thread, u32 address, Cell& c, Bytes bytes, Stamp as) {
@@ -92,7 +111,7 @@ void SharedMemory::check_readers(Thread& thread, u32 address, Cell& c, Bytes byt
     if ((read & bytes) == 0) return;
     if (!thread.knows(reader))
       thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its reader, %s", operation, address,
-                           describe(*thread.block, reader).text);
+                           describe(*owner_->cluster, reader).text);
     read &= Bytes(~bytes);
     if (read == 0) reader.time = 0;
   };
@@ -119,7 +138,7 @@ void SharedMemory::read(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy 
     const auto come_after = [&](u32 at, Stamp writer) {
       if (!knows(thread, writer, proxy))
         thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its writer, %s", operation, at,
-                             describe(*thread.block, writer).text);
+                             describe(*owner_->cluster, writer).text);
       if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
     };
     Stamp checked;  // mostly, one store has written all of it
@@ -147,7 +166,7 @@ void SharedMemory::write(Thread& thread, u32 address, u32 bytes, Stamp as, Proxy
       if (writer.time == 0) return;
       if (!thread.knows(writer))
         thread.launch->fault("race: %s at shared address 0x%x, not synchronised with its previous writer, %s",
-                             operation, at, describe(*thread.block, writer).text);
+                             operation, at, describe(*owner_->cluster, writer).text);
       if (proxy != Proxy::generic) check_fenced(thread, a, writer, proxy, operation);
     };
     for (u32 word = from & ~3u; word < to; word += 4) {
@@ -222,20 +241,21 @@ void ldmatrix_x4(u32 address, u32* x, bool transposed) {
   finish_collective(warp);
 }
 
-void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
+void stmatrix(u32 address, const u32* x, u32 matrices) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   thread.launch->preempt();
   SharedMemory& memory = thread.block->memory;
   LaneArguments& mine = warp.lanes[thread.lane];
-  mine.result = memory.at(thread, address, 16, 16, "stmatrix_x4");
-  memory.write(thread, address, 16, thread.now, Proxy::generic, "stmatrix_x4");
-  mine.x[0] = x0;
-  mine.x[1] = x1;
-  mine.x[2] = x2;
-  mine.x[3] = x3;
-  if (!arrive(thread, Collective::stmatrix)) return;
-  for (int row = 0; row < 32; ++row)  // row % 8 of matrix row / 8
+  const Collective collective = matrices == 2 ? Collective::stmatrix_x2 : Collective::stmatrix_x4;
+  const u32 rows = 8 * matrices;
+  if (thread.lane < rows) {
+    mine.result = memory.at(thread, address, 16, 16, to_string(collective));
+    memory.write(thread, address, 16, thread.now, Proxy::generic, to_string(collective));
+  }
+  std::copy_n(x, matrices, mine.x);
+  if (!arrive(thread, collective)) return;
+  for (u32 row = 0; row < rows; ++row)  // row % 8 of matrix row / 8
     for (int pair = 0; pair < 4; ++pair)
       static_cast<u32*>(warp.lanes[row].result)[pair] = warp.lanes[row % 8 * 4 + pair].x[row / 8];
   finish_collective(warp);

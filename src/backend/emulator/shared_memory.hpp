@@ -8,6 +8,7 @@
 
 namespace jitgemm::emulator {
 
+struct Block;
 struct Thread;
 
 /// Bytes of 16, a bit each.
@@ -34,7 +35,7 @@ enum class Proxy { generic, tma, wgmma };
 /// A block's shared memory and the race check on it.
 class SharedMemory {
  public:
-  void reset(std::size_t bytes, std::uint32_t base);
+  void reset(const Block& owner, std::size_t bytes, std::uint32_t base);
 
   std::uint32_t base() const { return base_; }
 
@@ -57,10 +58,12 @@ class SharedMemory {
   void check_no_mbarrier(Thread& thread, const Cell& c, std::uint32_t address, std::uint32_t end,
                          const char* operation);
   void check_fenced(Thread& thread, std::uint32_t address, Stamp writer, Proxy proxy, const char* operation);
+  bool owner_fenced(Thread& thread, Stamp writer, Proxy proxy) const;
   void add_reader(Thread& thread, std::uint32_t address, Cell& c, Bytes bytes, Stamp as);
   void check_readers(Thread& thread, std::uint32_t address, Cell& c, Bytes bytes, const char* operation);
   Stamp* byte_writers(std::uint32_t address) { return &byte_writers_[address - base_]; }
 
+  const Block* owner_ = nullptr;
   std::uint32_t base_ = 0;
   std::vector<unsigned char> bytes_;
   std::vector<Cell> cells_;

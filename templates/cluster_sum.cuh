@@ -1,0 +1,61 @@
+// How a tile whose k-steps are dealt out to the blocks of a cluster becomes one: each block takes a slice of the columns, and
+// the others push their partial sums of it into its shared memory. Added in k order, so that no bit depends on who is first.
+
+namespace jitgemm::device {
+
+/// Called by all threads of the cluster, by consumers with their accumulators. On return `own` has a consumer thread's part of
+/// the block's slice, whose columns begin at place.k * STORE_COLUMNS.
+struct ClusterSum {
+  static constexpr int SLAB = BLOCK_N / 2, SLAB_SLICE = SLAB / CLUSTER_K;  // accumulators of 64 rows
+  static constexpr int VECTORS = STORE_COUNT / 4;
+
+  const SharedMemory& smem;
+  const ClusterPlace& place;
+
+  /// The stages of all blocks have been read, so that the partial sums may take their place.
+  __device__ __forceinline__ void stages_are_free() const {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  }
+  __device__ __forceinline__ void sums_are_there() const {
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  }
+
+  __device__ __forceinline__ u32 slot(int from, u32 consumer, u32 thread, int vector) const {
+    return smem.base + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
+  }
+
+  __device__ __forceinline__ void add(u32 consumer, u32 thread, const Accumulator (&accumulators)[COUNT],
+                                      Accumulator (&own)[STORE_COUNT]) const {
+    stages_are_free();
+#pragma unroll
+    for (int slice = 0; slice < CLUSTER_K; ++slice) {
+      const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
+      const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
+#pragma unroll
+      for (int vector = 0; vector < VECTORS; ++vector) {
+        constexpr int SLAB_VECTORS = SLAB_SLICE / 4;
+        const int first = vector / SLAB_VECTORS * SLAB + slice * SLAB_SLICE + vector % SLAB_VECTORS * 4;
+        Accumulator x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = accumulators[first + i];
+        ptx::st_cluster_v4(to + vector * (128 * 16), x);
+      }
+    }
+    sums_are_there();
+#pragma unroll
+    for (int i = 0; i < STORE_COUNT; ++i) own[i] = 0;
+#pragma unroll 1
+    for (int from = 0; from < CLUSTER_K; ++from)
+#pragma unroll
+      for (int vector = 0; vector < VECTORS; ++vector) {
+        Accumulator x[4];
+        ptx::ld_shared_v4(slot(from, consumer, thread, vector), x);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) own[vector * 4 + i] = device::add(own[vector * 4 + i], x[i]);
+      }
+  }
+};
+
+}  // namespace jitgemm::device

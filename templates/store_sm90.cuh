@@ -1,0 +1,138 @@
+// How a consumer warpgroup's rows of D leave its registers: through shared memory, 128 bytes a row at a time, by TMA, or where
+// TMA cannot address D by whole rows of a warp.
+
+namespace jitgemm::device {
+
+__device__ __forceinline__ u32 bits(float x) { return __builtin_bit_cast(u32, x); }
+__device__ __forceinline__ u32 bits(int x) { return u32(x); }
+
+constexpr int PASS_COLUMNS = min_of(128 / int(sizeof(ElementD)), STORE_COLUMNS);
+constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
+constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
+
+/// Where byte `at` of a row lies in a buffer: boxes of D_BOX_WIDTH bytes side by side, each with TMA's swizzle of that width.
+__device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
+  constexpr u32 ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH, CHUNKS = D_BOX_WIDTH / 16;
+  const u32 inner = at % D_BOX_WIDTH;
+  return at / D_BOX_WIDTH * (64 * D_BOX_WIDTH) + row * D_BOX_WIDTH + (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 +
+         inner % 16;
+}
+
+/// Finishes 64 rows x PASS_COLUMNS from (row, column) on, as far as they are the block's, and leaves them in the buffer.
+/// `first` is the index of the thread's first accumulator.
+template <bool INTERIOR, typename T = ElementD>
+__device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer, u32 thread, int row, int column, int first,
+                                            int groups, const Accumulator (&accumulators)[STORE_COUNT]) {
+  constexpr int GROUPS = PASS_COLUMNS / 8;  // of 8 columns
+  const u32 warp = thread / 32, lane = thread % 32;
+  const int own_row = row + warp * 16 + lane / 4;
+  Accumulator x[GROUPS][4];
+#pragma unroll
+  for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      if (j >= groups) continue;
+      x[j][e] = accumulators[first + j * 4 + e];
+      x[j][e + 1] = accumulators[first + j * 4 + e + 1];
+      epilogue.finish<INTERIOR>(own_row + e * 4, column + j * 8 + lane % 4 * 2, x[j][e], x[j][e + 1]);
+    }
+
+  if constexpr (sizeof(T) == 2) {
+    const u32 box_row = warp * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < GROUPS; j += 2) {  // two 8 x 8 matrices down, two across
+      const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
+      if (j + 1 < groups)
+        ptx::stmatrix_x4(buffer + swizzled_d(box_row, (j + lane / 16) * 16), pair(j, 0), pair(j, 2), pair(j + 1, 0),
+                         pair(j + 1, 2));
+      else if (j < groups)
+        ptx::stmatrix_x2(buffer + swizzled_d(box_row, j * 16), pair(j, 0), pair(j, 2));
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (j >= groups) continue;
+        const u32 to = buffer + swizzled_d(warp * 16 + lane / 4 + h * 8, (j * 8 + lane % 4 * 2) * sizeof(T));
+        if constexpr (sizeof(T) == 1)
+          ptx::st_shared_u16(to, ptx::pack(T{}, x[j][h * 2], x[j][h * 2 + 1]));
+        else
+          ptx::st_shared_v2(to, bits(x[j][h * 2]), bits(x[j][h * 2 + 1]));
+      }
+  }
+}
+
+/// Copies the warp's 16 rows of a buffer of 16-bit elements to D, as words of two from the row's first 4-byte boundary on.
+__device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
+                                          int columns) {
+  const Arguments& args = epilogue.args;
+  columns = min_of(columns, args.n - column);
+  if (columns <= 0) return;
+  const int rows = min_of(16, args.m - row - int(warp) * 16);
+#pragma unroll 4
+  for (int i = 0; i < rows; ++i) {
+    const u32 box_row = warp * 16 + i;
+    const auto pair_at = [&](int at) { return ptx::ld_shared_u32(buffer + swizzled_d(box_row, at / 2 * 4)); };
+    u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + box_row) * args.ldd + column;
+    const auto store_alone = [&](int at) { ptx::st_global(to + at, u16(pair_at(at) >> at % 2 * 16)); };
+    const int odd = ALIGN_D < 4 ? int(u64(to) / 2 % 2) : 0;  // then the first element stands alone
+    const int at = int(lane) * 2 + odd;
+    if (at + 1 < columns)
+      ptx::st_global(reinterpret_cast<u32*>(to + at), odd ? pair_at(at) >> 16 | pair_at(at + 1) << 16 : pair_at(at));
+    else if (at < columns)
+      store_alone(at);
+    if (odd && lane == 0) store_alone(0);
+  }
+}
+
+/// Stores a consumer's rows of the block's columns from (row, column) on. `buffer` is the one of its two that is next.
+template <bool INTERIOR>
+__device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread, int row,
+                                      int column, const Accumulator (&accumulators)[STORE_COUNT], u32& buffer) {
+  constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
+  const u32 warp = thread / 32, lane = thread % 32;
+#pragma unroll
+  for (int slab = 0; slab < SLABS_M; ++slab, row += 64) {
+#pragma unroll
+    for (int pass = 0; pass < PASSES; ++pass) {
+      const int pass_column = column + pass * PASS_COLUMNS;
+      const int columns = min_of(PASS_COLUMNS, STORE_COLUMNS - pass * PASS_COLUMNS);
+      const int first = (slab * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
+      if constexpr (!THROUGH_SHARED) {
+#pragma unroll
+        for (int j = 0; j < PASS_COLUMNS / 8; ++j)
+#pragma unroll
+          for (int h = 0; h < 2; ++h)
+            if (j < columns / 8)
+              epilogue.store_pair<INTERIOR>(row + warp * 16 + lane / 4 + h * 8, pass_column + j * 8 + lane % 4 * 2,
+                                            accumulators[first + j * 4 + h * 2], accumulators[first + j * 4 + h * 2 + 1]);
+        continue;
+      }
+      const u32 to = smem.d(consumer, buffer);
+      buffer ^= 1;
+      if constexpr (TMA_STORE) {
+        if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
+        ptx::bar_sync(1 + consumer, 128);  // the buffer is free
+      }
+      fill_buffer<INTERIOR>(epilogue, to, thread, row, pass_column, first, columns / 8, accumulators);
+      if constexpr (TMA_STORE) {
+        ptx::fence_proxy_async();          // TMA reads what ordinary stores wrote
+        ptx::bar_sync(1 + consumer, 128);  // the buffer is full
+        if (thread == 0) {
+          constexpr int BOX_COLUMNS = D_BOX_WIDTH / int(sizeof(ElementD));
+#pragma unroll
+          for (int box = 0; box < columns / BOX_COLUMNS; ++box)
+            ptx::tma_store_3d(&epilogue.args.map_d, to + box * 64 * D_BOX_WIDTH, pass_column + box * BOX_COLUMNS, row,
+                              epilogue.batch);
+          ptx::tma_store_commit_group();
+        }
+      } else {
+        ptx::warp_sync();  // the warp's rows are there; and those of the buffer's last use have been read
+        copy_rows(epilogue, to, warp, lane, row, pass_column, columns);
+      }
+    }
+  }
+}
+
+}  // namespace jitgemm::device

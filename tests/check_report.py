@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Tests of `tools/report.py corpora`, on tests/report/: check_report.py Numbers|Figures"""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "tests/report/sample.csv"
+ABLATION = ROOT / "tests/report/ablation.csv"
+sys.path.insert(0, str(ROOT / "tools"))
+sys.dont_write_bytecode = True
+
+from report_records import parse_config, read_corpus  # noqa: E402
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def report(self, *arguments):
+        command = [sys.executable, "-B", ROOT / "tools/report.py", "corpora", *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def page(self, *arguments):
+        done = self.report(SAMPLE, "--html", self.out / "page.html", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return (self.out / "page.html").read_text(encoding="utf-8")
+
+    def check_self_contained(self, page):
+        self.assertNotRegex(page, r"(?i)https?:|<link|<iframe|@import|url\(|\bimport\b|fetch\(|XMLHttpRequest")
+        for source in re.findall(r'\bsrc\s*=\s*"([^"]{0,40})', page):
+            self.assertTrue(source.startswith("data:image/png;base64,"), source)
+        for target in re.findall(r'\bhref\s*=\s*"([^"]*)', page):
+            self.assertRegex(target, "^#")
+            self.assertIn(f'id="{target[1:]}"', page)
+
+
+class Numbers(Case):
+    """What needs no matplotlib."""
+
+    def test_the_summary_line(self):
+        done = self.report(SAMPLE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        # Twelve speed-ups, powers of two from 1/4 to 4 whose product is 1; cuBLASLt's are 0.8 of them.
+        found = re.fullmatch(
+            r"sample 12 cublas 1\.000 \[([\d.]+), ([\d.]+)\] p5 0\.500 \(\d+x\d+x512\) worst 0\.250 \(512x1024x512\) "
+            r"cublaslt 0\.800 \[([\d.]+), ([\d.]+)\] p5 0\.400 \(\d+x\d+x512\) worst 0\.200 \(512x1024x512\)\n", done.stdout)
+        self.assertTrue(found, done.stdout)
+        # 2^(+-1.96 sqrt(16 / 12 / 12)), which the bootstrap of a dozen values is near to.
+        low, high, lt_low, lt_high = map(float, found.groups())
+        self.assertAlmostEqual(low, 0.636, delta=0.03)
+        self.assertAlmostEqual(high, 1.573, delta=0.07)
+        self.assertAlmostEqual(lt_low, 0.8 * low, delta=0.002)
+        self.assertAlmostEqual(lt_high, 0.8 * high, delta=0.002)
+
+    def test_the_page_refers_to_nothing_else_and_says_it_all(self):
+        page = self.page("--ablation", ABLATION, "--no-plots")
+        self.check_self_contained(page)
+        for text in ("level with cuBLAS default", "7 of 12 shapes", "512 × 1024 × 512", "sm90 128x256x64", "2x1x1", "ping_pong",
+                     "Not counted: 1", "differs &lt;at&gt; (3, 4)", "multicast of A &amp; B", "+5.0 %", "+0.1 %"):
+            self.assertIn(text, page)
+        self.assertNotIn("<at>", page)
+        cell = r'<td class="n"><span class="\w+ ">([\d.]+)</span></td>'
+        speedups = [cublas for cublas, _ in re.findall(f"{cell}{cell}<td><code>", page)]
+        self.assertEqual(speedups, [f"{x:.3f}" for x in sorted([2, .5, 1, .25, .5, 4, .5, 2, 1, 2, .5, 2])])
+
+    def test_intensity_and_waves(self):
+        first = read_corpus(SAMPLE).shapes[0]
+        self.assertEqual(first.bytes, 2 * (128 * 512 + 512 * 256 + 128 * 256))
+        self.assertEqual(first.flop, 2 * 128 * 256 * 512)
+        self.assertEqual(first.wave_class, 0)
+
+    def test_configurations_with_words_missing(self):
+        self.assertEqual(
+            parse_config("sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 consumers=ping_pong pack=ab "
+                         "schedule=persistent grid=132"),
+            {"tile": "sm90 128x256x64", "cluster": "2x1x1", "consumers": "ping_pong", "schedule": "persistent", "stages": "4",
+             "pack": "ab"})
+        self.assertEqual(
+            parse_config("sm80 32x64x64 schedule=split_k splits=6"),
+            {"tile": "sm80 32x64x64", "cluster": "1x1x1", "consumers": "cooperative", "schedule": "split_k",
+             "stages": "not named", "pack": "none"})
+
+    def test_two_files_of_one_name(self):
+        copies = [self.out / folder / "same.csv" for folder in ("fast", "promoted")]
+        for copy in copies:
+            copy.parent.mkdir()
+            copy.write_bytes(SAMPLE.read_bytes())
+        done = self.report(*copies)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], ["fast_same", "promoted_same"])
+
+    def test_bad_files_are_one_line(self):
+        rows = list(csv.reader(SAMPLE.read_text().splitlines()))
+        at = rows[0].index("cublas_over_tuned")
+
+        def text(rows):
+            out = io.StringIO()
+            csv.writer(out).writerows(rows)
+            return out.getvalue()
+
+        broken = [row[:at] + ["fast"] + row[at + 1:] for row in rows[1:]]
+        problem = rows[0].index("problem")
+        for content, what in (("", "is empty"), (text(rows[:1]), "no rows"), ("\0\xff\n1\n", "lacks the columns"),
+                              (text(row[:at] + row[at + 1:] for row in rows), "lacks the column cublas_over_tuned:"),
+                              (text(rows[:1] + broken), 'row 2: cublas_over_tuned is "fast"'),
+                              (text(rows[:1] + [rows[1][:problem] + ["m=1"] + rows[1][problem + 1:]]), "row 2: the problem's a="),
+                              (text([rows[0], rows[-2]]), "timed on a GPU")):
+            path = self.out / "broken.csv"
+            path.write_text(content, encoding="latin-1", newline="")
+            done = self.report(path)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), content)
+            self.assertRegex(done.stderr, r"\Areport\.py: error: [^\n]*broken\.csv[^\n]*: [^\n]+\n\Z")
+            if "\xff" not in content:
+                self.assertIn(what, done.stderr)
+        self.assertIn("lacks the columns feature", self.report(SAMPLE, "--ablation", SAMPLE).stderr)
+        self.assertIn("cannot be read", self.report(self.out / "none.csv").stderr)
+
+
+class Figures(Case):
+    def test_the_figures_are_in_the_folder_and_in_the_page(self):
+        page = self.page("--png", self.out / "png")
+        self.check_self_contained(page)
+        kinds = ("intensity", "histogram", "roofline", "configurations")
+        names = sorted(path.name for path in (self.out / "png").iterdir())
+        self.assertEqual(names, sorted(["overview.png"] + [f"sample_{kind}.png" for kind in kinds]))
+        for path in (self.out / "png").iterdir():
+            self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+            self.assertGreater(path.stat().st_size, 8000)
+        self.assertEqual(page.count("<img "), len(names))
+
+    def test_a_single_shape_without_peers(self):
+        rows = list(csv.DictReader(SAMPLE.read_text().splitlines()))[:1]
+        for name in rows[0]:
+            if name.startswith("cublas"):
+                rows[0][name] = ""
+        path = self.out / "alone.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        done = self.report(path, "--png", self.out / "png", "--html", self.out / "page.html")
+        self.assertEqual((done.returncode, done.stdout), (0, "alone 1 cublas - cublaslt -\n"), done.stderr)
+        self.assertEqual([p.name for p in (self.out / "png").iterdir()], ["alone_roofline.png"])
+
+
+if __name__ == "__main__":
+    if "Figures" in sys.argv:
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            sys.exit("SKIPPED: matplotlib is missing: install python3-matplotlib")
+    unittest.main()

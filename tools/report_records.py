@@ -1,0 +1,196 @@
+"""What the CSV files of `jitgemm bench` hold, as values that report.py's corpora command works on."""
+
+import csv
+import math
+from dataclasses import dataclass, field
+
+# Name of a ratio, its column, and the time it is over. The first two are what the project is judged by.
+RATIOS = {
+    "cublas": "cublas_over_tuned",
+    "cublaslt": "cublaslt_over_tuned",
+    "model": "cublas_over_model",
+    "triton": "triton_over_tuned",
+}
+REQUIRED = ["m", "n", "k", "device", "problem", "waves", "tuned_us", "tuned_config", "cublas_us", "cublas_over_model",
+            "cublas_over_tuned", "cublaslt_over_tuned", "check"]
+ABLATION = ["feature", "corpus", "with_geomean", "without_geomean", "gain", "shapes", "note"]
+
+# Of tiles of 128 x 256 on all SMs; each class ends where the next begins.
+WAVE_CLASSES = [("under 0.25 waves", 0.25), ("0.25 to 1 wave", 1), ("1 to 4 waves", 4), ("4 waves and more", math.inf)]
+CONFIG_FIELDS = ["tile", "cluster", "consumers", "schedule", "stages", "pack"]
+NOT_NAMED = "not named"
+BYTES = {"f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
+CEILINGS = {1: 1500, 2: 800, 4: 400, 8: 55}  # bytes of an operand's element: 1e12 operations a second, on an H200
+BANDWIDTH = 4.2  # TB/s, on an H200
+
+
+class BadInput(Exception):
+    """One line: what is wrong with a file, and the way out."""
+
+
+@dataclass
+class Shape:
+    m: int
+    n: int
+    k: int
+    batch: int
+    kind: str  # of the problem what is not its sizes
+    element_bytes: int  # of A and B
+    waves: float
+    flop: float
+    bytes: float  # read and written once
+    tuned_us: float
+    cublas_us: float
+    config: dict  # CONFIG_FIELDS of the tuned choice
+    config_text: str
+    speedup: dict = field(default_factory=dict)  # of RATIOS, those that were measured
+
+    @property
+    def name(self):
+        return f"{self.m}x{self.n}x{self.k}" + (f" batch={self.batch}" if self.batch != 1 else "")
+
+    @property
+    def intensity(self):
+        return self.flop / self.bytes
+
+    @property
+    def wave_class(self):
+        return next(i for i, (_, end) in enumerate(WAVE_CLASSES) if self.waves < end)
+
+    def tflops(self, us):
+        return self.flop / us * 1e-6
+
+
+@dataclass
+class Corpus:
+    name: str
+    devices: list
+    kinds: list
+    shapes: list
+    failed: list  # (shape's problem, why)
+    default_peer: str  # what stands in the column of cuBLAS
+
+    def with_speedup(self, ratio):
+        return [shape for shape in self.shapes if ratio in shape.speedup]
+
+
+def parse_config(text):
+    """The words of a configuration in any order; what it leaves out is at its default, which only some words have."""
+    config = {"tile": NOT_NAMED, "cluster": "1x1x1", "consumers": "cooperative", "schedule": NOT_NAMED, "stages": NOT_NAMED,
+              "pack": "none"}
+    main_loop, tile = "", ""
+    for word in text.split():
+        key, equals, value = word.partition("=")
+        if equals:
+            if key in config:
+                config[key] = value
+        elif word[:1].isdigit():
+            tile = word
+        else:
+            main_loop = word
+    config["tile"] = " ".join(filter(None, (main_loop, tile))) or NOT_NAMED
+    return config
+
+
+def rows_of(path, required):
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, restval="")  # an interrupted run leaves half a line
+            names, rows = reader.fieldnames, list(reader)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} is no CSV file: {error}") from None
+    if not names:
+        raise BadInput(f"{path} is empty: give a CSV file with the columns {', '.join(required)}")
+    missing = [name for name in required if name not in names]
+    if missing:
+        raise BadInput(f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}: give a file that has them")
+    if not rows:
+        raise BadInput(f"{path} has a head and no rows: give the file of a run that went on")
+    return rows
+
+
+def number(path, line, row, column, least_is_zero=False):
+    """None where nothing was measured."""
+    text = row.get(column)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (0 < value < math.inf or least_is_zero and value == 0):
+        raise BadInput(f"{path}, row {line}: {column} is \"{text}\", which is no positive number: measure the shape again")
+    return value
+
+
+def bytes_of(path, line, words, m, n, k, batch):
+    """Of one of A's elements; of all matrices, each read or written once."""
+    size = {}
+    for operand in "abd":
+        name = words.get(operand)
+        if name not in BYTES:
+            raise BadInput(f"{path}, row {line}: the problem's {operand}= is \"{name}\": write one of {', '.join(BYTES)}")
+        size[operand] = BYTES[name]
+    size["c"] = max(2, size["d"])  # of e4m3 and e5m2 it is bf16
+    elements = {"a": m * k, "b": k * n, "d": m * n, "c": m * n if "beta" in words else 0}
+    copies = {x: 1 if words.get(f"stride_{x}") == "0" else batch for x in elements}
+    return size["a"], float(sum(elements[x] * copies[x] * size[x] for x in elements))
+
+
+def shape_of(path, line, row):
+    def value(column, least_is_zero=False):
+        return number(path, line, row, column, least_is_zero)
+
+    sizes = [value(name) for name in "mnk"]
+    waves = value("waves", least_is_zero=True)
+    if None in sizes or waves is None:
+        raise BadInput(f"{path}, row {line}: m, n, k or waves is missing: measure the shape again")
+    m, n, k = map(int, sizes)
+    words = dict(word.partition("=")[::2] for word in row["problem"].split())
+    batch = words.get("batch", "1")
+    if not batch.isdigit() or int(batch) == 0:
+        raise BadInput(f"{path}, row {line}: the problem's batch= is \"{batch}\": write a positive number")
+    batch = int(batch)
+    element_bytes, total_bytes = bytes_of(path, line, words, m, n, k, batch)
+    kind = " ".join(f"{key}={text}" for key, text in words.items()
+                    if key not in ("m", "n", "k", "batch") and not key.startswith(("align_", "ld", "stride_")))
+    speedup = {ratio: value(column) for ratio, column in RATIOS.items()}
+    return Shape(m, n, k, batch, kind, element_bytes, waves, 2.0 * m * n * k * batch, total_bytes, value("tuned_us"),
+                 value("cublas_us"), parse_config(row["tuned_config"]), row["tuned_config"],
+                 {ratio: x for ratio, x in speedup.items() if x is not None})
+
+
+def read_corpus(path):
+    """The rows that were checked and timed on a GPU."""
+    rows = rows_of(path, REQUIRED)
+    failed = [(row["problem"], row["check"] or "was not checked") for row in rows if row["check"] != "ok"]
+    timed = [(line, row) for line, row in enumerate(rows, 2)
+             if row["check"] == "ok" and row["device"] != "emulator" and row["tuned_us"]]
+    if not timed:
+        raise BadInput(f"{path} has no row whose tuned choice was checked and timed on a GPU: run `jitgemm bench` on one")
+    shapes = [shape_of(path, line, row) for line, row in timed]
+    first = all(row.get("cublas_config") == "first candidate" for _, row in timed)
+    return Corpus(path.stem, sorted({row["device"] for _, row in timed}), sorted({shape.kind for shape in shapes}), shapes,
+                  failed, "cuBLASLt's first candidate" if first else "cuBLAS default")
+
+
+def read_corpora(paths):
+    corpora = [read_corpus(path) for path in paths]
+    names = [corpus.name for corpus in corpora]
+    for path, corpus in zip(paths, corpora):
+        if names.count(corpus.name) > 1:
+            corpus.name = f"{path.resolve().parent.name}_{path.stem}"
+    if len({corpus.name for corpus in corpora}) < len(corpora):
+        raise BadInput("two of the CSV files have the same name: rename one")
+    return corpora
+
+
+def read_ablation(path):
+    """The rows as text, with `percent`: the gain, from the geometric means where both are there."""
+    rows = rows_of(path, ABLATION)
+    for line, row in enumerate(rows, 2):
+        on, off = (number(path, line, row, f"{what}_geomean") for what in ("with", "without"))
+        row["percent"] = 100 * (on / off - 1) if on and off else None
+    return rows
