@@ -174,14 +174,23 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
   const double steps = double(device::tile_count(d)) * d.k_steps;
   const double products = double(config.block_m) * config.block_n * config.block_k / 4096;
   return 10 + steps * (products * 3 + shape.threads * 0.5) + double(shape.grid) * shape.threads * 2 +
-         double(shape.partial_bytes + shape.packed_bytes) / 1000;
+         double(shape.partial_bytes) / 1000;
+}
+
+double packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  const double bytes = double(packing_of(problem, config).bytes);
+  return device.emulated ? bytes / 500 : packing_launch_us + 2 * bytes / packing_bytes_us;
 }
 
 }  // namespace
 
-double predict_us(const KernelConfig& config, const Problem& asked, const DeviceInfo& device) {
-  const Problem problem = packed_problem(asked, config);
-  const LaunchShape shape = launch_shape(asked, config);
+double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  if (packs(config)) {
+    KernelConfig gemm = config;
+    gemm.pack_a = gemm.pack_b = false;
+    return packing_us(config, problem, device) + predict_us(gemm, packed_problem(problem, config), device);
+  }
+  const LaunchShape shape = launch_shape(problem, config);
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return launch_us;
   if (device.emulated) return emulated_us(config, shape);
@@ -229,9 +238,7 @@ double predict_us(const KernelConfig& config, const Problem& asked, const Device
   const double memory_us = bytes / device_model.memory_bytes, l2_us = l2_bytes / operand_l2_bytes_us;
   const double longest_us = std::max({products_us, memory_us, l2_us});
   const double main_us = longest_us + unhidden * (products_us + memory_us + l2_us - longest_us);
-  const double packing_us =
-      shape.packed_bytes > 0 ? packing_launch_us + 2 * double(shape.packed_bytes) / packing_bytes_us : 0;
-  return launch_us + packing_us + main_us + overhead_us + fixup_us;
+  return launch_us + main_us + overhead_us + fixup_us;
 }
 
 namespace {
