@@ -6,6 +6,7 @@
 
 #include "chooser.hpp"
 #include "core/launch_shape.hpp"
+#include "core/packing.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
 #include "ready_table.hpp"
@@ -123,6 +124,9 @@ struct Context::Impl {
   Plan plan(const Problem& problem, const KernelConfig* pinned);
   Plan compile(const Problem& problem, const KernelConfig* pinned);
   KernelSource source(const Problem& problem, const KernelConfig* pinned);
+  /// Compiles, or finds, all kernels of a call; returns the GEMM kernel.
+  KernelBinary warm(const Problem& normalised, const KernelConfig& config);
+  std::optional<KernelSource> packing_source(const Problem& problem, const KernelConfig* pinned);
   std::size_t workspace_size(const Problem& problem, const KernelConfig* pinned);
 
   ChooserOptions chooser_options;
@@ -160,7 +164,9 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
   ready.shape = launch_shape(problem, ready.config);
   with_names(problem, &ready.config, [&] {
     const auto relaxed = backend->relax_capture();
-    ready.kernel = store.get(generate(problem, ready.config), ready.shape.smem_bytes).get();
+    const CallKernels kernels = get_kernels(store, problem, ready.config, ready.shape, backend->device());
+    ready.packing = kernels.packing.get();
+    ready.gemm = kernels.gemm.get();
   });
   if (settled) ready_table.add(key, ready, epoch);
   return ready;
@@ -170,10 +176,11 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
   const LaunchShape& shape = ready.shape;
   const Workspace workspace = workspace_for(shape, operands, stream);
   try {
-    const device::Arguments arguments =
-        make_arguments(problem, ready.config, shape, operands, workspace,
-                       [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
-    backend->launch(*ready.kernel->loaded, shape, arguments, stream);
+    CallArguments arguments;
+    if (ready.packing) arguments.packing = make_pack_arguments(problem, ready.config, shape, operands, workspace);
+    arguments.gemm = make_arguments(problem, ready.config, shape, operands, workspace,
+                                    [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
+    launch_call(*backend, ready.packing, *ready.gemm, shape, arguments, stream);
   } catch (...) {
     if (shape.counters > 0) workspaces.launch_failed(workspace);
     throw;
@@ -182,22 +189,23 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
 }
 
 Workspace Context::Impl::workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream) {
-  if (shape.partial_bytes == 0 && shape.counters == 0) return {};
-  std::size_t partial_bytes = shape.partial_bytes;
-  const bool given = operands.workspace && partial_bytes > 0;
-  if (given && operands.workspace_bytes < partial_bytes) {
+  std::size_t bytes = shape.workspace_bytes();
+  if (bytes == 0 && shape.counters == 0) return {};
+  const bool given = operands.workspace && bytes > 0;
+  if (given && operands.workspace_bytes < bytes) {
     throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(operands.workspace_bytes) +
-                                                    " bytes where this call needs " + std::to_string(partial_bytes) +
+                                                    " bytes where this call needs " + std::to_string(bytes) +
                                                     "; ask workspace_size(), or pass none");
   }
   if (given && std::bit_cast<std::uintptr_t>(operands.workspace) % 256 != 0) {
     throw Error(ErrorCode::invalid_operand, "the workspace is not 256-byte aligned; align it");
   }
-  if (given) partial_bytes = 0;
+  if (given && shape.counters == 0) return {operands.workspace, nullptr};
+  if (given) bytes = 0;
   Workspace workspace = backend->capture_status(stream) == CaptureStatus::capturing
-                            ? workspaces.of_capture(partial_bytes, shape.counters)
-                            : workspaces.of_stream(stream, partial_bytes, shape.counters);
-  if (given) workspace.partials = operands.workspace;
+                            ? workspaces.of_capture(bytes, shape.counters)
+                            : workspaces.of_stream(stream, bytes, shape.counters);
+  if (given) workspace.memory = operands.workspace;
   return workspace;
 }
 
@@ -246,7 +254,8 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.programs = shape.grid;
   plan.k_steps_per_tile = d.k_steps;
   plan.stream_k_steps = std::int64_t(d.stream_k_tiles) * d.k_steps;
-  plan.workspace_bytes = shape.partial_bytes;
+  plan.workspace_bytes = shape.workspace_bytes();
+  plan.packed_bytes = shape.packed_bytes;
   plan.smem_bytes = shape.smem_bytes;
   plan.threads = shape.threads;
   return plan;
@@ -266,10 +275,15 @@ Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
 Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
   const Problem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
-  const KernelBinary binary = store.warm(generate(problem, plan.config)).binary;
+  const KernelBinary binary = warm(problem, plan.config);
   plan.registers = binary.registers;
   plan.spill_bytes = binary.spill_bytes;
   return plan;
+}
+
+KernelBinary Context::Impl::warm(const Problem& problem, const KernelConfig& config) {
+  if (packs(config)) store.warm(generate_packing(problem, config, backend->device()));
+  return store.warm(generate(problem, config)).binary;
 }
 
 KernelSource Context::Impl::source(const Problem& asked, const KernelConfig* pinned) {
@@ -277,11 +291,18 @@ KernelSource Context::Impl::source(const Problem& asked, const KernelConfig* pin
   return generate(problem, preview(problem, pinned).config);
 }
 
+std::optional<KernelSource> Context::Impl::packing_source(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  const KernelConfig config = preview(problem, pinned).config;
+  if (!packs(config)) return std::nullopt;
+  return generate_packing(problem, config, backend->device());
+}
+
 std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConfig* pinned) {
   const Problem problem = normalise(asked);
   // A later gemm() must not choose anew and need more, so this counts as the first use.
   const Choice choice = pinned ? pinned_choice(problem, *pinned) : chooser.choose(problem, true);
-  return launch_shape(problem, choice.config).partial_bytes;
+  return launch_shape(problem, choice.config).workspace_bytes();
 }
 
 Context::Context() : Context(ContextOptions{}) {}
@@ -330,7 +351,20 @@ std::string Context::binary(const Problem& problem, const KernelConfig& config) 
   return with_names(problem, &config, [&] { return impl().store.warm(impl().source(problem, &config)).binary.code; });
 }
 
-void Context::warm(const Problem& problem) { binary(problem); }
+std::string Context::packing_source(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] {
+    const auto source = impl().packing_source(problem, &config);
+    return source ? source->text : std::string();
+  });
+}
+std::string Context::packing_binary(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] {
+    const auto source = impl().packing_source(problem, &config);
+    return source ? impl().store.warm(*source).binary.code : std::string();
+  });
+}
+
+void Context::warm(const Problem& problem) { compile(problem); }
 
 TuneReport Context::tune(const Problem& asked, const std::function<void(int, int)>& progress) {
   return with_names(asked, nullptr, [&] {

@@ -70,6 +70,10 @@ std::string Plan::explain() const {
   line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
                         counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
   line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
+  if (config.pack_a || config.pack_b) {
+    line("packing", std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
+                        (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first");
+  }
   line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                        std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
   line("tile grid", times({tiles_m, tiles_n}) + (problem.batch > 1 ? " x " + counted(problem.batch, "matrix") : ""));

@@ -16,7 +16,7 @@ namespace jitgemm {
 struct Ready {
   KernelConfig config;
   LaunchShape shape;
-  const Kernel* kernel = nullptr;  ///< the KernelStore keeps it
+  const Kernel *packing = nullptr, *gemm = nullptr;  ///< the KernelStore keeps them; packing is null without that pass
 };
 
 /// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if

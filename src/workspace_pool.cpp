@@ -4,7 +4,7 @@
 
 namespace jitgemm {
 
-Workspace WorkspacePool::of_stream(Stream stream, std::size_t partial_bytes, int counters) {
+Workspace WorkspacePool::of_stream(Stream stream, std::size_t bytes, int counters) {
   const std::uint64_t id = backend_.stream_id(stream);
   Block block;
   {
@@ -12,23 +12,23 @@ Workspace WorkspacePool::of_stream(Stream stream, std::size_t partial_bytes, int
     const auto found = blocks_.find(id);
     if (found != blocks_.end()) block = found->second;
   }
-  if (block.holds(partial_bytes, counters)) return block.workspace;
+  if (block.holds(bytes, counters)) return block.workspace;
   if (block.dirty) {
     backend_.synchronize(stream);  // launches before the one that failed
     zero_counters(block);
     block.dirty = false;
   }
   // At least twice as large as before, so that those kept are smaller in sum than the newest.
-  grow(block, partial_bytes > block.partial_bytes ? std::max(partial_bytes, 2 * block.partial_bytes) : 0,
+  grow(block, bytes > block.bytes ? std::max(bytes, 2 * block.bytes) : 0,
        counters > block.counters ? std::max({counters, 2 * block.counters, 1024}) : 0);
   const std::unique_lock lock(blocks_mutex_);
   blocks_[id] = block;
   return block.workspace;
 }
 
-Workspace WorkspacePool::of_capture(std::size_t partial_bytes, int counters) {
+Workspace WorkspacePool::of_capture(std::size_t bytes, int counters) {
   Block block;
-  grow(block, partial_bytes, counters);
+  grow(block, bytes, counters);
   return block.workspace;
 }
 
@@ -44,16 +44,16 @@ void WorkspacePool::launch_failed(const Workspace& workspace) noexcept {
   }
   const std::lock_guard lock(memory_mutex_);
   std::erase_if(memory_, [&](const Memory& memory) {
-    return memory.get() == workspace.partials || memory.get() == workspace.counters;
+    return memory.get() == workspace.memory || memory.get() == workspace.counters;
   });
 }
 
-void WorkspacePool::grow(Block& block, std::size_t partial_bytes, int counters) {
+void WorkspacePool::grow(Block& block, std::size_t bytes, int counters) {
   Block grown = block;
-  Memory partials(nullptr, {&backend_}), counted(nullptr, {&backend_});
-  if (partial_bytes > 0) {
-    partials.reset(grown.workspace.partials = backend_.allocate(partial_bytes));
-    grown.partial_bytes = partial_bytes;
+  Memory scratch(nullptr, {&backend_}), counted(nullptr, {&backend_});
+  if (bytes > 0) {
+    scratch.reset(grown.workspace.memory = backend_.allocate(bytes));
+    grown.bytes = bytes;
   }
   if (counters > 0) {
     counted.reset(backend_.allocate(std::size_t(counters) * sizeof(unsigned)));
@@ -63,7 +63,7 @@ void WorkspacePool::grow(Block& block, std::size_t partial_bytes, int counters) 
   }
   const std::lock_guard lock(memory_mutex_);
   memory_.reserve(memory_.size() + 2);
-  if (partials) memory_.push_back(std::move(partials));
+  if (scratch) memory_.push_back(std::move(scratch));
   if (counted) memory_.push_back(std::move(counted));
   block = grown;
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,10 @@ class FakeBackend : public Backend {
     return kernel;
   }
 
-  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
+  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
+    throw std::logic_error("a fake device packs nothing");
+  }
+  void launch(const LoadedKernel& kernel, const LaunchGrid& shape, const device::Arguments& arguments,
               Stream) override {
     // The source, and so the kernel, does not say how it is split. The launch does.
     KernelConfig config = static_cast<const FakeKernel&>(kernel).config;

@@ -10,6 +10,7 @@
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "random.hpp"
@@ -316,6 +317,39 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
         throw std::logic_error(to_string(gemm) + ": " + broken);
       cases.push_back(gemm);
     }
+  }
+  return cases;
+}
+
+std::vector<GemmCase> packed_cases() {
+  enum Axis { type, layout, batch, align_a, align_b, by_pointer, slack, schedule, all, m, n, k };
+  constexpr std::array packed_schedules{schedules[0], schedules[3], schedules[5]};
+  const std::vector<int> sizes{int(sm90_type_count), 4, 3, 4, 4, 2, 2, int(packed_schedules.size()), 2, extent_classes,
+                               extent_classes,       extent_classes};
+  Random random(2026);
+  std::vector<GemmCase> cases;
+  for (const std::vector<int>& row : all_pairs(sizes, 2026, [](std::size_t, int, std::size_t, int) { return false; })) {
+    const auto at = [&row](Axis axis) { return std::size_t(row[axis]); };
+    const Types& types = sm80_types[at(type)];
+    GemmCase gemm;
+    Problem& p = gemm.problem;
+    KernelConfig& config = gemm.config;
+    config.main_loop = MainLoop::sm90;
+    apply(Tile{64, 64, 64, 3, 4}, types.a, config);
+    apply(packed_schedules[at(schedule)], config);
+    p = {.m = extent(config.block_m, row[m]),
+         .n = extent(config.block_n, row[n]),
+         .k = depth(config.block_k, row[k]),
+         .a = types.a,
+         .b = types.b,
+         .d = types.d,
+         .layout_a = layouts[at(layout)][0],
+         .layout_b = layouts[at(layout)][1]};
+    apply_batch(row[batch], p, random);
+    place_all(gemm, {aligns[at(align_a)], aligns[at(align_b)], 16, 16}, row[by_pointer] != 0, row[slack] != 0 ? 40 : 0);
+    config.pack_a = row[all] != 0 || needs_packing_a(p);
+    config.pack_b = row[all] != 0 || needs_packing_b(p);
+    if (packs(config)) cases.push_back(gemm);
   }
   return cases;
 }

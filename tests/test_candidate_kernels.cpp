@@ -85,7 +85,7 @@ bool has_nvrtc() {
 TEST_CASE("The seeds' largest tiles and the Hopper tiles compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
   if (!has_nvrtc()) SKIP("no NVRTC");
   std::vector<KernelConfig> tiles;
-  for (const KernelConfig& tile : default_tiles(device_info_for("sm_90a")))
+  for (const KernelConfig& tile : portable_tiles(device_info_for("sm_90a")))
     if (tile.main_loop == MainLoop::sm90 || tile.block_m * tile.block_n / tile.warps == 128 * 32) tiles.push_back(tile);
   REQUIRE(tiles.size() >= 4);
   check(compile("sm_90a", tiles, typical(f16), 2));
@@ -97,7 +97,7 @@ TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[c
     for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
       const Problem problem = typical(type, layout_b);
       std::vector<KernelConfig> tiles;
-      for (const KernelConfig& tile : default_tiles(device_info_for("sm_90a"), type)) {
+      for (const KernelConfig& tile : portable_tiles(device_info_for("sm_90a"), type)) {
         if (tile.main_loop == MainLoop::sm80 && why_illegal(tile, problem, device_info_for("sm_90a")).empty()) tiles.push_back(tile);
       }
       REQUIRE(tiles.size() >= 4);
@@ -118,7 +118,7 @@ TEST_CASE("Every default candidate compiles with NVRTC for its architectures and
         const DeviceInfo device = device_info_for(architecture);
         const Problem problem = typical(type, layout_b);
         std::vector<KernelConfig> tiles;
-        for (const KernelConfig& tile : default_tiles(device, type)) {
+        for (const KernelConfig& tile : portable_tiles(device, type)) {
           if (why_illegal(tile, problem, device).empty()) tiles.push_back(tile);
         }
         const auto rows = compile(architecture, tiles, problem, std::thread::hardware_concurrency());

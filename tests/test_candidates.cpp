@@ -30,7 +30,7 @@ TEST_CASE("Every default tile is legal on its device", "[candidates]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
   for (const char* architecture : architectures) {
     const DeviceInfo device = device_info_for(architecture);
-    const std::vector<KernelConfig> tiles = default_tiles(device);
+    const std::vector<KernelConfig> tiles = portable_tiles(device);
     CAPTURE(architecture);
     CHECK(tiles.size() >= 15);
     for (const KernelConfig& tile : tiles) {
@@ -45,7 +45,7 @@ TEST_CASE("Every default tile is legal on its device", "[candidates]") {
 TEST_CASE("The tutorial's eight fp16 tiles are candidates wherever shared memory holds them", "[candidates]") {
   for (const char* architecture : architectures) {
     const DeviceInfo device = device_info_for(architecture);
-    const std::vector<KernelConfig> tiles = default_tiles(device);
+    const std::vector<KernelConfig> tiles = portable_tiles(device);
     CAPTURE(architecture);
     CHECK(has_tile(tiles, 128, 256, 64, 3, 8) == (device.smem_per_block > 144 * 1024));
     CHECK(has_tile(tiles, 64, 256, 32, 4, 4));
@@ -87,15 +87,30 @@ TEST_CASE("Candidates are legal, differ, and do what they say", "[candidates]") 
   }
 }
 
-TEST_CASE("Hopper tiles need 16-byte aligned operands", "[candidates]") {
+TEST_CASE("Hopper tiles pack the operands that need it, and no others", "[candidates]") {
   const DeviceInfo device = device_info_for("sm_90a");
-  const auto hopper = [&](const Problem& problem) {
-    const std::vector<KernelConfig> configs = candidates(normalise(problem), device);
-    return std::any_of(configs.begin(), configs.end(), [](const auto& c) { return c.main_loop == MainLoop::sm90; });
+  /// Of all Hopper candidates: "" for none, else "-", "a", "b" or "ab".
+  const auto packed = [&](const Problem& problem) {
+    std::set<std::string> kinds;
+    for (const KernelConfig& c : candidates(normalise(problem), device)) {
+      const std::string kind = std::string(c.pack_a ? "a" : "") + (c.pack_b ? "b" : "");
+      if (c.main_loop == MainLoop::sm90) kinds.insert(kind.empty() ? "-" : kind);
+      if (c.main_loop == MainLoop::sm80) CHECK(kind.empty());
+    }
+    CHECK(kinds.size() <= 1);
+    return kinds.empty() ? std::string() : *kinds.begin();
   };
-  CHECK(hopper({.m = 1024, .n = 1024, .k = 1024}));
-  CHECK_FALSE(hopper({.m = 1024, .n = 1024, .k = 1023}));
-  CHECK_FALSE(hopper({.m = 1024, .n = 1024, .k = 1024, .align_b = 8}));
+  constexpr Layout columns = Layout::column_major;
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024}) == "-");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1023}) == "a");
+  CHECK(packed({.m = 1024, .n = 1023, .k = 1024}) == "b");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .align_b = 8}) == "b");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .layout_b = columns}) == "ab");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = tf32, .b = tf32, .d = f32}) == "b");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = e4m3, .b = e5m2, .layout_a = columns}) == "ab");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = s8, .b = s8, .d = s32, .layout_b = columns}) == "-");
+  CHECK(packed({.m = 8191, .n = 8191, .k = 8191}) == "");  // more than the workspace may have
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .a = f64, .b = f64, .d = f64}) == "");
 }
 
 TEST_CASE("A problem without work has a candidate all the same", "[candidates]") {

@@ -287,6 +287,48 @@ TEST_CASE("A caller's workspace is used, and refused when it is too small or mis
   CHECK(error_of([&] { context.gemm(problem, host.operands, nullptr, config); }).code() == ErrorCode::invalid_operand);
 }
 
+TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  const Problem problem{.m = 70, .n = 67, .k = 201};
+  const KernelConfig config{.main_loop = MainLoop::sm90,
+                            .block_m = 64,
+                            .block_n = 64,
+                            .block_k = 64,
+                            .warps = 4,
+                            .pack_a = true,
+                            .pack_b = true,
+                            .schedule = Schedule::split_k,
+                            .splits = 2};
+  const Plan plan = context.plan(problem, config);
+  CHECK(plan.packed_bytes == 29184 + 201 * 72 * 2);  // A has rows of 208 elements, and ends at 29120 bytes
+  CHECK(plan.workspace_bytes == 2 * 4 * 64 * 64 * sizeof(float) + plan.packed_bytes);
+  CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
+  CHECK_THAT(plan.explain(), ContainsSubstring("packing") && ContainsSubstring("A and B"));
+  CHECK_THAT(context.packing_source(problem, config), ContainsSubstring("pack_2_copied_copied"));
+  CHECK(context.packing_source(problem, small_sm80) == "");
+
+  HostOperands host(problem);
+  for (int call = 0; call < 2; ++call) {  // the second finds the first one's copies
+    host.poison();
+    context.gemm(problem, host.operands, nullptr, config);
+    CHECK(host.violation(MainLoop::sm90) == "");
+  }
+  CHECK(context.counters().launches == 2);
+  CHECK(context.counters().compiles == 2);
+
+  const std::size_t bytes = plan.workspace_bytes;
+  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(256, (bytes + 255) / 256 * 256), std::free);
+  std::memset(memory.get(), 0xff, bytes);
+  host.operands.workspace = memory.get();
+  host.operands.workspace_bytes = bytes;
+  host.poison();
+  context.gemm(problem, host.operands, nullptr, config);
+  CHECK(host.violation(MainLoop::sm90) == "");
+  host.operands.workspace_bytes = bytes - 1;
+  CHECK(error_of([&] { context.gemm(problem, host.operands, nullptr, config); }).code() == ErrorCode::workspace_too_small);
+}
+
 TEST_CASE("Threads that ask for the same new problem at once compile it once", "[context]") {
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));
@@ -405,23 +447,23 @@ TEST_CASE("The workspace of a stream grows, and what earlier launches use stays"
   const Stream stream = backend->create_stream(), other = backend->create_stream();
   const Workspace first = pool.of_stream(stream, 1000, 10);
   for (int i = 0; i < 10; ++i) CHECK(first.counters[i] == 0);
-  CHECK(pool.of_stream(stream, 500, 10).partials == first.partials);
+  CHECK(pool.of_stream(stream, 500, 10).memory == first.memory);
   const Workspace counters_only = pool.of_stream(stream, 0, 10);
   CHECK(counters_only.counters == first.counters);
 
-  std::memset(first.partials, 1, 1000);
+  std::memset(first.memory, 1, 1000);
   const Workspace grown = pool.of_stream(stream, 5000, 10);
-  CHECK(grown.partials != first.partials);
+  CHECK(grown.memory != first.memory);
   CHECK(grown.counters == first.counters);
-  std::memset(grown.partials, 2, 5000);
-  CHECK(static_cast<char*>(first.partials)[999] == 1);
+  std::memset(grown.memory, 2, 5000);
+  CHECK(static_cast<char*>(first.memory)[999] == 1);
   const Workspace more_counters = pool.of_stream(stream, 5000, 100000);
-  CHECK(more_counters.partials == grown.partials);
+  CHECK(more_counters.memory == grown.memory);
   CHECK(more_counters.counters[99999] == 0);
 
-  CHECK(pool.of_stream(other, 1000, 10).partials != grown.partials);
+  CHECK(pool.of_stream(other, 1000, 10).memory != grown.memory);
   const Workspace captured = pool.of_capture(1000, 10), captured_next = pool.of_capture(1000, 10);
-  CHECK(captured.partials != captured_next.partials);
+  CHECK(captured.memory != captured_next.memory);
   CHECK(captured.counters != captured_next.counters);
 
   more_counters.counters[3] = 7;  // as after a launch that failed half way

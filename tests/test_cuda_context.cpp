@@ -382,7 +382,7 @@ TEST_CASE("a warm call costs the host at most 1.5 us above the bare launch", "[g
         driver.func_set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(shape.smem_bytes)));
     Workspace workspace;
     if (shape.counters > 0) {
-      workspace.partials = device.allocate(shape.partial_bytes);
+      workspace.memory = device.allocate(shape.partial_bytes);
       workspace.counters = static_cast<unsigned*>(device.allocate(std::size_t(shape.counters) * 4));
       backend->zero(workspace.counters, std::size_t(shape.counters) * 4);
     }

@@ -325,7 +325,7 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
   const auto refused = [&](int grid, int threads, std::size_t smem) {
     try {
-      backend->launch(*kernel, emulator_shape(grid, threads, smem), {}, nullptr);
+      backend->launch(*kernel, emulator_shape(grid, threads, smem), device::Arguments{}, nullptr);
     } catch (const Error& error) {
       return error.code() == ErrorCode::launch_failed;
     }

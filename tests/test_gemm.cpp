@@ -220,6 +220,14 @@ TEST_CASE("Every type is right in every layout, with both depths of a k-step", "
   }
 }
 
+TEST_CASE("Problems of all pairs are right with packed operands", "[gemm][emulated]") {
+  GemmDevice in_order(GemmDevice::emulator());
+  GemmDevice adversarial(GemmDevice::emulator(test_seed() % 1'000'000 + 1));
+  const std::vector<GemmCase> cases = packed_cases();
+  in_order.compile(cases);
+  run_all({&in_order, &adversarial, &in_order}, cases);
+}
+
 TEST_CASE("8-bit floating point is right where mma.sync knows it", "[gemm][emulated]") {
   ContextOptions options = GemmDevice::emulator();
   options.architecture = "sm_89";
@@ -283,6 +291,9 @@ namespace {
 void run_pairwise_on_gpu(GemmDevice& device, MainLoop main_loop) {
   std::vector<GemmCase> cases = pairwise_cases(main_loop, 3);
   for (const GemmCase& gemm : layout_cases(main_loop)) cases.push_back(gemm);
+  if (main_loop == MainLoop::sm90) {
+    for (const GemmCase& gemm : packed_cases()) cases.push_back(gemm);
+  }
   device.compile(cases);
   run_all({&device}, cases);
   if (main_loop == MainLoop::sm80) run_all({&device}, cases_without_product());
@@ -367,6 +378,10 @@ void run_small(GemmDevice& device, MainLoop main_loop) {
   const std::vector<GemmCase> pairwise = pairwise_cases(main_loop, 1), layouts = layout_cases(main_loop);
   for (std::size_t i = 0; i < pairwise.size(); i += 6) cases.push_back(pairwise[i]);
   for (std::size_t i = 0; i < layouts.size(); i += 3) cases.push_back(layouts[i]);
+  if (main_loop == MainLoop::sm90) {
+    const std::vector<GemmCase> packed = packed_cases();
+    for (std::size_t i = 0; i < packed.size(); i += 4) cases.push_back(packed[i]);
+  }
   device.compile(cases);
   run_all({&device}, cases);
 }

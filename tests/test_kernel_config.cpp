@@ -53,6 +53,10 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
         "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1 schedule=split_k splits=4");
   CHECK(to_string(KernelConfig{.group_m = 0, .schedule = Schedule::stream_k_two_tile, .grid = 132}) ==
         "sm80 128x128x32 group_m=0 stages=3 warps=4 schedule=stream_k_two_tile grid=132");
+  CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .pack_a = true, .pack_b = true}) ==
+        "sm90 128x128x32 group_m=8 stages=3 warps=4 pack=ab schedule=data_parallel");
+  CHECK(parse_kernel_config("pack=a") == KernelConfig{.pack_a = true});
+  CHECK(parse_kernel_config("pack=b") == KernelConfig{.pack_b = true});
 }
 
 TEST_CASE("Every configuration reads back as it was printed", "[kernel_config]") {
@@ -68,6 +72,8 @@ TEST_CASE("Every configuration reads back as it was printed", "[kernel_config]")
                               .warps = draw(16),
                               .cluster_m = draw(4),
                               .cluster_n = draw(4),
+                              .pack_a = random.between(0, 1) == 1,
+                              .pack_b = random.between(0, 1) == 1,
                               .schedule = random.pick(schedules),
                               .splits = draw(64),
                               .grid = draw(70'000)};
@@ -95,7 +101,7 @@ TEST_CASE("Fields may be left out, in any order, and mean their default", "[kern
 
 TEST_CASE("A configuration that cannot be read is refused by the word at fault", "[kernel_config]") {
   for (const char* word : {"sm70", "128x128", "128x128x32x4", "x128x32", "128x12ax32", "warps", "warps=", "warps=4.5",
-                           "warps=99999999999", "=4", "block_m=128", "schedule=streamk", "cluster=2", "sm80,"}) {
+                           "warps=99999999999", "=4", "block_m=128", "schedule=streamk", "cluster=2", "sm80,", "pack=", "pack=ba", "pack=c"}) {
     CHECK_THAT(refusal(std::string("stages=3 ") + word), ContainsSubstring("\"" + std::string(word) + "\""));
   }
   CHECK_THAT(refusal(""), ContainsSubstring("empty"));
@@ -141,6 +147,33 @@ TEST_CASE("The sm90 main loop needs sm_90a and 16-byte rows", "[kernel_config]")
   CHECK_THAT(why(same, wgmma, square, device_info_for("sm_80")), ContainsSubstring("sm_90a"));
   CHECK_THAT(why(same, wgmma, square, device_info_for("sm_100a")), ContainsSubstring("sm_90a"));
   CHECK_THAT(why(same, wgmma, normalise({.m = 64, .n = 64, .k = 65})), ContainsSubstring("16-byte"));
+}
+
+TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its alone", "[kernel_config]") {
+  const auto pack = [](bool a, bool b) { return [=](KernelConfig& c) { c.pack_a = a, c.pack_b = b; }; };
+  const Problem unaligned = normalise({.m = 64, .n = 65, .k = 67});
+  CHECK_THAT(why(pack(true, false), wgmma, unaligned), ContainsSubstring("16-byte"));
+  CHECK_THAT(why(pack(false, true), wgmma, unaligned), ContainsSubstring("16-byte"));
+  CHECK(why(pack(true, true), wgmma, unaligned) == "");
+  CHECK(why(pack(true, true), wgmma) == "");  // without need
+  CHECK_THAT(why(pack(true, true)), ContainsSubstring("sm80"));
+  CHECK_THAT(why(pack(true, true), wgmma, unaligned, device_info_for("sm_100a")), ContainsSubstring("sm_90a"));
+
+  KernelConfig words = wgmma;
+  words.block_k = 32;
+  const Problem rows = normalise({.m = 64, .n = 64, .k = 64, .a = tf32, .b = tf32, .d = f32});
+  CHECK_THAT(why(pack(false, false), words, rows), ContainsSubstring("K-major"));
+  CHECK(why(pack(false, true), words, rows) == "");
+}
+
+TEST_CASE("Packed operands stay within their share of the workspace", "[kernel_config]") {
+  const auto pack = [](KernelConfig& c) { c.pack_a = c.pack_b = true; };
+  CHECK(why(pack, wgmma, normalise({.m = 4095, .n = 4095, .k = 4095})) == "");  // 64 MiB - 16 KiB
+  CHECK_THAT(why(pack, wgmma, normalise({.m = 4097, .n = 4097, .k = 4097})), ContainsSubstring("64 MiB"));
+  const std::int64_t most = (std::int64_t(1) << 31) - 1;
+  CHECK_THAT(why(pack, wgmma, normalise({.m = most, .n = 1, .k = most - 1})), ContainsSubstring("64 MiB"));
+  const Problem shared = normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .stride_a = 0, .stride_b = 0});
+  CHECK(why(pack, wgmma, shared) == "");  // one A and one B
 }
 
 TEST_CASE("A grid of zero splits nothing and needs no counters", "[kernel_config]") {

@@ -55,7 +55,8 @@ class FakeBackend : public Backend {
   }
 
   [[noreturn]] static void unused() { throw std::logic_error("not for kernel stores"); }
-  void launch(const LoadedKernel&, int, int, std::size_t, const device::Arguments&, Stream) override { unused(); }
+  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override { unused(); }
+  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override { unused(); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { unused(); }
   void* allocate(std::size_t) override { unused(); }
   void release(void*) noexcept override {}

@@ -23,7 +23,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
-FILES = ["mainloop_sm80.cuh", "mainloop_sm90.cuh", "fixup.cuh", "epilogue.cuh"]
+FILES = ["mainloop_sm80.cuh", "mainloop_sm90.cuh", "fixup.cuh", "epilogue.cuh", "pack.cuh"]
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
@@ -41,14 +41,17 @@ WITH_RESULT = {
                              f"({', '.join(arguments)})"),
 }
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
-BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin"
-LOWER_BOUND = "work.k_begin"
+BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|" \
+         r"chunk_count|packed_rows|packed_chunks|source_end|source_begin"
+LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
 # Compared with 0, what lets one thread of many act: a mask too.
 ELECTED = r"thread|lane|ptx::thread_index\(\)"
 
 # Removals that change no result by their nature: file, code, what its line contains, reason.
 ALLOWED = [
+    ("pack.cuh", "aligned >= source_begin", "",
+     "what it spares shares its aligned 16 bytes with the operand, which is no memory of somebody else's that could fault"),
     ("fixup.cuh", "ptx::warp_sync()", "", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
     ("mainloop_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
 ]
@@ -144,7 +147,7 @@ def find_masks(text):
         if match.group(1) == "==":
             inside = "%" in left
         else:
-            inside = below == bound[1] if right != LOWER_BOUND else not below
+            inside = below == bound[1] if right not in LOWER_BOUNDS else not below
         yield "mask", begin, end, "true" if inside else "false"
     for match in re.finditer(rf"\b({FLAGS})\b", text):
         line_begin = text.rfind("\n", 0, match.start()) + 1
@@ -173,9 +176,9 @@ def allowed(removal, text):
 
 
 def tags_for(file):
-    for loop in ("sm80", "sm90"):
-        if loop in file:
-            return [loop]
+    for part in ("sm80", "sm90", "pack"):
+        if part in file:
+            return [part]
     return ["sm80", "sm90"]
 
 
@@ -259,7 +262,7 @@ def run(parser, arguments, snapshot):
     elif not arguments.all and not arguments.only:
         parser.error("choose --all, --sample N, --only TEXT or --list")
 
-    for tag in ("sm80", "sm90"):
+    for tag in ("sm80", "sm90", "pack"):
         for binary in tests:
             if notice := run_tests(binary, snapshot, tag, arguments.timeout):
                 print(f"{binary} fails without any removal: {notice}", file=sys.stderr)

@@ -62,6 +62,7 @@ struct JITGEMM_EXPORT Plan {
   int k_steps_per_tile = 0;  ///< iterations per tile
   std::int64_t stream_k_steps = 0;  ///< iterations in total that are dealt out k-step by k-step
   std::size_t workspace_bytes = 0, smem_bytes = 0;
+  std::size_t packed_bytes = 0;  ///< of the workspace: the copies of packed operands
   int threads = 0;
   // Read back from the compiled kernel; -1 until it is compiled.
   int registers = -1, spill_bytes = -1;
@@ -120,9 +121,12 @@ class JITGEMM_EXPORT Context {
   /// The generated kernel source that gemm() would compile.
   std::string source(const Problem& problem);
   std::string source(const Problem& problem, const KernelConfig& config);
+  /// The source of the kernel that packs operands before it; empty if the configuration packs none.
+  std::string packing_source(const Problem& problem, const KernelConfig& config);
   /// The compiled kernel: a cubin, or a shared object on the emulator.
   std::string binary(const Problem& problem);
   std::string binary(const Problem& problem, const KernelConfig& config);
+  std::string packing_binary(const Problem& problem, const KernelConfig& config);
 
   /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
   void warm(const Problem& problem);

@@ -64,7 +64,7 @@ struct Operands {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
-  /// Scratch for split tiles, 256-byte aligned, at least Context::workspace_size() bytes, any contents, not shared by
+  /// Scratch for split tiles and packed operands, 256-byte aligned, at least Context::workspace_size() bytes, any contents, not shared by
   /// calls that may run at once. nullptr: the Context keeps one per stream.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;

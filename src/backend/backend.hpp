@@ -48,8 +48,10 @@ class Backend {
   virtual KernelBinary compile(const KernelSource& source) = 0;
   virtual std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) = 0;
 
-  /// Asynchronous on the stream.
-  virtual void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
+  /// Asynchronous on the stream: a GEMM kernel, or one that packs its operands.
+  virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
+                      Stream stream) = 0;
+  virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
                       Stream stream) = 0;
   virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
 

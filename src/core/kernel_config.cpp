@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/kernel_problem.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -124,6 +125,8 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
     return why;
   if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong || c.swap_ab))
     return "clusters, ping-pong and swapped operands are of the sm90 main loop";
+  if (c.main_loop == MainLoop::sm80 && packs(c)) return "the sm80 main loop takes operands where they are";
+  if (!packing_fits(asked, c)) return "packed operands take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
@@ -170,7 +173,8 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
 std::size_t hash_value(const KernelConfig& c) {
   std::size_t h = 0;
   for (const int x : {int(c.main_loop), c.block_m, c.block_n, c.block_k, c.group_m, c.stages, c.warps, c.cluster_m,
-                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.swap_ab), int(c.schedule), c.splits, c.grid})
+                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.swap_ab), int(c.pack_a) * 2 + int(c.pack_b),
+                      int(c.schedule), c.splits, c.grid})
     h = (h ^ std::size_t(x)) * 0x9e3779b97f4a7c15ull;
   return h ^ h >> 32;
 }

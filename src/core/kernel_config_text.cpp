@@ -41,6 +41,12 @@ bool parse_flag(std::string_view text, std::string_view off, std::string_view on
   return value || text == off;
 }
 
+bool parse_pack(std::string_view text, bool& a, bool& b) {
+  a = text == "a" || text == "ab";
+  b = text == "b" || text == "ab";
+  return a || b;
+}
+
 /// False for a word that names no field or has a bad value. `field` becomes the field's name.
 bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
   const std::size_t equals = word.find('=');
@@ -64,6 +70,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
   if (field == "consumers") return parse_flag(value, "cooperative", "ping_pong", config.ping_pong);
   if (field == "operands") return parse_flag(value, "in_order", "swapped", config.swap_ab);
+  if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
   return false;
@@ -110,6 +117,8 @@ std::string to_string(const KernelConfig& config) {
   }
   if (config.swap_ab) text += " operands=swapped";
   if (config.ping_pong) text += " consumers=ping_pong";
+  if (config.pack_a || config.pack_b)
+    text += std::string(" pack=") + (config.pack_a ? "a" : "") + (config.pack_b ? "b" : "");
   text += " schedule=" + std::string(to_string(config.schedule));
   if (config.schedule == Schedule::split_k || config.splits != 1) text += " splits=" + number(config.splits);
   if (config.grid != 0) text += " grid=" + number(config.grid);

@@ -4,4 +4,5 @@
 // clang-format off
 #include "schedule.cuh"
 #include "arguments.cuh"
+#include "pack_arguments.cuh"
 // clang-format on

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernel_problem.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -65,6 +66,9 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
       std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
       size_of(accumulator_of(p));
   shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * consumer_groups_of(c);
+  const Packing packing = packing_of(asked, c);
+  shape.packing = packing.launch;
+  shape.packed_bytes = packing.bytes;
   return shape;
 }
 

@@ -5,16 +5,26 @@
 
 namespace jitgemm {
 
-/// Everything about a launch that follows from (problem, configuration) alone. The one function that sizes both the
-/// workspace that is asked for and the one that the kernel uses.
-struct LaunchShape {
-  device::Decomposition decomposition;  ///< what schedule.cuh works on
-  int cluster = 1;                      ///< thread blocks of a cluster, which is one program
-  int grid = 0;                         ///< thread blocks; 0 when there is nothing to write
+/// What the driver is told of a launch.
+struct LaunchGrid {
+  int cluster = 1;  ///< thread blocks of a cluster, which is one program
+  int grid = 0;     ///< thread blocks; 0 when there is nothing to write
   int threads = 0;
   std::size_t smem_bytes = 0;
-  std::size_t partial_bytes = 0;  ///< slots for partial tiles
-  int counters = 0;               ///< arrival counters of split tiles, zero before and after each launch
+};
+
+/// Everything about a launch that follows from (problem, configuration) alone. The one function that sizes both the
+/// workspace that is asked for and the one that the kernel uses.
+struct LaunchShape : LaunchGrid {
+  device::Decomposition decomposition;  ///< what schedule.cuh works on
+  std::size_t partial_bytes = 0;        ///< slots for partial tiles
+  int counters = 0;                     ///< arrival counters of split tiles, zero before and after each launch
+  LaunchGrid packing;                   ///< of the packing kernel, which runs first; its grid is 0 when nothing is packed
+  std::size_t packed_bytes = 0;         ///< packed operands
+
+  /// Where the packed operands begin in the workspace, behind the slots.
+  std::size_t packed_offset() const { return (partial_bytes + 255) / 256 * 256; }
+  std::size_t workspace_bytes() const { return packed_bytes > 0 ? packed_offset() + packed_bytes : partial_bytes; }
 };
 
 device::Partition partition_of(Schedule schedule);

@@ -2,8 +2,10 @@
 
 #include "core/kernel_problem.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "jit/source_generator.hpp"
 
 namespace jitgemm {
 namespace {
@@ -33,12 +35,39 @@ device::Scalar scalar(double x, DataType accumulator) {
   return result;
 }
 
+/// The operands that the GEMM kernel sees: packed ones lie in the workspace.
+Operands packed_operands(const Problem& asked, const KernelConfig& c, const LaunchShape& shape, const Operands& given,
+                         const Workspace& workspace) {
+  Operands operands = given;
+  if (!packs(c)) return operands;
+  const Packing packing = packing_of(asked, c);
+  const char* packed = static_cast<const char*>(workspace.memory) + shape.packed_offset();
+  if (c.pack_a) operands.a = packed + packing.offset_a;
+  if (c.pack_b) operands.b = packed + packing.offset_b;
+  return operands;
+}
+
+/// `source` and `packed` are one operand before and after.
+device::PackedOperand packed_operand(const OperandMatrix& source, const OperandMatrix& packed, const void* from,
+                                     const void* to, int blocks) {
+  return {.source = from,
+          .packed = const_cast<void*>(to),
+          .ld = source.ld,
+          .stride = source.stride,
+          .extent = int(source.extent),
+          .vectors = int(source.vectors),
+          .batch = packed.stride == 0 ? 1 : int(packed.batch),
+          .chunks = int(packed.ld * std::int64_t(size_of(packed.type)) / 16),
+          .blocks = blocks};
+}
+
 }  // namespace
 
-device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape, const Operands& operands,
-                                 const Workspace& workspace,
+device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
+                                 const Operands& given, const Workspace& workspace,
                                  const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map) {
   const Problem p = kernel_problem(asked, c);
+  const Operands operands = packed_operands(asked, c, shape, given, workspace);
   device::Arguments args{};
   args.a = c.swap_ab ? operands.b : operands.a;
   args.b = c.swap_ab ? operands.a : operands.b;
@@ -64,7 +93,7 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.beta = scalar(p.beta, accumulator);
   args.slope = scalar(p.slope, accumulator);
   args.decomposition = shape.decomposition;
-  args.partials = workspace.partials;
+  args.partials = workspace.memory;
   args.counters = workspace.counters;
 
   if (c.main_loop == MainLoop::sm90) {
@@ -79,6 +108,32 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
     if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(asked), d_box.columns, d_box.rows));
   }
   return args;
+}
+
+device::PackArguments make_pack_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
+                                          const Operands& given, const Workspace& workspace) {
+  const Problem p = packed_problem(asked, c);
+  const Packing packing = packing_of(asked, c);
+  const Operands packed = packed_operands(asked, c, shape, given, workspace);
+  device::PackArguments args{};
+  if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
+  if (c.pack_b) args.operands[1] = packed_operand(matrix_b(asked), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  return args;
+}
+
+CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+                        const DeviceInfo& device) {
+  CallKernels kernels;
+  if (shape.packing.grid > 0)
+    kernels.packing = store.get(generate_packing(problem, config, device), shape.packing.smem_bytes);
+  kernels.gemm = store.get(generate(problem, config, device), shape.smem_bytes);
+  return kernels;
+}
+
+void launch_call(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
+                 const CallArguments& arguments, Stream stream) {
+  if (packing) backend.launch(*packing->loaded, shape.packing, arguments.packing, stream);
+  backend.launch(*gemm.loaded, shape, arguments.gemm, stream);
 }
 
 }  // namespace jitgemm

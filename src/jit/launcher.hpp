@@ -7,16 +7,35 @@
 
 namespace jitgemm {
 
-/// The scratch of one launch. Counters are zero before and after it.
+/// The scratch of one call: LaunchShape::workspace_bytes() bytes, 256-byte aligned. Counters are zero before and after it.
 struct Workspace {
-  void* partials = nullptr;
+  void* memory = nullptr;
   unsigned* counters = nullptr;
 };
 
-/// Fills the kernel's arguments from a normalised problem, its shape and its operands. Encodes TMA descriptors through
+/// Fills the GEMM kernel's arguments from a normalised problem, its shape and its operands. Encodes TMA descriptors through
 /// `tensor_map`, which may remember them.
 device::Arguments make_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace,
                                  const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map);
+device::PackArguments make_pack_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+                                          const Operands& operands, const Workspace& workspace);
+
+/// The kernels of a call; `packing` is null when the configuration packs nothing.
+struct CallKernels {
+  std::shared_ptr<const Kernel> packing, gemm;
+};
+CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+                        const DeviceInfo& device);
+
+/// The arguments of a call's kernels.
+struct CallArguments {
+  device::PackArguments packing;
+  device::Arguments gemm;
+};
+
+/// Enqueues the kernels of a call, one after the other; `packing` may be null.
+void launch_call(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
+                 const CallArguments& arguments, Stream stream);
 
 }  // namespace jitgemm

@@ -8,6 +8,7 @@
 #include "core/kernel_config.hpp"
 #include "core/launch_shape.hpp"
 #include "core/kernel_problem.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
@@ -31,7 +32,9 @@ std::string template_file(const std::string& name) {
 using Values = std::map<std::string, std::string, std::less<>>;
 
 /// Replaces each ${name}. An unknown name is a bug of the template.
-std::string fill_in(std::string_view text, const Values& values) {
+std::string fill_in(const std::string& file, const Values& values) {
+  const std::string whole = template_file(file);
+  std::string_view text = whole;
   std::string out;
   while (!text.empty()) {
     const auto begin = text.find("${");
@@ -40,7 +43,7 @@ std::string fill_in(std::string_view text, const Values& values) {
     const auto name = text.substr(begin + 2, end - begin - 2);
     const auto value = values.find(name);
     if (end == std::string_view::npos || value == values.end())
-      throw Error(ErrorCode::internal, "gemm.cu.in has the unknown placeholder " + std::string(name));
+      throw Error(ErrorCode::internal, file + " has the unknown placeholder " + std::string(name));
     out.append(text.substr(0, begin)).append(value->second);
     text.remove_prefix(end + 1);
   }
@@ -62,6 +65,12 @@ TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
     files.main_loop = {"operand_tile", multiply, "mainloop_sm80"};
   }
   return files;
+}
+
+std::string ptx_text(const std::vector<std::string>& files) {
+  std::string text;
+  for (const std::string& name : files) text += template_file("ptx/" + name + ".cuh") + "\n";
+  return text;
 }
 
 std::string device_type(DataType type) {
@@ -118,6 +127,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
                                                                 : Schedule::data_parallel;
   compiled.splits = 1;
   compiled.grid = 0;
+  compiled.pack_a = compiled.pack_b = false;
 
   KernelSource source;
   source.architecture = device.architecture();
@@ -128,12 +138,11 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
   const TemplateFiles files = files_of(c.main_loop, p);
-  std::string ptx, main_loop;
-  for (const std::string& name : files.ptx) ptx += template_file("ptx/" + name + ".cuh") + "\n";
+  std::string main_loop;
   for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
 
   source.text = fill_in(
-      template_file("gemm.cu.in"),
+      "gemm.cu.in",
       {{"version", JITGEMM_VERSION},
        {"problem", describe(asked)},
        {"config", "main loop " + source.config},
@@ -177,10 +186,35 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
        {"types.cuh", template_file("types.cuh")},
        {"schedule.cuh", template_file("schedule.cuh")},
        {"arguments.cuh", template_file("arguments.cuh")},
-       {"ptx", ptx},
+       {"ptx", ptx_text(files.ptx)},
        {"epilogue.cuh", template_file("epilogue.cuh")},
        {"fixup.cuh", template_file("fixup.cuh")},
        {"main_loop", main_loop}});
+  return source;
+}
+
+KernelSource generate_packing(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+  const bool transpose_a = transposes_a(p, c), transpose_b = transposes_b(p, c);
+  const auto what = [](bool transpose) { return std::string(transpose ? "transposed" : "copied"); };
+  const std::string size = std::to_string(size_of(p.a));
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = "packing";
+  source.entry = "pack_" + size + "_" + what(transpose_a) + "_" + what(transpose_b);
+  source.text = fill_in("pack.cu.in",
+                        {{"version", JITGEMM_VERSION},
+                         {"architecture", source.architecture},
+                         {"size", size},
+                         {"what_a", what(transpose_a)},
+                         {"what_b", what(transpose_b)},
+                         {"element", size_of(p.a) == 1 ? "u8" : size_of(p.a) == 2 ? "u16" : "u32"},
+                         {"transpose_a", flag(transpose_a)},
+                         {"transpose_b", flag(transpose_b)},
+                         {"entry", source.entry},
+                         {"types.cuh", template_file("types.cuh")},
+                         {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
+                         {"ptx", ptx_text({"special_registers", "barrier", "global", "shared", "dependent_launch"})},
+                         {"pack.cuh", template_file("pack.cuh")}});
   return source;
 }
 

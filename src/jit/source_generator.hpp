@@ -12,4 +12,8 @@ namespace jitgemm {
 /// not on sizes, scalars or the SM count. Deterministic, byte for byte.
 KernelSource generate(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
 
+/// The same of the kernel that packs operands before it, for a configuration that packs some. Depends on the element size and
+/// on what is transposed.
+KernelSource generate_packing(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+
 }  // namespace jitgemm

@@ -13,7 +13,7 @@ namespace jitgemm {
 int usable_sms(int cluster_size, const DeviceInfo& device);
 
 /// The configurations of the Hopper main loop that are worth ranking for a normalised problem: each way to share a tile's rows
-/// among warpgroups, with the clusters and the tile widths that fill whole waves of the device.
+/// among warpgroups, with the clusters and the tile widths that fill whole waves of the device. Operands that it takes only packed are packed.
 std::vector<KernelConfig> candidates_sm90(const Problem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/launch_shape.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "plan/candidates.hpp"
@@ -81,6 +82,8 @@ constexpr double sm_l2_bytes_us = 0.125e6;     // one SM alone: 64 bytes a clock
 constexpr double sm_shared_bytes_us = 0.28e6;  // 128 bytes a clock at best
 constexpr double unhidden = 0.22;              // of what runs beside the longest of products, memory and L2 transfers
 constexpr double arrival_us = 2.2;             // of a split tile: release, atomic round trip, acquire
+// The packing pass, which reads and writes each byte of what it packs.
+constexpr double packing_launch_us = 1.2, packing_bytes_us = 3.5e6;
 constexpr int sm_registers = 65536, sm_threads = 2048;
 constexpr int registers_besides_accumulators = 72;
 
@@ -175,9 +178,19 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
          double(shape.partial_bytes) / 1000;
 }
 
+double packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  const double bytes = double(packing_of(problem, config).bytes);
+  return device.emulated ? bytes / 500 : packing_launch_us + 2 * bytes / packing_bytes_us;
+}
+
 }  // namespace
 
 double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  if (packs(config)) {
+    KernelConfig gemm = config;
+    gemm.pack_a = gemm.pack_b = false;
+    return packing_us(config, problem, device) + predict_us(gemm, packed_problem(problem, config), device);
+  }
   const LaunchShape shape = launch_shape(problem, config);
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return launch_us;

@@ -12,6 +12,7 @@
 
 #include "core/launch_shape.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
@@ -49,12 +50,10 @@ class Deadline {
   Clock::time_point end_;
 };
 
-using SharedKernel = std::shared_ptr<const Kernel>;
-
 /// Gets kernels, in order, in threads. Destruction waits for the compiles under way.
 class CompileAhead {
  public:
-  CompileAhead(Backend& backend, std::size_t count, std::function<SharedKernel(std::size_t)> get)
+  CompileAhead(Backend& backend, std::size_t count, std::function<CallKernels(std::size_t)> get)
       : backend_(backend), get_(std::move(get)), promises_(count) {
     for (auto& promise : promises_) futures_.push_back(promise.get_future());
     const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 8);
@@ -64,7 +63,7 @@ class CompileAhead {
 
   /// Starts no other compile.
   void stop() { stop_ = true; }
-  std::future<SharedKernel>& operator[](std::size_t i) { return futures_[i]; }
+  std::future<CallKernels>& operator[](std::size_t i) { return futures_[i]; }
 
  private:
   void work() {
@@ -80,15 +79,15 @@ class CompileAhead {
   }
 
   Backend& backend_;
-  std::function<SharedKernel(std::size_t)> get_;
-  std::vector<std::promise<SharedKernel>> promises_;
-  std::vector<std::future<SharedKernel>> futures_;
+  std::function<CallKernels(std::size_t)> get_;
+  std::vector<std::promise<CallKernels>> promises_;
+  std::vector<std::future<CallKernels>> futures_;
   std::atomic<bool> stop_ = false;
   std::atomic<std::size_t> next_ = 0;
   std::vector<std::jthread> threads_;  // last: joined first
 };
 
-/// A launch, ready to be repeated.
+/// A launch of a GEMM kernel, ready to be repeated.
 struct Prepared {
   LaunchShape shape;
   device::Arguments arguments;
@@ -97,18 +96,18 @@ struct Prepared {
 struct Candidate {
   TunedCandidate report;
   LaunchShape shape;
-  SharedKernel kernel;
+  CallKernels kernels;
   int launches = 1;  // of a batch
   std::optional<Prepared> lead;
   int lead_launches = 0;
   std::vector<double> samples;
   std::exception_ptr failure;  // that it was skipped for
 
-  bool runs() const { return kernel != nullptr; }
+  bool runs() const { return kernels.gemm != nullptr; }
   double median() const { return summarise(samples).median; }
   void skip(const std::string& why) {
     report.skipped = why;
-    kernel = nullptr;
+    kernels = {};
     logger().info("tuning skipped {}: {}", to_string(report.config), why);
   }
 };
@@ -130,13 +129,13 @@ class Tuner {
 
   std::optional<TuneResult> run() {
     const auto begin = std::chrono::steady_clock::now();
-    std::size_t partial_bytes = 0;
+    std::size_t workspace_bytes = 0;
     int counters = 0;
     for (const Candidate& candidate : candidates_) {
-      partial_bytes = std::max(partial_bytes, candidate.shape.partial_bytes);
+      workspace_bytes = std::max(workspace_bytes, candidate.shape.workspace_bytes());
       counters = std::max(counters, candidate.shape.counters);
     }
-    scratch_.emplace(backend_, problem_, partial_bytes, counters);
+    scratch_.emplace(backend_, problem_, workspace_bytes, counters);
     timer_.emplace(backend_);
     check_.emplace(backend_, problem_, scratch_->operands(0));
     admit_all();
@@ -167,7 +166,7 @@ class Tuner {
     std::vector<KernelConfig> configs;
     for (const Candidate& candidate : candidates_) configs.push_back(candidate.report.config);
     kernels_.emplace(backend_, configs.size(), [this, configs](std::size_t i) {
-      return store_.get(generate(problem_, configs[i], backend_.device()), smem_bytes_of(configs[i], problem_));
+      return get_kernels(store_, problem_, configs[i], launch_shape(problem_, configs[i]), backend_.device());
     });
     std::vector<std::size_t> pending(candidates_.size());
     std::iota(pending.begin(), pending.end(), 0);
@@ -176,7 +175,7 @@ class Tuner {
       if (next == pending.end()) continue;
       Candidate& candidate = candidates_[*next];
       guarded(candidate, [&] {
-        candidate.kernel = (*kernels_)[*next].get();
+        candidate.kernels = (*kernels_)[*next].get();
         admit(candidate);
       });
       if (candidate.runs() && !admission_deadline_) {
@@ -216,7 +215,7 @@ class Tuner {
   void admit(Candidate& candidate) {
     scratch_->zero_counters();  // a candidate that failed may have left some
     check_->poison();
-    launch(candidate, candidate.shape, arguments(candidate, 0));
+    launch(candidate, arguments(candidate, 0));
     backend_.synchronize(timer_->stream());
     const OutputCheck::Verdict verdict = check_->judge();
     if (!verdict.why_wrong.empty()) return candidate.skip("computes a wrong result: " + verdict.why_wrong);
@@ -230,17 +229,22 @@ class Tuner {
     sample(candidate);  // the first launches of a kernel are slower
     const double once_us = sample(candidate);
     candidate.launches = std::clamp(int(sample_us / std::max(once_us, 0.1)), 1, most_launches);
-    if (once_us < 2 * host_launch_us) prepare_lead(candidate);
+    if (once_us < 2 * host_us(candidate)) prepare_lead(candidate);
   }
 
-  /// A kernel shorter than its launch is timed behind a longer piece of work, or the host would be timed: itself with a
-  /// longer k.
+  /// To enqueue one call.
+  static double host_us(const Candidate& candidate) { return (candidate.kernels.packing ? 2 : 1) * host_launch_us; }
+
+  /// A call shorter than its launch is timed behind a longer piece of work, or the host would be timed: its GEMM kernel with
+  /// a longer k, and operands that are taken for packed ones.
   void prepare_lead(Candidate& candidate) {
     if (!reads_ab(problem_)) return;
-    Problem longer = problem_;
-    const bool a_rows = problem_.layout_a == Layout::row_major, b_rows = problem_.layout_b == Layout::row_major;
-    const std::int64_t bytes_per_k = ((a_rows ? problem_.m : problem_.lda) + (b_rows ? problem_.ldb : problem_.n)) *
-                                     std::int64_t(size_of(problem_.a)) * problem_.batch;
+    KernelConfig config = candidate.report.config;
+    Problem longer = packed_problem(problem_, config);
+    config.pack_a = config.pack_b = false;
+    const bool a_rows = longer.layout_a == Layout::row_major, b_rows = longer.layout_b == Layout::row_major;
+    const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.lda) + (b_rows ? longer.ldb : longer.n)) *
+                                     std::int64_t(size_of(longer.a)) * longer.batch;
     const std::int64_t affordable = (std::int64_t(scratch_->input_bytes()) - 512) / bytes_per_k / 64 * 64;
     longer.k = std::min<std::int64_t>(affordable, 1 << 20);
     if (longer.k <= 2 * problem_.k) return;
@@ -249,17 +253,16 @@ class Tuner {
     if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
     if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
 
-    Prepared lead{launch_shape(longer, candidate.report.config), {}};
-    if (lead.shape.partial_bytes > scratch_->partial_bytes() || lead.shape.counters > scratch_->counters()) return;
+    Prepared lead{launch_shape(longer, config), {}};
+    if (lead.shape.partial_bytes > scratch_->workspace_bytes() || lead.shape.counters > scratch_->counters()) return;
     Operands operands = scratch_->operands(0);
     const auto a_bytes = std::size_t(matrix_a(longer).batch_bytes());
     operands.a = scratch_->inputs();
     operands.b = static_cast<const char*>(scratch_->inputs()) + (a_bytes + 255) / 256 * 256;
-    lead.arguments =
-        make_arguments(longer, candidate.report.config, lead.shape, operands, scratch_->workspace(), encode_);
-    const auto run = [&](int) { launch(candidate, lead.shape, lead.arguments); };
+    lead.arguments = make_arguments(longer, config, lead.shape, operands, scratch_->workspace(), encode_);
+    const auto run = [&](int) { launch_lead(candidate, lead); };
     const double lead_us = timer_->time_us(1, run, [&] { run(0); });
-    candidate.lead_launches = std::clamp(int(std::ceil(candidate.launches * host_launch_us / lead_us)), 1, 16);
+    candidate.lead_launches = std::clamp(int(std::ceil(candidate.launches * host_us(candidate) / lead_us)), 1, 16);
     candidate.lead = lead;
   }
 
@@ -325,25 +328,34 @@ class Tuner {
   }
 
   double sample(const Candidate& candidate) {
-    std::vector<device::Arguments> batch;  // made before the clock starts
+    std::vector<CallArguments> batch;  // made before the clock starts
     for (int i = 0; i < candidate.launches; ++i) batch.push_back(arguments(candidate, next_set()));
     const auto lead = [&] {
       if (backend_.device().emulated) return;
-      for (int i = 0; i < candidate.lead_launches; ++i)
-        launch(candidate, candidate.lead->shape, candidate.lead->arguments);
-      if (!candidate.lead) launch(candidate, candidate.shape, batch.back());
+      for (int i = 0; i < candidate.lead_launches; ++i) launch_lead(candidate, *candidate.lead);
+      if (!candidate.lead) launch(candidate, batch.back());
     };
     return timer_->time_us(
-        candidate.launches, [&](int i) { launch(candidate, candidate.shape, batch[std::size_t(i)]); }, lead);
+        candidate.launches, [&](int i) { launch(candidate, batch[std::size_t(i)]); }, lead);
   }
 
-  device::Arguments arguments(const Candidate& candidate, int set) {
-    return make_arguments(problem_, candidate.report.config, candidate.shape, scratch_->operands(set),
-                          scratch_->workspace(), encode_);
+  CallArguments arguments(const Candidate& candidate, int set) {
+    const KernelConfig& config = candidate.report.config;
+    const Operands operands = scratch_->operands(set);
+    CallArguments arguments;
+    if (packs(config))
+      arguments.packing = make_pack_arguments(problem_, config, candidate.shape, operands, scratch_->workspace());
+    arguments.gemm = make_arguments(problem_, config, candidate.shape, operands, scratch_->workspace(), encode_);
+    return arguments;
   }
 
-  void launch(const Candidate& candidate, const LaunchShape& shape, const device::Arguments& arguments) {
-    backend_.launch(*candidate.kernel->loaded, shape, arguments, timer_->stream());
+  void launch(const Candidate& candidate, const CallArguments& arguments) {
+    launch_call(backend_, candidate.kernels.packing.get(), *candidate.kernels.gemm, candidate.shape, arguments,
+                timer_->stream());
+  }
+
+  void launch_lead(const Candidate& candidate, const Prepared& lead) {
+    backend_.launch(*candidate.kernels.gemm->loaded, lead.shape, lead.arguments, timer_->stream());
   }
 
   int next_set() { return set_ = (set_ + 1) % scratch_->sets(); }

@@ -19,8 +19,8 @@ char* at(void* memory, std::size_t offset) { return static_cast<char*>(memory) +
 
 }  // namespace
 
-Scratch::Scratch(Backend& backend, const Problem& p, std::size_t partial_bytes, int counters)
-    : backend_(backend), problem_(p), partial_bytes_(partial_bytes), counters_(counters) {
+Scratch::Scratch(Backend& backend, const Problem& p, std::size_t workspace_bytes, int counters)
+    : backend_(backend), problem_(p), workspace_bytes_(workspace_bytes), counters_(counters) {
   const DataType addend = type_of_c(p);
   a_bytes_ = padded(std::size_t(matrix_a(p).batch_bytes()));
   b_bytes_ = padded(std::size_t(matrix_b(p).batch_bytes()));
@@ -32,7 +32,7 @@ Scratch::Scratch(Backend& backend, const Problem& p, std::size_t partial_bytes, 
   const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_;
   const std::size_t wanted = device.emulated ? 2 : 2 * device.l2_bytes / set_bytes + 1;
   sets_ = int(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(1, memory_budget / set_bytes)));
-  partials_ = allocate(partial_bytes);
+  workspace_memory_ = allocate(workspace_bytes);
   counter_memory_ = allocate(std::size_t(counters) * sizeof(unsigned));
   for (;;) {
     try {
@@ -76,7 +76,7 @@ Operands Scratch::operands(int set) const {
   return operands;
 }
 
-Workspace Scratch::workspace() const { return {partials_.get(), static_cast<unsigned*>(counter_memory_.get())}; }
+Workspace Scratch::workspace() const { return {workspace_memory_.get(), static_cast<unsigned*>(counter_memory_.get())}; }
 
 void Scratch::zero_counters() {
   if (counters_ > 0) backend_.zero(counter_memory_.get(), std::size_t(counters_) * sizeof(unsigned));

@@ -13,14 +13,14 @@ namespace jitgemm {
 class Scratch {
  public:
   /// Throws Error{out_of_memory} when not even one set fits.
-  Scratch(Backend& backend, const Problem& problem, std::size_t partial_bytes, int counters);
+  Scratch(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters);
 
   int sets() const { return sets_; }
   Operands operands(int set) const;
   Workspace workspace() const;
   void zero_counters();
 
-  std::size_t partial_bytes() const { return partial_bytes_; }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
   int counters() const { return counters_; }
 
   /// The inputs of all sets in one piece, random throughout.
@@ -39,10 +39,10 @@ class Scratch {
   Backend& backend_;
   Problem problem_;
   std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, d_bytes_;  // each of one set
-  std::size_t partial_bytes_;
+  std::size_t workspace_bytes_;
   int counters_;
   int sets_ = 1;
-  Memory partials_, counter_memory_, inputs_, addends_, outputs_;
+  Memory workspace_memory_, counter_memory_, inputs_, addends_, outputs_;
 };
 
 }  // namespace jitgemm

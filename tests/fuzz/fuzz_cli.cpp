@@ -29,7 +29,10 @@ class IdleBackend final : public Backend {
   std::string compiler_version() override { stop(ErrorCode::no_compiler); }
   KernelBinary compile(const KernelSource&) override { stop(ErrorCode::no_compiler); }
   std::unique_ptr<LoadedKernel> load(const KernelBinary&, std::size_t) override { stop(ErrorCode::load_failed); }
-  void launch(const LoadedKernel&, int, int, std::size_t, const device::Arguments&, Stream) override {
+  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override {
+    stop(ErrorCode::launch_failed);
+  }
+  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
     stop(ErrorCode::launch_failed);
   }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { stop(ErrorCode::launch_failed); }

@@ -49,7 +49,7 @@ void explain(const ExplainOptions& options) {
 struct SourceOptions {
   ProblemOptions problem;
   DeviceOptions device;
-  std::string format = "cuda";
+  std::string format = "cuda", kernel = "gemm";
 };
 
 void source(const SourceOptions& options) {
@@ -60,13 +60,16 @@ void source(const SourceOptions& options) {
   Context context(context_options);
   const Problem problem = options.problem.problem();
   const KernelConfig config = options.problem.config() ? *options.problem.config() : context.plan(problem).config;
+  const bool packing = options.kernel == "packing";
+  if (packing && !config.pack_a && !config.pack_b) {
+    throw Error(ErrorCode::invalid_option, "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
+  }
   std::string text;
-  if (options.format == "cuda") {
-    text = context.source(problem, config);
-  } else if (options.format == "ptx") {
-    text = ptx_of(context.source(problem, config), context.device().architecture);
+  if (options.format == "sass") {
+    text = disassemble(packing ? context.packing_binary(problem, config) : context.binary(problem, config));
   } else {
-    text = disassemble(context.binary(problem, config));
+    text = packing ? context.packing_source(problem, config) : context.source(problem, config);
+    if (options.format == "ptx") text = ptx_of(text, context.device().architecture);
   }
   fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
 }
@@ -119,9 +122,13 @@ void add_source(CLI::App& app) {
   command->add_option("--format", options->format, "cuda, ptx, or sass (needs nvdisasm or cuobjdump on PATH)")
       ->check(CLI::IsMember({"cuda", "ptx", "sass"}))
       ->capture_default_str();
+  command->add_option("--kernel", options->kernel, "gemm, or packing: the one that copies unaligned operands before it")
+      ->check(CLI::IsMember({"gemm", "packing"}))
+      ->capture_default_str();
   command->footer(R"(
 Examples:
   jitgemm source -m 512 -n 512 -k 512 > gemm.cu
+  jitgemm source -m 500 -n 501 -k 503 --kernel packing
   jitgemm source -m 512 -n 512 -k 512 --arch sm_90a --format ptx    needs no GPU
 )");
   command->callback([options] { source(*options); });

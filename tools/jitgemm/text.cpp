@@ -49,6 +49,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
           {"k_steps_per_tile", plan.k_steps_per_tile},
           {"stream_k_steps", plan.stream_k_steps},
           {"workspace_bytes", plan.workspace_bytes},
+          {"packed_bytes", plan.packed_bytes},
           {"smem_bytes", plan.smem_bytes},
           {"threads", plan.threads},
           {"registers", plan.registers},

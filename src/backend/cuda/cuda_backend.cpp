@@ -89,8 +89,14 @@ class CudaBackend final : public Backend {
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }
 
   std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override;
-  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
-              Stream stream) override;
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
+              Stream stream) override {
+    launch_with(kernel, grid, &arguments, stream);
+  }
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
+              Stream stream) override {
+    launch_with(kernel, grid, &arguments, stream);
+  }
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override;
 
   void* allocate(std::size_t bytes) override;
@@ -130,6 +136,7 @@ class CudaBackend final : public Backend {
     check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
   }
   CUdeviceptr pattern(DataType type);
+  void launch_with(const LoadedKernel& kernel, const LaunchGrid& grid, const void* arguments, Stream stream);
 
   static constexpr const char* earlier_failure =
       "an earlier kernel or copy on this CUDA context may have failed: run under compute-sanitizer to find it";
@@ -178,8 +185,7 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
   return kernel;
 }
 
-void CudaBackend::launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments,
-                         Stream stream) {
+void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const void* arguments, Stream stream) {
   CurrentContext current(context_);
   std::array<CUlaunchAttribute, 2> attributes = {};
   CUlaunchConfig config = {};
@@ -200,7 +206,7 @@ void CudaBackend::launch(const LoadedKernel& kernel, const LaunchShape& shape, c
   config.blockDimY = config.blockDimZ = 1;
   config.sharedMemBytes = unsigned(shape.smem_bytes);
   config.hStream = stream;
-  void* parameters[] = {const_cast<device::Arguments*>(&arguments)};
+  void* parameters[] = {const_cast<void*>(arguments)};
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",

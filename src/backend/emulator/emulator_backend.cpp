@@ -31,7 +31,7 @@ class EmulatedKernel final : public LoadedKernel {
     if (!library_) refuse(dlerror());
     const auto bind =
         reinterpret_cast<bool (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
-    entry = reinterpret_cast<Launch::Entry>(dlsym(library_, binary.entry.c_str()));
+    entry = dlsym(library_, binary.entry.c_str());
     if (!bind || !entry) {
       dlclose(library_);
       refuse("it has no kernel " + binary.entry);
@@ -40,7 +40,7 @@ class EmulatedKernel final : public LoadedKernel {
   }
   ~EmulatedKernel() override { dlclose(library_); }
 
-  Launch::Entry entry;
+  void* entry;  // takes its launch's arguments by value
   std::size_t smem_bytes;
   bool dependent;  // waits for the launches before
 
@@ -118,7 +118,14 @@ class EmulatorBackend final : public Backend {
     return std::make_unique<EmulatedKernel>(binary, smem_bytes);
   }
 
-  void launch(const LoadedKernel& kernel, const LaunchShape& shape, const device::Arguments& arguments, Stream) override {
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments, Stream) override {
+    launch_with(kernel, grid, arguments);
+  }
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments, Stream) override {
+    launch_with(kernel, grid, arguments);
+  }
+  template <typename Arguments>
+  void launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const Arguments& arguments) {
     const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
     const auto refuse = [](const std::string& why) {
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
@@ -157,7 +164,8 @@ class EmulatorBackend final : public Backend {
       options.asynchrony = options.seed == 0 ? EmulatorAsynchrony::at_issue : modes[options.seed / 2 % 3];
     }
     options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
-    Launch(options, emulated.entry, arguments).run();
+    const auto entry = reinterpret_cast<void (*)(Arguments)>(emulated.entry);
+    Launch(options, [&] { entry(arguments); }).run();
   }
 
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override { return emulator::encode_tensor_map(spec); }

@@ -21,8 +21,8 @@ Entity Block::add_entity(const EntityInfo& info) {
   return Entity(cluster->threads + cluster->entities.size() - 1);
 }
 
-Launch::Launch(const Options& options, Entry entry, const device::Arguments& arguments)
-    : options_(options), entry_(entry), arguments_(arguments), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {}
+Launch::Launch(const Options& options, std::function<void()> kernel)
+    : options_(options), kernel_(std::move(kernel)), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {}
 
 Launch::~Launch() {
   for (auto& cluster : clusters_)
@@ -266,7 +266,7 @@ void Launch::thread_main() { current->launch->run_thread(); }
 void Launch::run_thread() {
   const char* failure = nullptr;
   try {
-    entry_(arguments_);
+    kernel_();
   } catch (const std::exception&) {  // must not leave the fiber
     failure = "the emulator is out of memory";
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -229,9 +230,9 @@ class Launch {
     Asynchrony asynchrony = Asynchrony::at_issue;
     u64 step_cap = 0;
   };
-  using Entry = void (*)(device::Arguments);
 
-  Launch(const Options& options, Entry entry, const device::Arguments& arguments);
+  /// `kernel` is what each thread runs.
+  Launch(const Options& options, std::function<void()> kernel);
   ~Launch();
 
   /// Throws Error{emulator_fault}.
@@ -289,8 +290,7 @@ class Launch {
   void set_ready(const Warp& warp, bool ready);
 
   Options options_;
-  Entry entry_;
-  device::Arguments arguments_;
+  std::function<void()> kernel_;
   Fiber host_;
   std::vector<std::unique_ptr<Cluster>> clusters_;  // resident
   std::vector<Warp*> slots_;

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "core/launch_shape.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// Most bytes of the workspace that packed operands may take.
+inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
+
+/// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows, and wgmma takes other than
+/// 16-bit elements K-major.
+bool needs_packing_a(const Problem& normalised);
+bool needs_packing_b(const Problem& normalised);
+
+inline bool packs(const KernelConfig& config) { return config.pack_a || config.pack_b; }
+
+/// Whether packing turns columns of the operand into rows.
+bool transposes_a(const Problem& normalised, const KernelConfig& config);
+bool transposes_b(const Problem& normalised, const KernelConfig& config);
+
+/// The problem that the GEMM kernel sees: layout, leading dimension, batch stride and alignment of packed operands are those of
+/// the copy. A problem without packed operands stays as it is.
+Problem packed_problem(const Problem& normalised, const KernelConfig& config);
+
+/// The copies, as they lie in the workspace: offsets from LaunchShape::packed_offset(), multiples of 256.
+struct Packing {
+  std::size_t offset_a = 0, offset_b = 0, bytes = 0;
+  LaunchGrid launch;                 ///< of the packing kernel
+  int blocks_a = 0, blocks_b = 0;    ///< of its grid
+};
+
+/// Whether the copies stay within max_packed_bytes; packing_of() is for those that do.
+bool packing_fits(const Problem& normalised, const KernelConfig& config);
+Packing packing_of(const Problem& normalised, const KernelConfig& config);
+
+}  // namespace jitgemm

@@ -1,0 +1,25 @@
+// What a launch gives the packing kernel. Plain C++, also compiled on the host, which fills it.
+#ifndef JITGEMM_PACK_ARGUMENTS_CUH
+#define JITGEMM_PACK_ARGUMENTS_CUH
+
+namespace jitgemm::device {
+
+/// An operand, `batch` matrices of `vectors` rows (columns) of `extent` adjacent elements, and its copy: the same rows, or of
+/// a transposed operand the columns as rows, each `chunks` times 16 bytes long, without a gap. What the last chunk of a row
+/// has beyond the row means nothing.
+struct PackedOperand {
+  const void* source;
+  void* packed;          // 256-byte aligned
+  long long ld, stride;  // of the source, elements
+  int extent, vectors, batch;
+  int chunks;
+  int blocks;  // thread blocks that copy it; 0: it is not packed
+};
+
+struct PackArguments {
+  PackedOperand operands[2];  // A and B
+};
+
+}  // namespace jitgemm::device
+
+#endif
