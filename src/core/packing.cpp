@@ -19,9 +19,10 @@ std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; 
 /// 16-bit operands keep their layout, all others become K-major.
 bool becomes_k_major(const Problem& p) { return size_of(p.a) != 2; }
 
+/// Rows of whole 128-byte lines: TMA reads rows that straddle them at half the speed.
 std::int64_t packed_ld(const OperandMatrix& packed) {
-  const auto elements = std::int64_t(16 / size_of(packed.type));
-  return std::max<std::int64_t>(1, ceil_div(packed.extent, elements)) * elements;
+  const auto line = std::int64_t(128 / size_of(packed.type));
+  return std::max<std::int64_t>(1, ceil_div(packed.extent, line)) * line;
 }
 
 /// Fills in what packing makes of an operand whose layout is the packed one already.
@@ -38,7 +39,7 @@ double bytes(const OperandMatrix& packed) {
 }
 
 int blocks(const OperandMatrix& packed, bool transposed) {
-  const std::int64_t chunks = packed.ld * std::int64_t(size_of(packed.type)) / 16;
+  const std::int64_t chunks = ceil_div(packed.extent * std::int64_t(size_of(packed.type)), 16);
   const std::int64_t wanted =
       transposed ? ceil_div(chunks, tile_chunks) * ceil_div(packed.vectors, tile_rows) * matrices(packed)
                  : ceil_div(chunks * packed.vectors * matrices(packed), pack_threads);

@@ -49,6 +49,7 @@ Operands packed_operands(const Problem& asked, const KernelConfig& c, const Laun
 /// `source` and `packed` are one operand before and after.
 device::PackedOperand packed_operand(const OperandMatrix& source, const OperandMatrix& packed, const void* from,
                                      const void* to, int blocks) {
+  const auto size = std::int64_t(size_of(packed.type));
   return {.source = from,
           .packed = const_cast<void*>(to),
           .ld = source.ld,
@@ -56,7 +57,8 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
           .extent = int(source.extent),
           .vectors = int(source.vectors),
           .batch = packed.stride == 0 ? 1 : int(packed.batch),
-          .chunks = int(packed.ld * std::int64_t(size_of(packed.type)) / 16),
+          .chunks = int((packed.extent * size + 15) / 16),
+          .row_chunks = int(packed.ld * size / 16),
           .blocks = blocks};
 }
 
