@@ -75,12 +75,12 @@ TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", 
   CHECK(p.stride_a == 5 * 64);
   CHECK(p.stride_b == 0);
   const Packing packing = packing_of(asked, packed_both);
-  CHECK(packing.offset_a == 0);
-  CHECK(packing.offset_b == 2048);  // 3 x 5 x 64 x 2 bytes
-  CHECK(packing.bytes == 2048 + 17 * 64 * 2);
+  CHECK(packing.offset_b == 0);
+  CHECK(packing.offset_a == 2304);  // 17 x 64 x 2 bytes, rounded up to 256
+  CHECK(packing.bytes == 2304 + 3 * 5 * 64 * 2);
   CHECK(packing.launch.grid == packing.blocks_a + packing.blocks_b);
   CHECK(packing.blocks_a == 1);
-  CHECK(packing_of(asked, packed_b).offset_b == 0);
+  CHECK(packing_of(asked, packed_a).offset_a == 0);
   CHECK(packing_of(asked, packed_b).blocks_a == 0);
   CHECK(packing_of(asked, KernelConfig{}).launch.grid == 0);
 
@@ -90,6 +90,23 @@ TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", 
   CHECK(shape.partial_bytes == 2 * 128 * 128 * 4);
   CHECK(shape.packed_offset() == shape.partial_bytes);
   CHECK(shape.workspace_bytes() == shape.partial_bytes + shape.packed_bytes);
+}
+
+TEST_CASE("Slabs are whole tiles, nearly alike, whose copies fit into the workspace", "[packing]") {
+  KernelConfig config = packed_both;
+  config.block_n = 256;
+  const auto slab = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Problem p = normalise({.m = m, .n = n, .k = k});
+    CHECK(packing_of(p, config).bytes <= max_packed_bytes);
+    const Slab s = slab_of(p, config);
+    return std::pair(s.rows, s.columns);
+  };
+  CHECK(slab(4095, 4095, 4095) == std::pair<std::int64_t, std::int64_t>(4095, 4095));
+  CHECK(slab(7312, 1099, 8129) == std::pair<std::int64_t, std::int64_t>(2560, 1099));  // B, 19 MB, is there at once
+  CHECK(slab(1000, 8191, 8191) == std::pair<std::int64_t, std::int64_t>(1000, 2816));  // 3 slabs
+  CHECK(slab(8191, 8191, 8191) == std::pair<std::int64_t, std::int64_t>(1664, 1792));  // a quarter and a bit each
+  config.pack_b = false;
+  CHECK(slab(7776, 8000, 4222) == std::pair<std::int64_t, std::int64_t>(7776, 8000));
 }
 
 TEST_CASE("The grid of the packing kernel follows the bytes and stays within one wave", "[packing]") {
