@@ -176,11 +176,12 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
   const LaunchShape& shape = ready.shape;
   const Workspace workspace = workspace_for(shape, operands, stream);
   try {
-    CallArguments arguments;
-    if (ready.packing) arguments.packing = make_pack_arguments(problem, ready.config, shape, operands, workspace);
-    arguments.gemm = make_arguments(problem, ready.config, shape, operands, workspace,
-                                    [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); });
-    launch_call(*backend, ready.packing, *ready.gemm, shape, arguments, stream);
+    for_each_launch(
+        problem, ready.config, shape, operands, workspace,
+        [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
+        [&](const LaunchShape& its_shape, const CallArguments& arguments) {
+          launch_kernels(*backend, ready.packing, *ready.gemm, its_shape, arguments, stream);
+        });
   } catch (...) {
     if (shape.counters > 0) workspaces.launch_failed(workspace);
     throw;

@@ -57,7 +57,7 @@ struct Chunk {
   }
 };
 
-/// Row by row. The copy has no gaps, so it is one run of chunks, of which neighbouring threads take neighbours.
+/// Row by row, as one run of chunks, of which neighbouring threads take neighbours.
 __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 block) {
   const u32 chunks = operand.chunks, step = operand.blocks * THREADS;
   const u32 chunk_count = operand.vectors * operand.batch * chunks;
@@ -69,8 +69,10 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
 #pragma unroll 1
   for (; index < chunk_count; index += UNROLL * step) {
     Chunk loaded[UNROLL];
+    u32 to[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
+      to[i] = row * operand.row_chunks + chunk;
       if (index + i * step < chunk_count) {
         const u32 batch = operand.batch == 1 ? 0 : row / operand.vectors;
         const u32 vector = row - batch * operand.vectors;
@@ -85,7 +87,7 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
     }
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
-      if (index + i * step < chunk_count) ptx::st_global(packed + (index + i * step), loaded[i].get());
+      if (index + i * step < chunk_count) ptx::st_global(packed + to[i], loaded[i].get());
     }
   }
 }
@@ -153,7 +155,7 @@ __device__ __forceinline__ void transpose(const PackedOperand& operand, u32 bloc
                       ptx::ld_shared_u32(word_address(smem, word + 1, tile_row)),
                       ptx::ld_shared_u32(word_address(smem, word + 2, tile_row)),
                       ptx::ld_shared_u32(word_address(smem, word + 3, tile_row))};
-        ptx::st_global(packed + (u64(batch * packed_rows + row) * packed_chunks + chunk), x);
+        ptx::st_global(packed + ((batch * packed_rows + row) * operand.row_chunks + chunk), x);
       }
     }
     ptx::bar_sync(0, THREADS);  // the next tile takes the same shared memory

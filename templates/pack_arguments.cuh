@@ -5,14 +5,14 @@
 namespace jitgemm::device {
 
 /// An operand, `batch` matrices of `vectors` rows (columns) of `extent` adjacent elements, and its copy: the same rows, or of
-/// a transposed operand the columns as rows, each `chunks` times 16 bytes long, without a gap. What the last chunk of a row
-/// has beyond the row means nothing.
+/// a transposed operand the columns as rows, one every `row_chunks` times 16 bytes, of which `chunks` are written. What the
+/// last of these has beyond the row means nothing.
 struct PackedOperand {
   const void* source;
   void* packed;          // 256-byte aligned
   long long ld, stride;  // of the source, elements
   int extent, vectors, batch;
-  int chunks;
+  int chunks, row_chunks;
   int blocks;  // thread blocks that copy it; 0: it is not packed
 };
 

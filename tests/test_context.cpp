@@ -301,7 +301,7 @@ TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", 
                             .schedule = Schedule::split_k,
                             .splits = 2};
   const Plan plan = context.plan(problem, config);
-  CHECK(plan.packed_bytes == 29184 + 201 * 72 * 2);  // A has rows of 208 elements, and ends at 29120 bytes
+  CHECK(plan.packed_bytes == 70 * 256 * 2 + 201 * 128 * 2);
   CHECK(plan.workspace_bytes == 2 * 4 * 64 * 64 * sizeof(float) + plan.packed_bytes);
   CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
   CHECK_THAT(plan.explain(), ContainsSubstring("packing") && ContainsSubstring("A and B"));

@@ -166,12 +166,18 @@ TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its al
   CHECK(why(pack(false, true), words, rows) == "");
 }
 
-TEST_CASE("Packed operands stay within their share of the workspace", "[kernel_config]") {
+TEST_CASE("Packed operands that outgrow their share of the workspace are multiplied in slabs, or not at all", "[kernel_config]") {
   const auto pack = [](KernelConfig& c) { c.pack_a = c.pack_b = true; };
-  CHECK(why(pack, wgmma, normalise({.m = 4095, .n = 4095, .k = 4095})) == "");  // 64 MiB - 16 KiB
-  CHECK_THAT(why(pack, wgmma, normalise({.m = 4097, .n = 4097, .k = 4097})), ContainsSubstring("64 MiB"));
+  const auto pack_and_split = [](KernelConfig& c) {
+    c.pack_a = c.pack_b = true, c.schedule = Schedule::split_k, c.splits = 2;
+  };
+  const Problem fits = normalise({.m = 4095, .n = 4095, .k = 4095}), large = normalise({.m = 4097, .n = 4097, .k = 4097});
+  CHECK(why(pack, wgmma, fits) == "");
+  CHECK(why(pack_and_split, wgmma, fits) == "");
+  CHECK(why(pack, wgmma, large) == "");
+  CHECK_THAT(why(pack_and_split, wgmma, large), ContainsSubstring("without cutting"));
   const std::int64_t most = (std::int64_t(1) << 31) - 1;
-  CHECK_THAT(why(pack, wgmma, normalise({.m = most, .n = 1, .k = most - 1})), ContainsSubstring("64 MiB"));
+  CHECK_THAT(why(pack, wgmma, normalise({.m = most, .n = 1, .k = most - 1})), ContainsSubstring("of a tile"));
   const Problem shared = normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .stride_a = 0, .stride_b = 0});
   CHECK(why(pack, wgmma, shared) == "");  // one A and one B
 }

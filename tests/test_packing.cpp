@@ -34,13 +34,13 @@ constexpr KernelConfig packed_a{.main_loop = MainLoop::sm90, .pack_a = true},
 
 }  // namespace
 
-TEST_CASE("16-bit operands are packed as they lie, with rows of whole 16 bytes", "[packing]") {
+TEST_CASE("16-bit operands are packed as they lie, with rows of whole lines", "[packing]") {
   const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .layout_b = columns, .lda = 19, .align_b = 2});
   const Problem p = packed_problem(asked, packed_both);
   CHECK(p.layout_a == rows);
   CHECK(p.layout_b == columns);
-  CHECK(p.lda == 24);
-  CHECK(p.ldb == 24);
+  CHECK(p.lda == 64);
+  CHECK(p.ldb == 64);
   CHECK(p.align_a == 16);
   CHECK(p.align_b == 16);
   CHECK(p.k == 17);  // TMA reads zeros from there on
@@ -61,26 +61,26 @@ TEST_CASE("All other operands become K-major", "[packing]") {
   const Problem p = packed_problem(asked, packed_both);
   CHECK(p.layout_a == rows);
   CHECK(p.layout_b == columns);
-  CHECK(p.lda == 80);
-  CHECK(p.ldb == 80);
+  CHECK(p.lda == 128);
+  CHECK(p.ldb == 128);
   CHECK(packed_problem(asked, packed_a).layout_b == rows);
   const Problem words = normalise({.m = 8, .n = 8, .k = 3, .a = tf32, .b = tf32, .d = f32});
   CHECK_FALSE(transposes_a(words, packed_both));
-  CHECK(packed_problem(words, packed_both).ldb == 4);
+  CHECK(packed_problem(words, packed_both).ldb == 32);
 }
 
 TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", "[packing]") {
   const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .batch = 3, .stride_b = 0});
   const Problem p = packed_problem(asked, packed_both);
-  CHECK(p.stride_a == 5 * 24);
+  CHECK(p.stride_a == 5 * 64);
   CHECK(p.stride_b == 0);
   const Packing packing = packing_of(asked, packed_both);
-  CHECK(packing.offset_a == 0);
-  CHECK(packing.offset_b == 768);              // 3 x 5 x 24 x 2 bytes
-  CHECK(packing.bytes == 768 + 17 * 16 * 2);
+  CHECK(packing.offset_b == 0);
+  CHECK(packing.offset_a == 2304);  // 17 x 64 x 2 bytes, rounded up to 256
+  CHECK(packing.bytes == 2304 + 3 * 5 * 64 * 2);
   CHECK(packing.launch.grid == packing.blocks_a + packing.blocks_b);
   CHECK(packing.blocks_a == 1);
-  CHECK(packing_of(asked, packed_b).offset_b == 0);
+  CHECK(packing_of(asked, packed_a).offset_a == 0);
   CHECK(packing_of(asked, packed_b).blocks_a == 0);
   CHECK(packing_of(asked, KernelConfig{}).launch.grid == 0);
 
@@ -90,6 +90,23 @@ TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", 
   CHECK(shape.partial_bytes == 2 * 128 * 128 * 4);
   CHECK(shape.packed_offset() == shape.partial_bytes);
   CHECK(shape.workspace_bytes() == shape.partial_bytes + shape.packed_bytes);
+}
+
+TEST_CASE("Slabs are whole tiles, nearly alike, whose copies fit into the workspace", "[packing]") {
+  KernelConfig config = packed_both;
+  config.block_n = 256;
+  const auto slab = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Problem p = normalise({.m = m, .n = n, .k = k});
+    CHECK(packing_of(p, config).bytes <= max_packed_bytes);
+    const Slab s = slab_of(p, config);
+    return std::pair(s.rows, s.columns);
+  };
+  CHECK(slab(4095, 4095, 4095) == std::pair<std::int64_t, std::int64_t>(4095, 4095));
+  CHECK(slab(7312, 1099, 8129) == std::pair<std::int64_t, std::int64_t>(2560, 1099));  // B, 19 MB, is there at once
+  CHECK(slab(1000, 8191, 8191) == std::pair<std::int64_t, std::int64_t>(1000, 2816));  // 3 slabs
+  CHECK(slab(8191, 8191, 8191) == std::pair<std::int64_t, std::int64_t>(1664, 1792));  // a quarter and a bit each
+  config.pack_b = false;
+  CHECK(slab(7776, 8000, 4222) == std::pair<std::int64_t, std::int64_t>(7776, 8000));
 }
 
 TEST_CASE("The grid of the packing kernel follows the bytes and stays within one wave", "[packing]") {
@@ -130,7 +147,8 @@ class Packed {
     length_ = pack.transposed ? s.vectors : s.extent;
     rows_ = pack.transposed ? s.extent : s.vectors;
     chunks_ = (length_ * pack.size + 15) / 16;
-    packed_bytes_ = std::size_t(chunks_ * 16 * rows_ * s.batch);
+    row_chunks_ = chunks_ + int(random.between(0, 2));
+    packed_bytes_ = std::size_t(((rows_ * s.batch - 1) * row_chunks_ + chunks_) * 16);
     packed_ = allocate_exactly(packed_bytes_, 256);
     std::memset(packed_.get(), 0xff, packed_bytes_);
   }
@@ -139,7 +157,7 @@ class Packed {
   device::PackedOperand argument() const {
     const OperandMatrix& s = case_.matrix;
     return {source_.get() + case_.offset, packed_.get(), s.ld, s.stride, int(s.extent), int(s.vectors), int(s.batch), int(chunks_),
-            case_.blocks};
+            int(row_chunks_), case_.blocks};
   }
 
   /// Empty, or the first element that is wrong.
@@ -151,9 +169,13 @@ class Packed {
         for (std::int64_t i = 0; i < length_; ++i) {
           const std::int64_t element = case_.transposed ? i * s.ld + row : row * s.ld + i;
           const char* from = source_.get() + case_.offset + std::size_t(batch * s.stride + element) * size;
-          const char* to = packed_.get() + std::size_t((batch * rows_ + row) * chunks_ * 16) + std::size_t(i) * size;
+          const char* to = packed_.get() + std::size_t((batch * rows_ + row) * row_chunks_ * 16) + std::size_t(i) * size;
           if (std::memcmp(from, to, size) != 0)
             return "element " + std::to_string(i) + " of row " + std::to_string(row) + " of matrix " + std::to_string(batch);
+        }
+        const std::int64_t next = (batch * rows_ + row + 1) * row_chunks_, gap = row_chunks_ - chunks_;
+        for (std::int64_t i = (next - gap) * 16; i < next * 16 && i < std::int64_t(packed_bytes_); ++i) {
+          if (packed_.get()[i] != char(0xff)) return "byte " + std::to_string(i) + ", between two rows, is written";
         }
       }
     }
@@ -164,7 +186,7 @@ class Packed {
   PackCase case_;
   std::size_t source_bytes_, packed_bytes_;
   Memory source_, packed_;
-  std::int64_t length_, rows_, chunks_;
+  std::int64_t length_, rows_, chunks_, row_chunks_;
 };
 
 std::string describe(const PackCase& c) {

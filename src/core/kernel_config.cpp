@@ -126,7 +126,6 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong || c.swap_ab))
     return "clusters, ping-pong and swapped operands are of the sm90 main loop";
   if (c.main_loop == MainLoop::sm80 && packs(c)) return "the sm80 main loop takes operands where they are";
-  if (!packing_fits(asked, c)) return "packed operands take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
@@ -142,6 +141,11 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
   if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
     return "tiles x k-steps is less than 2^30";
+  if (const Slab slab = slab_of(asked, c); slab.rows == 0) {
+    return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
+  } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
+    return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) + " MiB are multiplied without cutting tiles";
+  }
   const bool cuts = c.splits > 1 || (c.grid > 0 && c.schedule != Schedule::persistent);
   if (cuts && tiles * consumer_groups_of(c) > max_counters)
     return "split tiles x consumer groups is at most " + std::to_string(max_counters);

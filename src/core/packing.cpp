@@ -1,6 +1,7 @@
 #include "core/packing.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
@@ -19,9 +20,10 @@ std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; 
 /// 16-bit operands keep their layout, all others become K-major.
 bool becomes_k_major(const Problem& p) { return size_of(p.a) != 2; }
 
+/// Rows of whole 128-byte lines: TMA reads rows that straddle them at half the speed.
 std::int64_t packed_ld(const OperandMatrix& packed) {
-  const auto elements = std::int64_t(16 / size_of(packed.type));
-  return std::max<std::int64_t>(1, ceil_div(packed.extent, elements)) * elements;
+  const auto line = std::int64_t(128 / size_of(packed.type));
+  return std::max<std::int64_t>(1, ceil_div(packed.extent, line)) * line;
 }
 
 /// Fills in what packing makes of an operand whose layout is the packed one already.
@@ -38,7 +40,7 @@ double bytes(const OperandMatrix& packed) {
 }
 
 int blocks(const OperandMatrix& packed, bool transposed) {
-  const std::int64_t chunks = packed.ld * std::int64_t(size_of(packed.type)) / 16;
+  const std::int64_t chunks = ceil_div(packed.extent * std::int64_t(size_of(packed.type)), 16);
   const std::int64_t wanted =
       transposed ? ceil_div(chunks, tile_chunks) * ceil_div(packed.vectors, tile_rows) * matrices(packed)
                  : ceil_div(chunks * packed.vectors * matrices(packed), pack_threads);
@@ -72,23 +74,44 @@ Problem packed_problem(const Problem& normalised, const KernelConfig& c) {
   return p;
 }
 
-bool packing_fits(const Problem& normalised, const KernelConfig& c) {
+Slab slab_of(const Problem& normalised, const KernelConfig& c) {
+  if (!packs(c)) return {normalised.m, normalised.n};
   const Problem p = packed_problem(normalised, c);
-  return (c.pack_a ? bytes(matrix_a(p)) + 256 : 0) + (c.pack_b ? bytes(matrix_b(p)) + 256 : 0) <= double(max_packed_bytes);
+  const double budget = double(max_packed_bytes) - 256;  // and what aligns the second copy
+  const double a_bytes = c.pack_a ? bytes(matrix_a(p)) : 0, b_bytes = c.pack_b ? bytes(matrix_b(p)) : 0;
+  if (a_bytes + b_bytes <= budget) return {p.m, p.n};
+
+  // The larger copy leaves the smaller one whole, if that takes no more than half.
+  const double b_share = std::max(budget - a_bytes, std::min(b_bytes, budget / 2)), a_share = budget - std::min(b_bytes, b_share);
+  // As many parts of whole tiles as it takes, of nearly the same size.
+  const auto part = [](double all_bytes, double share, std::int64_t extent, std::int64_t tile) {
+    if (all_bytes <= share) return extent;
+    const auto most = std::int64_t(share / all_bytes * double(extent)) / tile * tile;
+    return most == 0 ? 0 : ceil_div(ceil_div(extent, ceil_div(extent, most)), tile) * tile;
+  };
+  // An operand that stays M-major (N-major) has rows of whole lines then, too.
+  const int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
+  const Slab slab{part(a_bytes, a_share, p.m, p.layout_a == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
+                  part(b_bytes, b_share, p.n, p.layout_b == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
+  return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
 }
 
 Packing packing_of(const Problem& normalised, const KernelConfig& c) {
   Packing packing;
   if (!packs(c) || !reads_ab(normalised)) return packing;
-  const Problem p = packed_problem(normalised, c);
+  const Slab slab = slab_of(normalised, c);
+  Problem first = normalised;
+  first.m = slab.rows;
+  first.n = slab.columns;
+  const Problem p = packed_problem(first, c);
   const OperandMatrix a = matrix_a(p), b = matrix_b(p);
   const bool transposed_a = transposes_a(normalised, c), transposed_b = transposes_b(normalised, c);
   const auto place = [&packing](const OperandMatrix& packed, std::size_t& offset) {
     offset = (packing.bytes + 255) / 256 * 256;
     packing.bytes = offset + std::size_t(bytes(packed));
   };
-  if (c.pack_a) place(a, packing.offset_a), packing.blocks_a = blocks(a, transposed_a);
   if (c.pack_b) place(b, packing.offset_b), packing.blocks_b = blocks(b, transposed_b);
+  if (c.pack_a) place(a, packing.offset_a), packing.blocks_a = blocks(a, transposed_a);
   if (packing.blocks_a + packing.blocks_b > most_pack_blocks) {  // shared as their bytes are
     const double share = bytes(a) / (bytes(a) + bytes(b));
     packing.blocks_a = std::clamp(int(share * most_pack_blocks), 1, most_pack_blocks - 1);

@@ -6,7 +6,7 @@
 
 namespace jitgemm {
 
-/// Most bytes of the workspace that packed operands may take.
+/// Most bytes of the workspace that packed operands may take. Larger ones are packed and multiplied slab by slab.
 inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
 
 /// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows, and wgmma takes other than
@@ -20,19 +20,28 @@ inline bool packs(const KernelConfig& config) { return config.pack_a || config.p
 bool transposes_a(const Problem& normalised, const KernelConfig& config);
 bool transposes_b(const Problem& normalised, const KernelConfig& config);
 
-/// The problem that the GEMM kernel sees: layout, leading dimension, batch stride and alignment of packed operands are those of
+/// The problem of the copies, which the GEMM kernel sees: layout, leading dimension, batch stride and alignment of packed operands are those of
 /// the copy. A problem without packed operands stays as it is.
 Problem packed_problem(const Problem& normalised, const KernelConfig& config);
 
-/// The copies, as they lie in the workspace: offsets from LaunchShape::packed_offset(), multiples of 256.
+/// The part of D that is computed at once: all of it, or as many rows and columns, whole tiles, as have packed operands of at
+/// most max_packed_bytes. Each slab is a launch of both kernels. 0 rows: not even a tile's operands fit.
+struct Slab {
+  std::int64_t rows, columns;
+};
+Slab slab_of(const Problem& normalised, const KernelConfig& config);
+inline bool is_whole(const Slab& slab, const Problem& normalised) {
+  return slab.rows == normalised.m && slab.columns == normalised.n;
+}
+
+/// The copies of the first, largest slab, as they lie in the workspace: offsets from LaunchShape::packed_offset(), multiples of
+/// 256. B comes first, so that slabs with different rows find it in one place.
 struct Packing {
   std::size_t offset_a = 0, offset_b = 0, bytes = 0;
   LaunchGrid launch;                 ///< of the packing kernel
   int blocks_a = 0, blocks_b = 0;    ///< of its grid
 };
 
-/// Whether the copies stay within max_packed_bytes; packing_of() is for those that do.
-bool packing_fits(const Problem& normalised, const KernelConfig& config);
 Packing packing_of(const Problem& normalised, const KernelConfig& config);
 
 }  // namespace jitgemm

@@ -1,5 +1,7 @@
 #include "jit/launcher.hpp"
 
+#include <algorithm>
+
 #include "core/kernel_problem.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/packing.hpp"
@@ -50,6 +52,7 @@ Operands packed_operands(const Problem& asked, const KernelConfig& c, const Laun
 /// `source` and `packed` are one operand before and after.
 device::PackedOperand packed_operand(const OperandMatrix& source, const OperandMatrix& packed, const void* from,
                                      const void* to, int blocks) {
+  const auto size = std::int64_t(size_of(packed.type));
   return {.source = from,
           .packed = const_cast<void*>(to),
           .ld = source.ld,
@@ -57,8 +60,34 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
           .extent = int(source.extent),
           .vectors = int(source.vectors),
           .batch = packed.stride == 0 ? 1 : int(packed.batch),
-          .chunks = int(packed.ld * std::int64_t(size_of(packed.type)) / 16),
+          .chunks = int((packed.extent * size + 15) / 16),
+          .row_chunks = int(packed.ld * size / 16),
           .blocks = blocks};
+}
+
+device::PackArguments make_pack_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
+                                          const Operands& given, const Workspace& workspace) {
+  const Problem p = packed_problem(asked, c);
+  const Packing packing = packing_of(asked, c);
+  const Operands packed = packed_operands(asked, c, shape, given, workspace);
+  device::PackArguments args{};
+  if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
+  if (c.pack_b) args.operands[1] = packed_operand(matrix_b(asked), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  return args;
+}
+
+/// From an element of D on: what it and those right of and below it are computed from.
+Operands operands_at(const Problem& p, const Operands& operands, std::int64_t row, std::int64_t column) {
+  const auto at = [](const void* matrix, std::int64_t element, DataType type) {
+    return matrix ? static_cast<const char*>(matrix) + element * std::int64_t(size_of(type)) : nullptr;
+  };
+  Operands part = operands;
+  part.a = at(operands.a, p.layout_a == Layout::row_major ? row * p.lda : row, p.a);
+  part.b = at(operands.b, p.layout_b == Layout::row_major ? column : column * p.ldb, p.b);
+  part.c = at(operands.c, row * p.ldc + column, type_of_c(p));
+  part.d = const_cast<char*>(at(operands.d, row * p.ldd + column, p.d));
+  if (p.bias != Bias::none) part.bias = at(operands.bias, p.bias == Bias::along_m ? row : column, type_of_c(p));
+  return part;
 }
 
 }  // namespace
@@ -110,17 +139,6 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   return args;
 }
 
-device::PackArguments make_pack_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
-                                          const Operands& given, const Workspace& workspace) {
-  const Problem p = packed_problem(asked, c);
-  const Packing packing = packing_of(asked, c);
-  const Operands packed = packed_operands(asked, c, shape, given, workspace);
-  device::PackArguments args{};
-  if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
-  if (c.pack_b) args.operands[1] = packed_operand(matrix_b(asked), matrix_b(p), given.b, packed.b, packing.blocks_b);
-  return args;
-}
-
 CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
                         const DeviceInfo& device) {
   CallKernels kernels;
@@ -130,9 +148,37 @@ CallKernels get_kernels(KernelStore& store, const Problem& problem, const Kernel
   return kernels;
 }
 
-void launch_call(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
-                 const CallArguments& arguments, Stream stream) {
-  if (packing) backend.launch(*packing->loaded, shape.packing, arguments.packing, stream);
+void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape, const Operands& operands,
+                     const Workspace& workspace, const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
+                     const std::function<void(const LaunchShape&, const CallArguments&)>& launch) {
+  CallArguments arguments{};
+  const Slab slab = slab_of(problem, config);
+  if (is_whole(slab, problem)) {
+    if (packs(config)) arguments.packing = make_pack_arguments(problem, config, shape, operands, workspace);
+    arguments.gemm = make_arguments(problem, config, shape, operands, workspace, tensor_map);
+    return launch(shape, arguments);
+  }
+  for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
+    for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
+      Problem part = problem;
+      part.m = std::min(slab.rows, problem.m - row);
+      part.n = std::min(slab.columns, problem.n - column);
+      const Operands its = operands_at(problem, operands, row, column);
+      LaunchShape its_shape = launch_shape(part, config);
+      arguments.packing = make_pack_arguments(part, config, its_shape, its, workspace);
+      arguments.gemm = make_arguments(part, config, its_shape, its, workspace, tensor_map);
+      if (row > 0) {  // the slab above has packed the same columns of B
+        its_shape.packing.grid -= arguments.packing.operands[1].blocks;
+        arguments.packing.operands[1].blocks = 0;
+      }
+      launch(its_shape, arguments);
+    }
+  }
+}
+
+void launch_kernels(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
+                    const CallArguments& arguments, Stream stream) {
+  if (packing && shape.packing.grid > 0) backend.launch(*packing->loaded, shape.packing, arguments.packing, stream);
   backend.launch(*gemm.loaded, shape, arguments.gemm, stream);
 }
 

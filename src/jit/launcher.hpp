@@ -18,8 +18,6 @@ struct Workspace {
 device::Arguments make_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace,
                                  const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map);
-device::PackArguments make_pack_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
-                                          const Operands& operands, const Workspace& workspace);
 
 /// The kernels of a call; `packing` is null when the configuration packs nothing.
 struct CallKernels {
@@ -28,14 +26,20 @@ struct CallKernels {
 CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
                         const DeviceInfo& device);
 
-/// The arguments of a call's kernels.
+/// The arguments of a launch's kernels.
 struct CallArguments {
   device::PackArguments packing;
   device::Arguments gemm;
 };
 
-/// Enqueues the kernels of a call, one after the other; `packing` may be null.
-void launch_call(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
-                 const CallArguments& arguments, Stream stream);
+/// The launches of a call, in order: one, or of packed operands beyond max_packed_bytes one a slab of D. Each is handed to
+/// `launch`.
+void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape, const Operands& operands,
+                     const Workspace& workspace, const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
+                     const std::function<void(const LaunchShape&, const CallArguments&)>& launch);
+
+/// Enqueues the kernels of a launch, one after the other; `packing` may be null.
+void launch_kernels(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
+                    const CallArguments& arguments, Stream stream);
 
 }  // namespace jitgemm

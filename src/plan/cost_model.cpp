@@ -178,9 +178,13 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
          double(shape.partial_bytes) / 1000;
 }
 
+/// What slabs of D cost besides is the model's share of a prologue, and the A that each of their columns packs again.
 double packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
-  const double bytes = double(packing_of(problem, config).bytes);
-  return device.emulated ? bytes / 500 : packing_launch_us + 2 * bytes / packing_bytes_us;
+  const Slab slab = slab_of(problem, config);
+  const double slabs = std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
+  const double bytes = slabs * double(packing_of(problem, config).bytes);
+  if (device.emulated) return bytes / 500;
+  return slabs * packing_launch_us + (slabs - 1) * (launch_us + sm90_model.prologue_us) + 2 * bytes / packing_bytes_us;
 }
 
 }  // namespace

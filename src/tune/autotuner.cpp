@@ -87,6 +87,11 @@ class CompileAhead {
   std::vector<std::jthread> threads_;  // last: joined first
 };
 
+/// The launches of a call, ready to be repeated.
+struct PreparedCall {
+  std::vector<std::pair<LaunchShape, CallArguments>> launches;
+};
+
 /// A launch of a GEMM kernel, ready to be repeated.
 struct Prepared {
   LaunchShape shape;
@@ -215,7 +220,7 @@ class Tuner {
   void admit(Candidate& candidate) {
     scratch_->zero_counters();  // a candidate that failed may have left some
     check_->poison();
-    launch(candidate, arguments(candidate, 0));
+    launch(candidate, prepare(candidate, 0));
     backend_.synchronize(timer_->stream());
     const OutputCheck::Verdict verdict = check_->judge();
     if (!verdict.why_wrong.empty()) return candidate.skip("computes a wrong result: " + verdict.why_wrong);
@@ -328,8 +333,8 @@ class Tuner {
   }
 
   double sample(const Candidate& candidate) {
-    std::vector<CallArguments> batch;  // made before the clock starts
-    for (int i = 0; i < candidate.launches; ++i) batch.push_back(arguments(candidate, next_set()));
+    std::vector<PreparedCall> batch;  // made before the clock starts
+    for (int i = 0; i < candidate.launches; ++i) batch.push_back(prepare(candidate, next_set()));
     const auto lead = [&] {
       if (backend_.device().emulated) return;
       for (int i = 0; i < candidate.lead_launches; ++i) launch_lead(candidate, *candidate.lead);
@@ -339,19 +344,19 @@ class Tuner {
         candidate.launches, [&](int i) { launch(candidate, batch[std::size_t(i)]); }, lead);
   }
 
-  CallArguments arguments(const Candidate& candidate, int set) {
-    const KernelConfig& config = candidate.report.config;
-    const Operands operands = scratch_->operands(set);
-    CallArguments arguments;
-    if (packs(config))
-      arguments.packing = make_pack_arguments(problem_, config, candidate.shape, operands, scratch_->workspace());
-    arguments.gemm = make_arguments(problem_, config, candidate.shape, operands, scratch_->workspace(), encode_);
-    return arguments;
+  PreparedCall prepare(const Candidate& candidate, int set) {
+    PreparedCall call;
+    for_each_launch(problem_, candidate.report.config, candidate.shape, scratch_->operands(set), scratch_->workspace(), encode_,
+                    [&](const LaunchShape& shape, const CallArguments& arguments) {
+                      call.launches.emplace_back(shape, arguments);
+                    });
+    return call;
   }
 
-  void launch(const Candidate& candidate, const CallArguments& arguments) {
-    launch_call(backend_, candidate.kernels.packing.get(), *candidate.kernels.gemm, candidate.shape, arguments,
-                timer_->stream());
+  void launch(const Candidate& candidate, const PreparedCall& call) {
+    for (const auto& [shape, arguments] : call.launches) {
+      launch_kernels(backend_, candidate.kernels.packing.get(), *candidate.kernels.gemm, shape, arguments, timer_->stream());
+    }
   }
 
   void launch_lead(const Candidate& candidate, const Prepared& lead) {

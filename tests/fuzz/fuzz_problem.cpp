@@ -96,6 +96,9 @@ KernelConfig config_from(fuzz::Bytes& input) {
   c.schedule = enum_from<Schedule>(input, 6);
   c.splits = c.schedule == Schedule::split_k ? count_from(input) : 1;
   c.grid = count_from(input);
+  const auto packed = input.take<std::uint8_t>();
+  c.pack_a = packed & 1;
+  c.pack_b = packed & 2;
   return c;
 }
 
