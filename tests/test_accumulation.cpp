@@ -93,7 +93,9 @@ TEST_CASE("On the GPU, promoted k-steps lose nothing to what came before them", 
 
 TEST_CASE("The portable main loop is one kernel for both accumulations", "[accumulation]") {
   const KernelConfig config{.block_m = 64, .block_n = 64, .block_k = 64, .warps = 4};
-  const auto text = [&](Accumulation accumulation) { return generate(fp8(64, 64, 64, accumulation), config, h200).text; };
+  const auto text = [&](Accumulation accumulation) {
+    return generate(fp8(64, 64, 64, accumulation), config, h200).text;
+  };
   CHECK(text(Accumulation::fast) == text(Accumulation::promoted));
 }
 
@@ -130,7 +132,8 @@ TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", 
 }
 
 TEST_CASE("Promoted problems have many Hopper candidates, none of them predicted to be faster", "[accumulation]") {
-  for (const auto& [m, n, k] : {std::array{4096, 4096, 4096}, std::array{240, 592, 128}, std::array{16, 8192, 8192}}) {
+  constexpr std::array shapes{std::array{4096, 4096, 4096}, std::array{240, 592, 128}, std::array{16, 8192, 8192}};
+  for (const auto& [m, n, k] : shapes) {
     const Problem fast = fp8(m, n, k, Accumulation::fast), promoted = fp8(m, n, k, Accumulation::promoted);
     CAPTURE(to_string(promoted));
     int hopper = 0;

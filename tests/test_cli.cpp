@@ -114,8 +114,8 @@ TEST_CASE("jitgemm run computes every type", "[cli]") {
 
 TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
   NEEDS_COMMAND();
-  const Output output = Command()("run -m 40 -n 48 -k 300 --type e4m3 --layout nt --accumulation promoted --device emulator --json "
-                                  "--config 'sm90 64x64x128 group_m=0 stages=3 warps=4 schedule=data_parallel'");
+  const Output output = Command()("run -m 40 -n 48 -k 320 --type e4m3 --layout nt --accumulation promoted "
+                                  "--device emulator --json --config 'sm90 64x64x128 group_m=0 stages=3 warps=4 schedule=data_parallel'");
   INFO(output.err);
   REQUIRE(output.status == 0);
   CHECK(output.json()["check"]["passed"] == true);

@@ -240,7 +240,8 @@ class CublasPeers : public Peers {
   std::string default_name() const override {
     if (is_for_cublas()) return "default";
     if (candidates_.empty()) return "";
-    return is_fp8(problem_.a) ? fmt::format("first candidate, {} accumulation", to_string(problem_.accumulation)) : "first candidate";
+    if (!is_fp8(problem_.a)) return "first candidate";
+    return fmt::format("first candidate, {} accumulation", to_string(problem_.accumulation));
   }
 
   void gemm(const Operands& operands) override {
