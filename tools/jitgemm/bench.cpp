@@ -39,7 +39,7 @@ struct Options {
 };
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
-constexpr int peer_candidates = 16, own_candidates = 16;
+constexpr int peer_candidates = 16, own_candidates = 24;
 
 std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
   if (options.device == Device::cuda) make_cuda_current();
