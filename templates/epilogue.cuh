@@ -86,17 +86,8 @@ __device__ __forceinline__ float scale_at(const float* scale) { return scale ? p
 /// Where an operand of matrix `batch` begins, elements.
 __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { return BATCHED ? batch * stride : 0; }
 
-/// Brings rows x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced by the nearest inside.
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void prefetch_c(const Arguments& args, int batch, int row, int column, u32 thread,
-                                           u32 threads) {
-  constexpr int LINE = 128 / int(sizeof(ElementC)), LINES = COLUMNS / LINE;  // elements; lines a row
-  const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
-  for (u32 i = thread; i < ROWS * LINES; i += threads)
-    ptx::prefetch_l2(c + min_of(row + i / LINES, args.m - 1) * args.ldc + min_of(column + i % LINES * LINE, args.n - 1));
-}
-
-/// Of one matrix of the batch.
+/// Of one matrix of the batch. With D_TRANSPOSED the kernel computes D^T = B^T A^T: rows and columns are those of D^T, all else
+/// lies in memory as without.
 struct Epilogue {
   const Arguments& args;
   int batch;
@@ -111,6 +102,11 @@ struct Epilogue {
     }
   }
 
+  /// Elements from C's or D's first one to (row, column).
+  static __device__ __forceinline__ i64 at(int row, int column, i64 ld) {
+    return D_TRANSPOSED ? column * ld + row : row * ld + column;
+  }
+
   /// Turns the accumulators of (row, column) and (row, column + 1) into D's values; column is even. What lies outside of D
   /// means nothing, and nothing is read for it. INTERIOR promises that both are inside.
   template <bool INTERIOR>
@@ -120,13 +116,13 @@ struct Epilogue {
     const bool has_x = INTERIOR || (row < args.m && column < args.n);
     const bool has_y = INTERIOR || (row < args.m && column + 1 < args.n);
     if constexpr (READS_C) {
-      const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c) + row * args.ldc + column;
+      const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
       Accumulator c_x = 0, c_y = 0;
-      if (ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
-        load_pair(c, c_x, c_y);
+      if (!D_TRANSPOSED && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
+        load_pair(c + at(row, column, args.ldc), c_x, c_y);
       } else {
-        if (has_x) c_x = load(c);
-        if (has_y) c_y = load(c + 1);
+        if (has_x) c_x = load(c + at(row, column, args.ldc));
+        if (has_y) c_y = load(c + at(row, column + 1, args.ldc));
       }
       x = add(x, multiply(value(args.beta), c_x));
       y = add(y, multiply(value(args.beta), c_y));
@@ -149,17 +145,31 @@ struct Epilogue {
     }
   }
 
+  /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced by the
+  /// nearest inside.
+  template <int ROWS, int COLUMNS>
+  static __device__ __forceinline__ void prefetch_c(const Arguments& args, int batch, int row, int column, u32 thread,
+                                                    u32 threads) {
+    constexpr int LINE = 128 / int(sizeof(ElementC));  // elements
+    constexpr int ROW_STEP = D_TRANSPOSED ? LINE : 1, COLUMN_STEP = D_TRANSPOSED ? 1 : LINE;
+    constexpr int ACROSS = ceil_div(COLUMNS, COLUMN_STEP), LINES = ceil_div(ROWS, ROW_STEP) * ACROSS;
+    const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
+    for (int i = thread; i < LINES; i += threads)
+      ptx::prefetch_l2(c + at(min_of(row + i / ACROSS * ROW_STEP, args.m - 1),
+                              min_of(column + i % ACROSS * COLUMN_STEP, args.n - 1), args.ldc));
+  }
+
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
   __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y) const {
     finish<INTERIOR>(row, column, x, y);
     if (!INTERIOR && (row >= args.m || column >= args.n)) return;
-    ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(batch, args.stride_d) + row * args.ldd + column;
-    if (ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
-      device::store_pair(d, x, y);
+    ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(batch, args.stride_d);
+    if (!D_TRANSPOSED && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
+      device::store_pair(d + at(row, column, args.ldd), x, y);
     } else {
-      store(d, x);
-      if (INTERIOR || column + 1 < args.n) store(d + 1, y);
+      store(d + at(row, column, args.ldd), x);
+      if (INTERIOR || column + 1 < args.n) store(d + at(row, column + 1, args.ldd), y);
     }
   }
 };

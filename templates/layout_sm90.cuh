@@ -2,6 +2,8 @@
 
 namespace jitgemm::device {
 
+constexpr int common_divisor(int x, int y) { return y == 0 ? x : common_divisor(y, x % y); }
+
 constexpr int CONSUMERS = WARPS_M * WARPS_N / 4;  // warpgroups
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int CONSUMER_ROWS = PING_PONG ? BLOCK_M : BLOCK_M / CONSUMERS;
@@ -41,14 +43,16 @@ constexpr int A_BYTES = BLOCK_M * 128;
 constexpr int B_BYTES = B_K_MAJOR ? BLOCK_N * 128 : ceil_div(BLOCK_N, BOX) * BOX_BYTES;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// D leaves a block in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width divides the block's columns.
+// D leaves a block in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (D transposed: whose height)
+// divides the block's columns.
 constexpr int STORE_COLUMNS = BLOCK_N / CLUSTER_K;
 constexpr int STORE_BYTES = STORE_COLUMNS * int(sizeof(ElementD));
-constexpr bool TMA_STORE = ALIGN_D == 16 && STORE_BYTES % 16 == 0;  // it clips a row at 16 bytes, not at an element
-constexpr int D_BOX_WIDTH = !TMA_STORE || STORE_BYTES % 128 == 0 ? 128  // bytes
-                            : STORE_BYTES % 64 == 0              ? 64
-                            : STORE_BYTES % 32 == 0              ? 32
-                                                                 : 16;
+constexpr bool TMA_STORE = ALIGN_D == 16 && (D_TRANSPOSED || STORE_BYTES % 16 == 0);  // it clips a row at 16 bytes
+constexpr int D_BOX_WIDTH = D_TRANSPOSED                           ? min_of(128, 64 * int(sizeof(ElementD)))  // bytes
+                            : !TMA_STORE || STORE_BYTES % 128 == 0 ? 128
+                            : STORE_BYTES % 64 == 0                ? 64
+                            : STORE_BYTES % 32 == 0                ? 32
+                                                                   : 16;
 constexpr int D_BUFFER_BYTES = 64 * 128;
 constexpr int D_BUFFERS = 2;  // a consumer
 

@@ -111,8 +111,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     if constexpr (READS_C) {
       const BlockTile tile(args, work, place);
       if (work.peer == 0)
-        prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, tile.row + first_row,
-                                                 tile.column + place.k * STORE_COLUMNS, thread, 128);
+        Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, tile.row + first_row,
+                                                           tile.column + place.k * STORE_COLUMNS, thread, 128);
     }
     Accumulator accumulators[COUNT];
     u32 previous = 0;

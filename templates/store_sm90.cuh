@@ -8,24 +8,25 @@ __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
 constexpr int PASS_COLUMNS = min_of(128 / int(sizeof(ElementD)), STORE_COLUMNS);
 constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
+constexpr int D_BOX_ROWS = !D_TRANSPOSED ? 64 : common_divisor(PASS_COLUMNS, STORE_COLUMNS);
 constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
 
-/// Where byte `at` of a row lies in a buffer: boxes of D_BOX_WIDTH bytes side by side, each with TMA's swizzle of that width.
+/// Where byte `at` of D's row lies in a buffer: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side by side.
 __device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
-  constexpr u32 ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH, CHUNKS = D_BOX_WIDTH / 16;
+  constexpr u32 ROWS = D_TRANSPOSED ? PASS_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH, CHUNKS = D_BOX_WIDTH / 16;
   const u32 inner = at % D_BOX_WIDTH;
-  return at / D_BOX_WIDTH * (64 * D_BOX_WIDTH) + row * D_BOX_WIDTH + (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 +
-         inner % 16;
+  return at / D_BOX_WIDTH * (ROWS * D_BOX_WIDTH) + row * D_BOX_WIDTH +
+         (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 + inner % 16;
 }
 
 /// Finishes 64 rows x PASS_COLUMNS from (row, column) on, as far as they are the block's, and leaves them in the buffer.
-/// `first` is the index of the thread's first accumulator.
+/// `first` is the index of the thread's first accumulator; `groups` are of 8 columns.
 template <bool INTERIOR, typename T = ElementD>
 __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer, u32 thread, int row, int column, int first,
                                             int groups, const Accumulator (&accumulators)[STORE_COUNT]) {
-  constexpr int GROUPS = PASS_COLUMNS / 8;  // of 8 columns
+  constexpr int GROUPS = PASS_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
-  const int own_row = row + warp * 16 + lane / 4;
+  const u32 own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
   Accumulator x[GROUPS][4];
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
@@ -34,47 +35,63 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
       if (j >= groups) continue;
       x[j][e] = accumulators[first + j * 4 + e];
       x[j][e + 1] = accumulators[first + j * 4 + e + 1];
-      epilogue.finish<INTERIOR>(own_row + e * 4, column + j * 8 + lane % 4 * 2, x[j][e], x[j][e + 1]);
+      epilogue.finish<INTERIOR>(row + own_row + e * 4, column + j * 8 + own_column, x[j][e], x[j][e + 1]);
     }
 
   if constexpr (sizeof(T) == 2) {
-    const u32 box_row = warp * 16 + lane % 16;
+    const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
+    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith.
+    const auto address = [&](int group) {
+      return buffer + (D_TRANSPOSED ? swizzled_d((group + lane / 16) * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
+                                    : swizzled_d(warp * 16 + lane % 16, (group + lane / 16) * 16));
+    };
 #pragma unroll
-    for (int j = 0; j < GROUPS; j += 2) {  // two 8 x 8 matrices down, two across
-      const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
+    for (int j = 0; j < GROUPS; j += 2) {
       if (j + 1 < groups)
-        ptx::stmatrix_x4(buffer + swizzled_d(box_row, (j + lane / 16) * 16), pair(j, 0), pair(j, 2), pair(j + 1, 0),
-                         pair(j + 1, 2));
+        ptx::stmatrix_x4<D_TRANSPOSED>(address(j), pair(j, 0), pair(j, 2), pair(j + 1, 0), pair(j + 1, 2));
       else if (j < groups)
-        ptx::stmatrix_x2(buffer + swizzled_d(box_row, j * 16), pair(j, 0), pair(j, 2));
+        ptx::stmatrix_x2<D_TRANSPOSED>(address(j), pair(j, 0), pair(j, 2));
     }
   } else {
 #pragma unroll
     for (int j = 0; j < GROUPS; ++j)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      for (int e = 0; e < 4; e += 2) {
         if (j >= groups) continue;
-        const u32 to = buffer + swizzled_d(warp * 16 + lane / 4 + h * 8, (j * 8 + lane % 4 * 2) * sizeof(T));
-        if constexpr (sizeof(T) == 1)
-          ptx::st_shared_u16(to, ptx::pack(T{}, x[j][h * 2], x[j][h * 2 + 1]));
-        else
-          ptx::st_shared_v2(to, bits(x[j][h * 2]), bits(x[j][h * 2 + 1]));
+        const u32 at_row = own_row + e * 4, at_column = j * 8 + own_column;
+        if constexpr (D_TRANSPOSED) {
+          const auto to = [&](u32 i) { return buffer + swizzled_d(at_column + i, at_row * sizeof(T)); };
+          if constexpr (sizeof(T) == 1) {
+            const u16 two = ptx::pack(T{}, x[j][e], x[j][e + 1]);
+            ptx::st_shared_u8(to(0), u8(two));
+            ptx::st_shared_u8(to(1), u8(two >> 8));
+          } else {
+            ptx::st_shared_u32(to(0), bits(x[j][e]));
+            ptx::st_shared_u32(to(1), bits(x[j][e + 1]));
+          }
+        } else {
+          const u32 to = buffer + swizzled_d(at_row, at_column * sizeof(T));
+          if constexpr (sizeof(T) == 1)
+            ptx::st_shared_u16(to, ptx::pack(T{}, x[j][e], x[j][e + 1]));
+          else
+            ptx::st_shared_v2(to, bits(x[j][e]), bits(x[j][e + 1]));
+        }
       }
   }
 }
 
-/// Copies the warp's 16 rows of a buffer of 16-bit elements to D, as words of two from the row's first 4-byte boundary on.
+/// Copies rows x columns of 16-bit elements from a buffer to D's (row, column) on, as far as D reaches, one row a warp at a time,
+/// as words of two from the row's first 4-byte boundary on.
 __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
-                                          int columns) {
+                                          int rows, int columns) {
   const Arguments& args = epilogue.args;
-  columns = min_of(columns, args.n - column);
+  rows = min_of(rows, (D_TRANSPOSED ? args.n : args.m) - row);
+  columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column);
   if (columns <= 0) return;
-  const int rows = min_of(16, args.m - row - int(warp) * 16);
 #pragma unroll 4
-  for (int i = 0; i < rows; ++i) {
-    const u32 box_row = warp * 16 + i;
-    const auto pair_at = [&](int at) { return ptx::ld_shared_u32(buffer + swizzled_d(box_row, at / 2 * 4)); };
-    u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + box_row) * args.ldd + column;
+  for (int i = int(warp); i < rows; i += 4) {
+    const auto pair_at = [&](int at) { return ptx::ld_shared_u32(buffer + swizzled_d(i, at / 2 * 4)); };
+    u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + i) * args.ldd + column;
     const auto store_alone = [&](int at) { ptx::st_global(to + at, u16(pair_at(at) >> at % 2 * 16)); };
     const int odd = ALIGN_D < 4 ? int(u64(to) / 2 % 2) : 0;  // then the first element stands alone
     const int at = int(lane) * 2 + odd;
@@ -83,6 +100,24 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, 
     else if (at < columns)
       store_alone(at);
     if (odd && lane == 0) store_alone(0);
+  }
+}
+
+/// Sends a full buffer of 64 rows x `columns` to D by TMA. One thread.
+__device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int row, int column, int columns) {
+  constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)), BOX_BYTES_OF_D = D_BOX_WIDTH * (D_TRANSPOSED ? PASS_COLUMNS : 64);
+  const TensorMap* map = &epilogue.args.map_d;
+  if constexpr (D_TRANSPOSED) {
+#pragma unroll
+    for (int across = 0; across < 64 / WIDTH; ++across)
+#pragma unroll
+      for (int down = 0; down < columns; down += D_BOX_ROWS)
+        ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH, column + down,
+                          epilogue.batch);
+  } else {
+#pragma unroll
+    for (int across = 0; across < columns / WIDTH; ++across)
+      ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.batch);
   }
 }
 
@@ -99,37 +134,34 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       const int pass_column = column + pass * PASS_COLUMNS;
       const int columns = min_of(PASS_COLUMNS, STORE_COLUMNS - pass * PASS_COLUMNS);
       const int first = (slab * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
-      if constexpr (!THROUGH_SHARED) {
+      if constexpr (THROUGH_SHARED) {
+        const u32 to = smem.d(consumer, buffer);
+        buffer ^= 1;
+        if constexpr (TMA_STORE) {
+          if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
+          ptx::bar_sync(1 + consumer, 128);  // the buffer is free
+        }
+        fill_buffer<INTERIOR>(epilogue, to, thread, row, pass_column, first, columns / 8, accumulators);
+        if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
+        ptx::bar_sync(1 + consumer, 128);  // the buffer is full; without TMA, the other one has been read, too
+        if constexpr (TMA_STORE) {
+          if (thread == 0) {
+            send(epilogue, to, row, pass_column, columns);
+            ptx::tma_store_commit_group();
+          }
+        } else if constexpr (D_TRANSPOSED) {
+          copy_rows(epilogue, to, warp, lane, pass_column, row, columns, 64);
+        } else {
+          copy_rows(epilogue, to, warp, lane, row, pass_column, 64, columns);
+        }
+      } else {
 #pragma unroll
         for (int j = 0; j < PASS_COLUMNS / 8; ++j)
 #pragma unroll
-          for (int h = 0; h < 2; ++h)
+          for (int e = 0; e < 4; e += 2)
             if (j < columns / 8)
-              epilogue.store_pair<INTERIOR>(row + warp * 16 + lane / 4 + h * 8, pass_column + j * 8 + lane % 4 * 2,
-                                            accumulators[first + j * 4 + h * 2], accumulators[first + j * 4 + h * 2 + 1]);
-        continue;
-      }
-      const u32 to = smem.d(consumer, buffer);
-      buffer ^= 1;
-      if constexpr (TMA_STORE) {
-        if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
-        ptx::bar_sync(1 + consumer, 128);  // the buffer is free
-      }
-      fill_buffer<INTERIOR>(epilogue, to, thread, row, pass_column, first, columns / 8, accumulators);
-      if constexpr (TMA_STORE) {
-        ptx::fence_proxy_async();          // TMA reads what ordinary stores wrote
-        ptx::bar_sync(1 + consumer, 128);  // the buffer is full
-        if (thread == 0) {
-          constexpr int BOX_COLUMNS = D_BOX_WIDTH / int(sizeof(ElementD));
-#pragma unroll
-          for (int box = 0; box < columns / BOX_COLUMNS; ++box)
-            ptx::tma_store_3d(&epilogue.args.map_d, to + box * 64 * D_BOX_WIDTH, pass_column + box * BOX_COLUMNS, row,
-                              epilogue.batch);
-          ptx::tma_store_commit_group();
-        }
-      } else {
-        ptx::warp_sync();  // the warp's rows are there; and those of the buffer's last use have been read
-        copy_rows(epilogue, to, warp, lane, row, pass_column, columns);
+              epilogue.store_pair<INTERIOR>(row + warp * 16 + lane / 4 + e * 4, pass_column + j * 8 + lane % 4 * 2,
+                                            accumulators[first + j * 4 + e], accumulators[first + j * 4 + e + 1]);
       }
     }
   }

@@ -1,7 +1,9 @@
 #include "core/kernel_config.hpp"
 
 #include <algorithm>
+#include <numeric>
 
+#include "core/kernel_problem.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -90,12 +92,14 @@ int consumer_rows_of(const KernelConfig& c) { return c.ping_pong ? c.block_m : c
 
 int consumer_groups_of(const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && !c.ping_pong ? c.warps / 4 : 1; }
 
-int d_box_columns_of(const KernelConfig& c, const Problem& p) {
+DBox d_box_of(const KernelConfig& c, const Problem& p) {
+  constexpr int slab = 64;  // rows of a wgmma
   const int columns = c.block_n / c.cluster_k, element = int(size_of(p.d));
+  if (c.swap_ab) return {std::min(128 / element, slab), std::gcd(std::min(128 / element, columns), columns)};
   for (int bytes = 128; bytes >= 16; bytes /= 2) {
-    if (columns * element % bytes == 0) return bytes / element;
+    if (columns * element % bytes == 0) return {bytes / element, slab};
   }
-  return 0;
+  return {0, 0};
 }
 
 WarpGrid warp_grid_of(const KernelConfig& c) {
@@ -113,22 +117,22 @@ WarpGrid warp_grid_of(const KernelConfig& c) {
 }
 
 std::string why_illegal(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
-  const Problem p = packed_problem(asked, c);
+  const Problem p = kernel_problem(asked, c);
   if (c.main_loop > MainLoop::sm90 || c.schedule > Schedule::stream_k_two_tile)
     return "main_loop and schedule are enumerators";
   if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, p, device);
       !why.empty())
     return why;
-  if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong))
-    return "clusters and ping-pong are of the sm90 main loop";
-  if (c.main_loop == MainLoop::sm80 && (c.pack_a || c.pack_b)) return "the sm80 main loop takes operands where they are";
+  if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong || c.swap_ab))
+    return "clusters, ping-pong and swapped operands are of the sm90 main loop";
+  if (c.main_loop == MainLoop::sm80 && packs(c)) return "the sm80 main loop takes operands where they are";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
   if (c.grid < 0 || c.grid > 65535) return "grid is 0..65535";
   if (c.grid > 0 && c.schedule == Schedule::data_parallel) return "data_parallel has no grid of its own";
-  if (smem_bytes_of(c, p) > device.smem_per_block)
-    return "the stages need " + std::to_string(smem_bytes_of(c, p)) + " bytes of shared memory, the device has " +
+  if (const std::size_t bytes = smem_bytes_of(c, asked); bytes > device.smem_per_block)
+    return "the stages need " + std::to_string(bytes) + " bytes of shared memory, the device has " +
            std::to_string(device.smem_per_block);
   constexpr double most = 1 << 30;
   const auto ceil_div = [](std::int64_t x, int y) { return (x + y - 1) / y; };
@@ -137,7 +141,7 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
   if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
     return "tiles x k-steps is less than 2^30";
-  if (const Slab slab = slab_of(asked, c); slab.rows == 0) {
+  if (const Slab slab = slab_of(asked, c); packs(c) && slab.rows == 0) {
     return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
     return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) + " MiB are multiplied without cutting tiles";
@@ -149,13 +153,13 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
 }
 
 bool stores_by_tma(const KernelConfig& c, const Problem& p) {
-  return c.main_loop == MainLoop::sm90 && p.align_d == 16 && d_box_columns_of(c, p) > 0;
+  return c.main_loop == MainLoop::sm90 && p.align_d == 16 && d_box_of(c, p).columns > 0;
 }
 
 int threads_of(const KernelConfig& c) { return c.warps * 32 + (c.main_loop == MainLoop::sm90 ? 128 : 0); }
 
 std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
-  const Problem p = packed_problem(asked, c);
+  const Problem p = kernel_problem(asked, c);
   const std::size_t element = size_of(p.a), stages = std::size_t(c.stages);
   // An N-major B comes in boxes of 64 columns.
   const bool whole_boxes = c.main_loop == MainLoop::sm90 && p.layout_b == Layout::row_major;
@@ -173,7 +177,8 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
 std::size_t hash_value(const KernelConfig& c) {
   std::size_t h = 0;
   for (const int x : {int(c.main_loop), c.block_m, c.block_n, c.block_k, c.group_m, c.stages, c.warps, c.cluster_m,
-                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.pack_a) * 2 + int(c.pack_b), int(c.schedule), c.splits, c.grid})
+                      c.cluster_n, c.cluster_k, int(c.ping_pong), int(c.swap_ab), int(c.pack_a) * 2 + int(c.pack_b), int(c.schedule),
+                      c.splits, c.grid})
     h = (h ^ std::size_t(x)) * 0x9e3779b97f4a7c15ull;
   return h ^ h >> 32;
 }

@@ -8,8 +8,6 @@
 
 namespace jitgemm {
 
-// The problem is always the one that was asked for: what a configuration packs, these functions know of packed_problem().
-
 /// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules that
 /// concern the configuration alone stand in the templates as static_asserts, in the same words.
 std::string why_illegal(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
@@ -32,9 +30,12 @@ int consumer_rows_of(const KernelConfig& config);
 /// Groups of warps of a block that count their arrival at a cut tile apart.
 int consumer_groups_of(const KernelConfig& config);
 
-/// Columns of the boxes by which the sm90 main loop stores D: as many of 128, 64, 32 or 16 bytes as divide a block's part of a row;
-/// 0 if none does.
-int d_box_columns_of(const KernelConfig& config, const Problem& problem);
+/// The boxes by which the sm90 main loop stores D: 128 bytes across, or as many as divide a block's part of a row; with swap_ab
+/// as many rows as divide the block's part of a column. Without columns if there is none.
+struct DBox {
+  int columns, rows;
+};
+DBox d_box_of(const KernelConfig& config, const Problem& problem);
 
 /// Whether the kernel stores D by TMA and so needs a map of D.
 bool stores_by_tma(const KernelConfig& config, const Problem& problem);

@@ -36,9 +36,9 @@ bool parse_extents(std::string_view text, Int&... values) {
   return words.size() == sizeof...(values) && (parse_int(words[i++], values) && ...);
 }
 
-bool parse_consumers(std::string_view text, bool& ping_pong) {
-  ping_pong = text == "ping_pong";
-  return ping_pong || text == "cooperative";
+bool parse_flag(std::string_view text, std::string_view off, std::string_view on, bool& value) {
+  value = text == on;
+  return value || text == off;
 }
 
 bool parse_pack(std::string_view text, bool& a, bool& b) {
@@ -68,7 +68,8 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "stages") return parse_int(value, config.stages);
   if (field == "warps") return parse_int(value, config.warps);
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
-  if (field == "consumers") return parse_consumers(value, config.ping_pong);
+  if (field == "consumers") return parse_flag(value, "cooperative", "ping_pong", config.ping_pong);
+  if (field == "operands") return parse_flag(value, "in_order", "swapped", config.swap_ab);
   if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
@@ -114,6 +115,7 @@ std::string to_string(const KernelConfig& config) {
   if (config.cluster_m != 1 || config.cluster_n != 1 || config.cluster_k != 1) {
     text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
+  if (config.swap_ab) text += " operands=swapped";
   if (config.ping_pong) text += " consumers=ping_pong";
   if (config.pack_a || config.pack_b)
     text += std::string(" pack=") + (config.pack_a ? "a" : "") + (config.pack_b ? "b" : "");

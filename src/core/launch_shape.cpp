@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernel_problem.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -18,7 +19,7 @@ device::Partition partition_of(Schedule schedule) {
 }
 
 LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
-  const Problem p = packed_problem(asked, c);
+  const Problem p = kernel_problem(asked, c);
   LaunchShape shape;
   device::Decomposition& d = shape.decomposition;
   // Nothing to write has no tiles: with one extent 0, nothing bounds the others.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernel_problem.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
@@ -11,7 +12,7 @@
 namespace jitgemm {
 namespace {
 
-constexpr int box_bytes = 128, d_box_rows = 64;  // mainloop_sm90.cuh
+constexpr int box_bytes = 128;  // layout_sm90.cuh
 
 TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, int box_inner, int box_outer) {
   return {.address = address,
@@ -94,11 +95,11 @@ Operands operands_at(const Problem& p, const Operands& operands, std::int64_t ro
 device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
                                  const Operands& given, const Workspace& workspace,
                                  const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map) {
-  const Problem p = packed_problem(asked, c);
+  const Problem p = kernel_problem(asked, c);
   const Operands operands = packed_operands(asked, c, shape, given, workspace);
   device::Arguments args{};
-  args.a = operands.a;
-  args.b = operands.b;
+  args.a = c.swap_ab ? operands.b : operands.a;
+  args.b = c.swap_ab ? operands.a : operands.b;
   args.c = operands.c;
   args.d = operands.d;
   args.bias = operands.bias;
@@ -130,9 +131,10 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
     const int box = box_bytes / int(size_of(p.a));
     const int rows_a = (a_k_major ? c.block_m : c.block_k) / c.cluster_n;
     const int rows_b = (b_k_major ? c.block_n : c.block_k) / c.cluster_m;
-    args.map_a = tensor_map(operand_map(operands.a, matrix_a(p), box, rows_a));
-    args.map_b = tensor_map(operand_map(operands.b, matrix_b(p), box, rows_b));
-    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(p), d_box_columns_of(c, p), d_box_rows));
+    args.map_a = tensor_map(operand_map(args.a, matrix_a(p), box, rows_a));
+    args.map_b = tensor_map(operand_map(args.b, matrix_b(p), box, rows_b));
+    const DBox d_box = d_box_of(c, p);
+    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(asked), d_box.columns, d_box.rows));
   }
   return args;
 }

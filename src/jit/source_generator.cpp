@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kernel_config.hpp"
+#include "core/kernel_problem.hpp"
 #include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
@@ -113,7 +114,7 @@ std::string describe(const Problem& p) {
 }  // namespace
 
 KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
-  const Problem p = packed_problem(asked, c);
+  const Problem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
   const WarpGrid warps = warp_grid_of(c);
   const std::string loop(to_string(c.main_loop));
@@ -143,7 +144,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   source.text = fill_in(
       "gemm.cu.in",
       {{"version", JITGEMM_VERSION},
-       {"problem", describe(p)},
+       {"problem", describe(packed_problem(asked, c))},
        {"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},
@@ -157,6 +158,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
        {"cluster_n", std::to_string(c.cluster_n)},
        {"cluster_k", std::to_string(c.cluster_k)},
        {"ping_pong", flag(c.ping_pong)},
+       {"d_transposed", flag(c.swap_ab)},
        {"dependent_launch", flag(device.compute_capability >= 90)},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/kernel_config.hpp"
+#include "core/kernel_problem.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -46,33 +47,33 @@ int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInf
 }
 
 /// The tile widths that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many.
+/// An N-major operand comes in boxes of 64 columns.
 std::vector<int> widths(const Rows& rows, const Cluster& cluster, const Problem& problem, const DeviceInfo& device) {
-  const int granularity = size_of(problem.a) == 1 ? 16 : 8;
-  const int multiple = std::max(granularity, 8 * std::max(cluster.k, problem.layout_b == Layout::column_major ? cluster.m : 1));
+  const bool k_major = problem.layout_b == Layout::column_major;
+  const int granularity = !k_major ? (problem.layout_a == Layout::column_major ? 32 : 64) : size_of(problem.a) == 1 ? 16 : 8;
+  const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   const std::int64_t row_blocks = round_up(ceil_div(problem.m, rows.block_m), cluster.m) * cluster.k * problem.batch;
   std::vector<int> result;
   const auto add = [&](std::int64_t width) {
     const int rounded = std::max(16, round_up(width, multiple));
     if (rounded <= widest && std::find(result.begin(), result.end(), rounded) == result.end()) result.push_back(rounded);
   };
-  const int slots = device.sm_count / (cluster.m * cluster.n * cluster.k) * (cluster.m * cluster.n * cluster.k);
+  const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
   for (int waves = 1; waves <= 3; ++waves) {
     const std::int64_t columns = waves * slots / row_blocks / cluster.n * cluster.n;
     if (columns > 0) add(std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32)));
   }
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
   if (2 * blocks > 3 * device.sm_count)
-    for (int width : {128, 160, 192, 224, 256}) add(width);
+    for (int width : {128, 160, 192, 224, 256})
+      if (width % granularity == 0) add(width);
   return result;
 }
 
-}  // namespace
-
-std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo& device) {
-  const KernelConfig packing{.pack_a = needs_packing_a(asked), .pack_b = needs_packing_b(asked)};
-  const Problem problem = packed_problem(asked, packing);
-  std::vector<KernelConfig> legal;
-  if (!device.has_wgmma() || !reads_ab(problem)) return legal;
+/// Those with or without swapped operands.
+void add_candidates(const Problem& asked, bool swap_ab, const DeviceInfo& device, std::vector<KernelConfig>& legal) {
+  const KernelConfig view{.swap_ab = swap_ab, .pack_a = needs_packing_a(asked), .pack_b = needs_packing_b(asked)};
+  const Problem problem = kernel_problem(asked, view);
   const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
   const bool outgrows_l2 = operand_bytes > 0.5 * double(device.l2_bytes);
   // Raster orders differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the operands.
@@ -81,7 +82,7 @@ std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo
     if (waves && outgrows_l2) group_rows.insert(group_rows.end(), {4, 16});
     for (int tiles : group_rows) {
       config.group_m = std::max(1, tiles / config.cluster_m);
-      if (why_illegal(config, problem, device).empty()) legal.push_back(config);
+      if (why_illegal(config, asked, device).empty()) legal.push_back(config);
     }
   };
   const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a)));
@@ -89,7 +90,7 @@ std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
     if (rows.block_m > 64 && problem.m <= rows.block_m / 2) continue;
     for (const Cluster& cluster : clusters) {
-      const int size = cluster.m * cluster.n * cluster.k, slots = device.sm_count / size * size;
+      const int size = cluster.m * cluster.n * cluster.k, slots = usable_sms(size, device);
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
       if (cluster.k > 1 && k_steps < cluster.k * min_steps_per_part) continue;
@@ -105,17 +106,18 @@ std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo
                             .cluster_n = cluster.n,
                             .cluster_k = cluster.k,
                             .ping_pong = rows.ping_pong,
-                            .pack_a = packing.pack_a,
-                            .pack_b = packing.pack_b};
+                            .swap_ab = view.swap_ab,
+                            .pack_a = view.pack_a,
+                            .pack_b = view.pack_b};
         const std::int64_t blocks =
             round_up(tiles_m, cluster.m) * round_up(tiles_n, cluster.n) * std::int64_t(cluster.k) * problem.batch;
         if (cluster.k > 1 && blocks > 2 * slots) continue;
-        config.stages = stages_that_fit(config, problem, device, 1);
+        config.stages = stages_that_fit(config, asked, device, 1);
         if (config.stages < 3) continue;
         if (!rows.ping_pong) add(config, blocks > slots);
         if (!rows.ping_pong && rows.block_m == 64 && width <= 128 && blocks > slots) {
           KernelConfig two = config;
-          two.stages = stages_that_fit(config, problem, device, 2);
+          two.stages = stages_that_fit(config, asked, device, 2);
           if (two.stages >= 3) add(two, true);
         }
         if (cluster.k > 1) continue;
@@ -136,6 +138,19 @@ std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo
       }
     }
   }
+}
+
+}  // namespace
+
+int usable_sms(int cluster_size, const DeviceInfo& device) {
+  const int usable = cluster_size <= 2 ? device.sm_count : device.sm_count * 10 / 11;
+  return std::max(1, usable / cluster_size) * cluster_size;
+}
+
+std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo& device) {
+  std::vector<KernelConfig> legal;
+  if (!device.has_wgmma() || !reads_ab(asked)) return legal;
+  for (bool swap_ab : {false, true}) add_candidates(asked, swap_ab, device, legal);
   return legal;
 }
 

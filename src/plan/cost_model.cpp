@@ -11,6 +11,7 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "plan/candidates.hpp"
+#include "plan/cost_model_sm90.hpp"
 
 namespace jitgemm {
 namespace {
@@ -198,6 +199,7 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return launch_us;
   if (device.emulated) return emulated_us(config, shape);
+  if (config.main_loop == MainLoop::sm90) return predict_sm90_us(config, problem, device);
 
   const DeviceModel& device_model = model_of(device);
   const bool hopper = config.main_loop == MainLoop::sm90;

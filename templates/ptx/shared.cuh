@@ -8,6 +8,12 @@ __device__ __forceinline__ u32 dynamic_smem() {
   return static_cast<u32>(__cvta_generic_to_shared(smem));
 }
 
+__device__ __forceinline__ void st_shared_u8(u32 address, u8 x) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(u32(x)) : "memory");
+}
+__device__ __forceinline__ void st_shared_u32(u32 address, u32 x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
 __device__ __forceinline__ void st_shared_u16(u32 address, u16 x) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x) : "memory");
 }

@@ -30,7 +30,7 @@ struct Options {
   ProblemOptions problem;
   std::string shapes, csv, json, main_loop, triton_manifest;
   std::vector<std::string> configs;
-  int random = 0;
+  int first = 0, random = 0;
   std::uint64_t seed = 1;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   double seconds_per_shape = 0.8;
@@ -195,7 +195,8 @@ class Bench {
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || options_.random > 0);
+    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || options_.first > 0 ||
+                     options_.random > 0);
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -241,15 +242,16 @@ class Bench {
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
   }
 
-  /// Candidates drawn at random, the same ones for the same seed and problem.
+  /// The model's first ones, and some drawn at random, the same ones for the same seed and problem.
   std::vector<KernelConfig> drawn(const Problem& p, Context& runner) const {
     std::vector<KernelConfig> configs;
-    if (options_.random == 0) return configs;
+    if (options_.first + options_.random == 0) return configs;
     for (const Plan& plan : runner.candidates(p))
       if (!main_loop_ || plan.config.main_loop == *main_loop_) configs.push_back(plan.config);
     std::mt19937_64 random(options_.seed + std::hash<std::string>{}(to_string(p)));
-    std::shuffle(configs.begin(), configs.end(), random);
-    if (configs.size() > std::size_t(options_.random)) configs.resize(std::size_t(options_.random));
+    const auto rest = configs.begin() + std::min<std::ptrdiff_t>(options_.first, std::ptrdiff_t(configs.size()));
+    std::shuffle(rest, configs.end(), random);
+    configs.resize(std::min(configs.size(), std::size_t(options_.first + options_.random)));
     return configs;
   }
 
@@ -422,6 +424,9 @@ void add_bench(CLI::App& app) {
       ->group("Arms (all if none is named)");
   add("--triton-manifest", options->triton_manifest,
       "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
+      ->group("Arms (all if none is named)");
+  add("--first", options->first, "Time as many of the cost model's first candidates")
+      ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--random", options->random, "Time as many candidates drawn at random")
       ->check(CLI::NonNegativeNumber)

@@ -27,7 +27,7 @@ struct Interface {
   void (*st_shared)(unsigned address, const void* data, unsigned bytes);
   void (*ld_shared)(unsigned address, void* data, unsigned bytes);
   void (*ldmatrix_x4)(unsigned address, unsigned* x, bool transposed);
-  void (*stmatrix)(unsigned address, const unsigned* x, unsigned matrices);
+  void (*stmatrix)(unsigned address, const unsigned* x, unsigned matrices, bool transposed);
 
   // 16 bytes.
   void (*misaligned_global)(const void* address, unsigned bytes);
@@ -115,6 +115,8 @@ inline T load_shared(u32 address) {
   runtime->ld_shared(address, &x, sizeof x);
   return x;
 }
+inline void st_shared_u8(u32 address, u8 x) { runtime->st_shared(address, &x, 1); }
+inline void st_shared_u32(u32 address, u32 x) { runtime->st_shared(address, &x, 4); }
 inline void st_shared_u16(u32 address, u16 x) { runtime->st_shared(address, &x, 2); }
 inline void st_shared_v2(u32 address, u32 x, u32 y) {
   const u32 pair[2] = {x, y};
@@ -130,13 +132,15 @@ inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(addres
 inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
 inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }
 inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, true); }
+template <bool TRANSPOSED>
 inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
   const u32 x[4] = {x0, x1, x2, x3};
-  runtime->stmatrix(address, x, 4);
+  runtime->stmatrix(address, x, 4, TRANSPOSED);
 }
+template <bool TRANSPOSED>
 inline void stmatrix_x2(u32 address, u32 x0, u32 x1) {
   const u32 x[2] = {x0, x1};
-  runtime->stmatrix(address, x, 2);
+  runtime->stmatrix(address, x, 2, TRANSPOSED);
 }
 
 template <u32 SELECTOR>

@@ -40,6 +40,8 @@ enum class Collective : std::uint8_t {
   ldmatrix_trans,
   stmatrix_x2,
   stmatrix_x4,
+  stmatrix_x2_trans,
+  stmatrix_x4_trans,
   mma,
   wgmma_fence,
   wgmma,

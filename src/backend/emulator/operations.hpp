@@ -29,7 +29,7 @@ void st_cluster_v4(u32 mapped, const void* data);
 void st_shared(u32 address, const void* data, u32 bytes);
 void ld_shared(u32 address, void* data, u32 bytes);
 void ldmatrix_x4(u32 address, u32* x, bool transposed);
-void stmatrix(u32 address, const u32* x, u32 matrices);
+void stmatrix(u32 address, const u32* x, u32 matrices, bool transposed);
 
 // global_memory.cpp
 void griddepcontrol_wait();

@@ -241,13 +241,14 @@ void ldmatrix_x4(u32 address, u32* x, bool transposed) {
   finish_collective(warp);
 }
 
-void stmatrix(u32 address, const u32* x, u32 matrices) {
+void stmatrix(u32 address, const u32* x, u32 matrices, bool transposed) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   thread.launch->preempt();
   SharedMemory& memory = thread.block->memory;
   LaneArguments& mine = warp.lanes[thread.lane];
-  const Collective collective = matrices == 2 ? Collective::stmatrix_x2 : Collective::stmatrix_x4;
+  const Collective collective = matrices == 2 ? (transposed ? Collective::stmatrix_x2_trans : Collective::stmatrix_x2)
+                                             : (transposed ? Collective::stmatrix_x4_trans : Collective::stmatrix_x4);
   const u32 rows = 8 * matrices;
   if (thread.lane < rows) {
     mine.result = memory.at(thread, address, 16, 16, to_string(collective));
@@ -256,8 +257,11 @@ void stmatrix(u32 address, const u32* x, u32 matrices) {
   std::copy_n(x, matrices, mine.x);
   if (!arrive(thread, collective)) return;
   for (u32 row = 0; row < rows; ++row)  // row % 8 of matrix row / 8
-    for (int pair = 0; pair < 4; ++pair)
-      static_cast<u32*>(warp.lanes[row].result)[pair] = warp.lanes[row % 8 * 4 + pair].x[row / 8];
+    for (u32 i = 0; i < 8; ++i) {
+      const u32 from_row = transposed ? i : row % 8, from_column = transposed ? row % 8 : i;
+      static_cast<std::uint16_t*>(warp.lanes[row].result)[i] =
+          std::uint16_t(warp.lanes[from_row * 4 + from_column / 2].x[row / 8] >> from_column % 2 * 16);
+    }
   finish_collective(warp);
 }
 

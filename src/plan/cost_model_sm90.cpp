@@ -1,0 +1,129 @@
+#include "plan/cost_model_sm90.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/kernel_problem.hpp"
+#include "core/launch_shape.hpp"
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
+#include "plan/candidates_sm90.hpp"
+
+namespace jitgemm {
+namespace {
+
+// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to measured candidates of an H200
+// (tools/results/NOTES.md, 13); other devices scale with their SMs.
+struct Model {
+  double launch_us = 1.938;                                  // to the first product, and from the last store to the end
+  double cluster_us[4] = {0, 0.5145, 0.797, 0.8122};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double clocks = 1.7e3;                                    // a microsecond
+  double mma = 0.003492;            // of the clocks that wgmma needs at its peak rate
+  double ingest = 0.9526;         // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double aligned_row_us = 0.008363e0;     // 1000 times 128 bytes of an operand out of the L2, all SMs together
+  double misaligned_row_us = 0.01356e0;  // the same across two lines of 128 bytes
+  double latency_us = 1.332;      // of a load, hidden by the stages
+  double step_us = 0.004504;
+  double epilogue_us = 0.2778;      // of 128 accumulators a thread
+  double store_bytes_clock = 17.69;
+  double cluster_sum_us = 0.03138, cluster_sum_bytes_clock = 13.05;
+  double arrival_us = 2.447, part_bytes_us = 2.978e+07, sm_part_bytes_us = 9.606e+04;
+  double memory_bytes_us = 1.307e+07;
+  double unhidden = 0.4932;  // of what runs beside the longest of products, memory and power limit
+  double wave_us = 1.673;   // between two waves of blocks
+  double ping_pong = 3.468;   // of an epilogue, hidden behind the other's products
+  double peak_flops_us = 7.222e+08;
+};
+constexpr Model model;
+
+double ceil_div(std::int64_t x, std::int64_t y) { return double((x + y - 1) / y); }
+
+}  // namespace
+
+double predict_sm90_us(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
+  const Problem p = kernel_problem(asked, c);
+  const LaunchShape shape = launch_shape(asked, c);
+  const device::Decomposition& d = shape.decomposition;
+  if (shape.grid == 0) return model.launch_us;
+
+  const int size = shape.cluster, sms = device.sm_count;
+  const double element = double(size_of(p.a));
+  const std::int64_t tiles = std::int64_t(device::tile_count(d)) * c.cluster_m * c.cluster_n;  // of one block
+  const double m = c.block_m, n = c.block_n, tile = m * n;
+  const bool b_k_major = p.layout_b == Layout::column_major;
+  const double loaded_n = b_k_major ? n : ceil_div(c.block_n, 64) * 64;
+  const bool two = c.warps == 4 && tile <= 64 * 128 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
+  const int resident = two ? 2 : 1;
+  const int usable = usable_sms(size, device);
+
+  // One k-step of the blocks that are active.
+  const double mma = m / 64 * 4 * std::max(n / 2, 16 + n / 4) * model.mma;
+  const double ingest = 2 * (m + loaded_n) * model.ingest;
+  const auto row_us = [&](std::int64_t ld) {
+    return std::int64_t(double(ld) * element) % 128 == 0 ? model.aligned_row_us : model.misaligned_row_us;
+  };
+  const double rows_us = (m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb)) * 1e-3;
+  const auto step_us = [&](double active, int share) {
+    const double products = mma * share / model.clocks, into_sm = ingest * share / model.clocks, l2 = rows_us * active;
+    const double longest = std::max({products, into_sm, l2, model.latency_us / (c.stages - 0.5)});
+    return longest + model.unhidden * std::max(0.0, products + into_sm + l2 - longest) / 2 + model.step_us;
+  };
+
+  const double d_bytes = tile / c.cluster_k * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
+  const int epilogue_threads = c.ping_pong ? 128 : c.warps * 32;
+  const double epilogue = model.epilogue_us * tile / c.cluster_k / epilogue_threads / 128 + d_bytes / model.store_bytes_clock / model.clocks;
+  const double part_bytes = tile * double(size_of(accumulator_of(p)));
+
+  double body = 0, epilogues = 0, fixup = 0;
+  switch (c.schedule) {
+    case Schedule::data_parallel:
+    case Schedule::split_k: {
+      const double steps = ceil_div(std::int64_t(ceil_div(d.k_steps, d.splits)), c.cluster_k);
+      const std::int64_t blocks = tiles * c.cluster_k * d.splits, slots = std::int64_t(usable) * resident;
+      const std::int64_t full = blocks / slots, rest = blocks % slots;
+      body = double(full) * steps * step_us(double(slots), resident);
+      if (rest > 0) body += steps * step_us(double(rest), rest <= usable ? 1 : resident);
+      const double waves = double(full + (rest > 0));
+      epilogues = waves * epilogue / (resident == 1 ? 1 : 1.5) + (waves - 1) * model.wave_us / resident;
+      if (c.cluster_k > 1)
+        fixup = model.cluster_sum_us +
+                2 * part_bytes * (c.cluster_k - 1) / c.cluster_k / model.cluster_sum_bytes_clock / model.clocks;
+      if (d.splits > 1)
+        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.sm_part_bytes_us +
+                 2 * d.splits * part_bytes * double(tiles) / model.part_bytes_us;
+      break;
+    }
+    case Schedule::persistent: {
+      const std::int64_t grid = shape.grid, full = tiles / grid, rest = tiles % grid;
+      body = double(full) * d.k_steps * step_us(double(grid), 1) + (rest > 0 ? d.k_steps * step_us(double(rest), 1) : 0);
+      const double rounds = double(full + (rest > 0));
+      epilogues = c.ping_pong ? epilogue * (1 + (rounds - 1) * std::max(0.0, 1 - model.ping_pong)) : rounds * epilogue;
+      break;
+    }
+    default: {
+      const std::int64_t programs = std::max(1, d.programs), cut = d.stream_k_tiles, all = device::tile_count(d);
+      const double range = ceil_div(cut * d.k_steps, programs), whole = ceil_div(all - cut, programs);
+      body = (range + whole * d.k_steps) * step_us(double(shape.grid), 1);
+      const double peers = std::min(double(programs), std::ceil(d.k_steps / std::max(1.0, range)) + 1);
+      epilogues = (whole + std::floor(range / d.k_steps) + 1) * epilogue;
+      fixup = model.arrival_us + (1 + peers) * part_bytes / model.sm_part_bytes_us +
+              2 * peers * part_bytes * double(cut) * c.cluster_m * c.cluster_n / model.part_bytes_us;
+      // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
+      const double once = (double(p.m) + double(p.n)) * double(p.k) * element;
+      if (once > 0.7 * double(device.l2_bytes))
+        body += std::max(0.0, double(cut) * c.cluster_m * c.cluster_n * (m + n) * d.k_steps * 128 - once) / 4e6;
+    }
+  }
+
+  const double rate = size_of(p.a) == 1 ? 2 : p.a == tf32 ? 0.5 : 1;
+  const double flops = 2.0 * double(tiles) * tile * d.k_steps * c.block_k;
+  const double power = flops / (model.peak_flops_us * rate * sms / 132);
+  const double memory = minimum_bytes(p) / model.memory_bytes_us;
+  const double longest = std::max({body, memory, power});
+  const double main = longest + model.unhidden * (body + memory + power - longest) / 2;
+  const int log_size = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
+  return model.launch_us + model.cluster_us[log_size] + main + epilogues + fixup;
+}
+
+}  // namespace jitgemm
