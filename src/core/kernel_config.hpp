@@ -8,6 +8,8 @@
 
 namespace jitgemm {
 
+// The problem is always the one that was asked for: what a configuration packs, these functions know of kernel_problem().
+
 /// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules that
 /// concern the configuration alone stand in the templates as static_asserts, in the same words.
 std::string why_illegal(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);

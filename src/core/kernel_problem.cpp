@@ -7,16 +7,16 @@
 namespace jitgemm {
 
 Problem kernel_problem(const Problem& normalised, const KernelConfig& config) {
-  const Problem packed = packed_problem(normalised, config);
-  if (!config.swap_ab) return packed;
-  Problem p = packed;
+  Problem p = packed_problem(normalised, config);
+  if (!config.swap_ab) return p;
+  const Problem in_order = p;
   const auto transposed = [](Layout layout) {
     return layout == Layout::row_major ? Layout::column_major : Layout::row_major;
   };
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);
-  p.layout_a = transposed(packed.layout_b);
-  p.layout_b = transposed(packed.layout_a);
+  p.layout_a = transposed(in_order.layout_b);
+  p.layout_b = transposed(in_order.layout_a);
   std::swap(p.lda, p.ldb);
   std::swap(p.stride_a, p.stride_b);
   std::swap(p.align_a, p.align_b);

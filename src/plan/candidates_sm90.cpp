@@ -72,8 +72,8 @@ std::vector<int> widths(const Rows& rows, const Cluster& cluster, const Problem&
 
 /// Those with or without swapped operands.
 void add_candidates(const Problem& asked, bool swap_ab, const DeviceInfo& device, std::vector<KernelConfig>& legal) {
-  const KernelConfig view{.swap_ab = swap_ab, .pack_a = needs_packing_a(asked), .pack_b = needs_packing_b(asked)};
-  const Problem problem = kernel_problem(asked, view);
+  const KernelConfig form{.swap_ab = swap_ab, .pack_a = needs_packing_a(asked), .pack_b = needs_packing_b(asked)};
+  const Problem problem = kernel_problem(asked, form);
   const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
   const bool outgrows_l2 = operand_bytes > 0.5 * double(device.l2_bytes);
   // Raster orders differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the operands.
@@ -106,9 +106,9 @@ void add_candidates(const Problem& asked, bool swap_ab, const DeviceInfo& device
                             .cluster_n = cluster.n,
                             .cluster_k = cluster.k,
                             .ping_pong = rows.ping_pong,
-                            .swap_ab = view.swap_ab,
-                            .pack_a = view.pack_a,
-                            .pack_b = view.pack_b};
+                            .swap_ab = swap_ab,
+                            .pack_a = form.pack_a,
+                            .pack_b = form.pack_b};
         const std::int64_t blocks =
             round_up(tiles_m, cluster.m) * round_up(tiles_n, cluster.n) * std::int64_t(cluster.k) * problem.batch;
         if (cluster.k > 1 && blocks > 2 * slots) continue;
