@@ -158,18 +158,16 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   const u32 warpgroup = ptx::warp_uniform(ptx::thread_index() / 128), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 
-  if (ptx::thread_index() == 0) {
+  if (ptx::thread_index() < STAGES) {  // 16 at most
+    ptx::mbarrier_init(smem.full(thread), 1);
+    // A lane of each warp that multiplies the stage, in each block that it is sent to.
+    ptx::mbarrier_init(smem.empty(thread), (PING_PONG ? 1 : CONSUMERS) * 4 * ClusterPlace::SHARERS);
+    if (PING_PONG && thread < 2) ptx::mbarrier_init(smem.turn(thread), 4);  // a lane of each warp
+    ptx::fence_mbarrier_init();
+  } else if (ptx::thread_index() == 32) {
     ptx::prefetch_tensormap(&args.map_a);
     ptx::prefetch_tensormap(&args.map_b);
     if (TMA_STORE) ptx::prefetch_tensormap(&args.map_d);
-    for (int stage = 0; stage < STAGES; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), 1);
-      // A lane of each warp that multiplies the stage, in each block that it is sent to.
-      ptx::mbarrier_init(smem.empty(stage), (PING_PONG ? 1 : CONSUMERS) * 4 * ClusterPlace::SHARERS);
-    }
-    if constexpr (PING_PONG)
-      for (int consumer = 0; consumer < CONSUMERS; ++consumer) ptx::mbarrier_init(smem.turn(consumer), 4);  // a lane of each warp
-    ptx::fence_mbarrier_init();
   }
   if constexpr (CLUSTER > 1) {
     ptx::cluster_arrive();

@@ -80,26 +80,33 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
   }
 }
 
-/// Copies rows x columns of 16-bit elements from a buffer to D's (row, column) on, as far as D reaches, one row a warp at a time,
-/// as words of two from the row's first 4-byte boundary on.
+/// Copies rows x columns of 16-bit elements from a buffer to D's (row, column) on, as far as D reaches: a row a warp at a time,
+/// as words of two elements from the row's first 4-byte boundary on.
 __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
                                           int rows, int columns) {
   const Arguments& args = epilogue.args;
   rows = min_of(rows, (D_TRANSPOSED ? args.n : args.m) - row);
-  columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column);
-  if (columns <= 0) return;
+  columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column) - int(lane) * 2;  // from the lane's word on
+  const u32 from = buffer + swizzled_d(warp, lane * 4), from_next = buffer + swizzled_d(warp, (lane + 1) % 32 * 4);
+  u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + int(warp)) * args.ldd + column +
+            lane * 2;
 #pragma unroll 4
-  for (int i = int(warp); i < rows; i += 4) {
-    const auto pair_at = [&](int at) { return ptx::ld_shared_u32(buffer + swizzled_d(i, at / 2 * 4)); };
-    u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + i) * args.ldd + column;
-    const auto store_alone = [&](int at) { ptx::st_global(to + at, u16(pair_at(at) >> at % 2 * 16)); };
-    const int odd = ALIGN_D < 4 ? int(u64(to) / 2 % 2) : 0;  // then the first element stands alone
-    const int at = int(lane) * 2 + odd;
-    if (at + 1 < columns)
-      ptx::st_global(reinterpret_cast<u32*>(to + at), odd ? pair_at(at) >> 16 | pair_at(at + 1) << 16 : pair_at(at));
-    else if (at < columns)
-      store_alone(at);
-    if (odd && lane == 0) store_alone(0);
+  for (int i = 0; int(warp) + i * 4 < rows; ++i, to += 4 * args.ldd) {
+    const u32 swizzle = i % 2 * 64;  // of the four rows on: swizzled_d's exclusive or with the row
+    const u32 word = ptx::ld_shared_u32((from ^ swizzle) + i * 512);
+    if (ALIGN_D >= 4 || u64(to) % 4 == 0) {
+      if (columns >= 2)
+        ptx::st_global(reinterpret_cast<u32*>(to), word);
+      else if (columns == 1)
+        ptx::st_global(to, u16(word));
+    } else {
+      const u32 next = ptx::ld_shared_u32((from_next ^ swizzle) + i * 512);
+      if (columns >= 3)
+        ptx::st_global(reinterpret_cast<u32*>(to + 1), word >> 16 | next << 16);
+      else if (columns >= 2)
+        ptx::st_global(to + 1, u16(word >> 16));
+      if (columns >= 1 && lane == 0) ptx::st_global(to, u16(word));
+    }
   }
 }
 
