@@ -349,6 +349,7 @@ std::vector<GemmCase> packed_cases() {
     place_all(gemm, {aligns[at(align_a)], aligns[at(align_b)], 16, 16}, row[by_pointer] != 0, row[slack] != 0 ? 40 : 0);
     config.pack_a = row[all] != 0 || needs_packing_a(p);
     config.pack_b = row[all] != 0 || needs_packing_b(p);
+    config.swap_ab = cases.size() % 3 == 2;
     if (packs(config)) cases.push_back(gemm);
   }
   return cases;

@@ -241,7 +241,9 @@ TEST_CASE("Packed operands of more than 64 MiB are multiplied slab by slab", "[g
   config.grid = 2;
   const GemmCase rows =
       plain_case({.m = 200, .n = 8, .k = 190001, .bias = Bias::along_m}, config, {2, 16, 2, 2});
-  for (const GemmCase& gemm : {both, rows}) {
+  GemmCase columns = rows;
+  columns.config.swap_ab = true;
+  for (const GemmCase& gemm : {both, rows, columns}) {
     CHECK(device.context().workspace_size(gemm.problem, gemm.config) <= std::size_t(64) << 20);
     CHECK(device.context().plan(gemm.problem, gemm.config).explain().find("of D at a time") != std::string::npos);
     CHECK(run_and_check(device, gemm, Fill::normal, test_seed()) == "");
