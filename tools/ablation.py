@@ -40,6 +40,7 @@ FEATURES = {  # the names of tools/jitgemm/bench_draw.cpp
     "widths off 64": lambda c: tile(c)[1] % 64 != 0,
     "persistent": lambda c: "schedule=persistent" in c and "ping_pong" not in c,
     "split_k and stream_k": lambda c: "split_k" in c or "stream_k" in c,
+    "packing": lambda c: "pack=" in c,
     "portable loop": lambda c: c.startswith("sm80"),
 }
 

@@ -25,6 +25,7 @@ constexpr std::array features{
             [](const KernelConfig& c) { return c.schedule == Schedule::persistent && !c.ping_pong; }},
     Feature{"split_k and stream_k",
             [](const KernelConfig& c) { return c.schedule != Schedule::persistent && c.schedule != Schedule::data_parallel; }},
+    Feature{"packing", [](const KernelConfig& c) { return c.pack_a || c.pack_b; }},
     Feature{"portable loop", [](const KernelConfig& c) { return c.main_loop == MainLoop::sm80; }},
 };
 
