@@ -13,27 +13,24 @@
 namespace jitgemm {
 namespace {
 
-// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to measured candidates of an H200
-// (tools/results/NOTES.md, 13); other devices scale with their SMs.
+// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 8000 measured candidates of an H200
+// (tools/results/NOTES.md, 18); other devices scale with their SMs. The tensor cores themselves do not show: below the power limit
+// it is the bytes into an SM that bound a k-step.
 struct Model {
-  double launch_us = 1.936;                                  // to the first product, and from the last store to the end
-  double cluster_us[4] = {0, 0.461, 0.418, 0.468};  // besides, with clusters of 1, 2, 4, 8 blocks
-  double clocks = 1.7e3;                                    // a microsecond
-  double mma = 0.05258;            // of the clocks that wgmma needs at its peak rate
-  double ingest = 0.9129;         // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double aligned_row_us = 0.001422;     // 1000 times 128 bytes of an operand out of the L2, all SMs together
-  double misaligned_row_us = 0.01344;  // the same across two lines of 128 bytes
-  double latency_us = 1.379;      // of a load, hidden by the stages
-  double step_us = 0.001067;
-  double epilogue_us = 0.259;      // of 128 accumulators a thread
-  double store_bytes_clock = 19.46;
-  double cluster_sum_us = 0.464, cluster_sum_bytes_clock = 18.34;
-  double arrival_us = 2.785, part_bytes_us = 6.659e+07, sm_part_bytes_us = 8.784e+04;
-  double memory_bytes_us = 4.773e+06;
-  double unhidden = 0.4348;  // of what runs beside the longest of products, memory and power limit
-  double wave_us = 2.212;   // between two waves of blocks
-  double ping_pong = 32.17;   // of an epilogue, hidden behind the other's products
-  double peak_flops_us = 8.338e+08;
+  double launch_us = 2.17;  // to the first product, and from the last store to the end
+  double cluster_us[4] = {0, 0.332, 0.286, 0.296};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double clocks = 1.7e3;           // a microsecond
+  double ingest = 0.872;       // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double misaligned_row_ns = 0.0122;  // 128 bytes of an operand across two lines of the L2, all SMs together
+  double latency_us = 1.33;       // of a load, hidden by the stages
+  double epilogue_us = 0.262;     // of 128 accumulators a thread
+  double store_bytes_clock = 27.5;
+  double cluster_sum_us = 0.543, cluster_sum_bytes_clock = 20.6;
+  double arrival_us = 2.39, part_bytes_us = 7.3e+04;  // of a tile cut across programs
+  double memory_bytes_us = 4.78e6;
+  double peak_flops_us = 829e6;  // the power limit
+  double unhidden = 0.518;       // of what runs beside the longest
+  double wave_us = 2.62;         // between two waves of blocks
 };
 constexpr Model model;
 
@@ -58,16 +55,15 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   const int usable = usable_sms(size, device);
 
   // One k-step of the blocks that are active.
-  const double mma = m / 64 * 4 * std::max(n / 2, 16 + n / 4) * model.mma;
   const double ingest = 2 * (m + loaded_n) * model.ingest;
   const auto row_us = [&](std::int64_t ld) {
-    return std::int64_t(double(ld) * element) % 128 == 0 ? model.aligned_row_us : model.misaligned_row_us;
+    return std::int64_t(double(ld) * element) % 128 == 0 ? 0 : model.misaligned_row_ns * 1e-3;
   };
-  const double rows_us = (m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb)) * 1e-3;
+  const double rows_us = m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb);
   const auto step_us = [&](double active, int share) {
-    const double products = mma * share / model.clocks, into_sm = ingest * share / model.clocks, l2 = rows_us * active;
-    const double longest = std::max({products, into_sm, l2, model.latency_us / (c.stages - 0.5)});
-    return longest + model.unhidden * std::max(0.0, products + into_sm + l2 - longest) / 2 + model.step_us;
+    const double into_sm = ingest * share / model.clocks, l2 = rows_us * active;
+    const double longest = std::max({into_sm, l2, model.latency_us / (c.stages - 0.5)});
+    return longest + model.unhidden * std::max(0.0, into_sm + l2 - longest) / 2;
   };
 
   const double d_bytes = tile / c.cluster_k * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
@@ -90,15 +86,14 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
         fixup = model.cluster_sum_us +
                 2 * part_bytes * (c.cluster_k - 1) / c.cluster_k / model.cluster_sum_bytes_clock / model.clocks;
       if (d.splits > 1)
-        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.sm_part_bytes_us +
-                 2 * d.splits * part_bytes * double(tiles) / model.part_bytes_us;
+        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.part_bytes_us;
       break;
     }
     case Schedule::persistent: {
       const std::int64_t grid = shape.grid, full = tiles / grid, rest = tiles % grid;
       body = double(full) * d.k_steps * step_us(double(grid), 1) + (rest > 0 ? d.k_steps * step_us(double(rest), 1) : 0);
       const double rounds = double(full + (rest > 0));
-      epilogues = c.ping_pong ? epilogue * (1 + (rounds - 1) * std::max(0.0, 1 - model.ping_pong)) : rounds * epilogue;
+      epilogues = c.ping_pong ? epilogue : rounds * epilogue;  // all but the last behind the other consumer's products
       break;
     }
     default: {
@@ -107,8 +102,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
       body = (range + whole * d.k_steps) * step_us(double(shape.grid), 1);
       const double peers = std::min(double(programs), std::ceil(d.k_steps / std::max(1.0, range)) + 1);
       epilogues = (whole + std::floor(range / d.k_steps) + 1) * epilogue;
-      fixup = model.arrival_us + (1 + peers) * part_bytes / model.sm_part_bytes_us +
-              2 * peers * part_bytes * double(cut) * c.cluster_m * c.cluster_n / model.part_bytes_us;
+      fixup = model.arrival_us + (1 + peers) * part_bytes / model.part_bytes_us;
       // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
       const double once = (double(p.m) + double(p.n)) * double(p.k) * element;
       if (once > 0.7 * double(device.l2_bytes))
