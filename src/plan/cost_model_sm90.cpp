@@ -18,19 +18,19 @@ namespace {
 // it is the bytes into an SM that bound a k-step.
 struct Model {
   double launch_us = 2.17;  // to the first product, and from the last store to the end
-  double cluster_us[4] = {0, 0.332, 0.286, 0.296};  // besides, with clusters of 1, 2, 4, 8 blocks
-  double clocks = 1.7e3;           // a microsecond
-  double ingest = 0.872;       // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double misaligned_row_ns = 0.0122;  // 128 bytes of an operand across two lines of the L2, all SMs together
-  double latency_us = 1.33;       // of a load, hidden by the stages
-  double epilogue_us = 0.262;     // of 128 accumulators a thread
-  double store_bytes_clock = 27.5;
-  double cluster_sum_us = 0.543, cluster_sum_bytes_clock = 20.6;
-  double arrival_us = 2.39, part_bytes_us = 7.3e+04;  // of a tile cut across programs
-  double memory_bytes_us = 4.78e6;
-  double peak_flops_us = 829e6;  // the power limit
-  double unhidden = 0.518;       // of what runs beside the longest
-  double wave_us = 2.62;         // between two waves of blocks
+  double cluster_us[4] = {0, 0.333, 0.275, 0.34};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double clocks = 1.7e3;  // a microsecond
+  double ingest = 0.84;  // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double misaligned_row_ns = 0.0116;  // 128 bytes of an operand across two lines of the L2, all SMs together
+  double latency_us = 1.28;  // of a load, hidden by the stages
+  double epilogue_us = 0.192;  // of 128 accumulators a thread
+  double store_bytes_clock = 23.9;
+  double cluster_sum_us = 0.448, cluster_sum_bytes_clock = 18.8;
+  double arrival_us = 2.85, part_bytes_us = 4.38e+04;  // of a tile cut across programs
+  double memory_bytes_us = 4.52e6;
+  double peak_flops_us = 817e6;  // the power limit
+  double unhidden = 0.551;  // of what runs beside the longest
+  double wave_us = 2.69;  // between two waves of blocks
 };
 constexpr Model model;
 
@@ -114,10 +114,11 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   const double flops = 2.0 * double(tiles) * tile * d.k_steps * c.block_k;
   const double power = flops / (model.peak_flops_us * rate * sms / 132);
   const double memory = minimum_bytes(p) / model.memory_bytes_us;
-  const double longest = std::max({body, memory, power});
-  const double main = longest + model.unhidden * (body + memory + power - longest) / 2;
+  // What a program does between its tiles costs nothing where the power limit holds it back anyway.
+  const double programs_us = body + epilogues + fixup, longest = std::max({programs_us, memory, power});
+  const double main = longest + model.unhidden * (programs_us + memory + power - longest) / 2;
   const int log_size = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
-  return model.launch_us + model.cluster_us[log_size] + main + epilogues + fixup;
+  return model.launch_us + model.cluster_us[log_size] + main;
 }
 
 }  // namespace jitgemm
