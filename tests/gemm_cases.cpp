@@ -174,7 +174,8 @@ std::string to_string(const GemmCase& gemm) {
 }
 
 bool exact_with_integers(const GemmCase& gemm) {
-  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90;
+  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90 &&
+                       gemm.problem.accumulation == Accumulation::fast;
   return gemm.problem.activation < Activation::gelu_erf && !cut_off;
 }
 
@@ -228,6 +229,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
     c,
     bias,
     activation,
+    accumulation,
     tile,
     m,
     n,
@@ -248,6 +250,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
                                3,
                                count(biases),
                                count(activations),
+                               tma ? 2 : 1,
                                count(tiles(main_loop)),
                                extent_classes,
                                extent_classes,
@@ -255,7 +258,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
   std::vector<GemmCase> cases;
   Random random(2024);
   const DeviceInfo device = device_info_for("sm_90a");
-  // Not all types have all layouts and activations, and some tiles hold too much in registers.
+  // Not all types have all layouts and activations, some tiles hold too much in registers, and 8-bit products are promoted.
   const Forbidden forbidden = [&](std::size_t i, int x, std::size_t j, int y) {
     GemmCase gemm{.problem = {.m = 64, .n = 64, .k = 64}, .config = {.main_loop = main_loop}};
     Problem& p = gemm.problem;
@@ -268,8 +271,13 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
       if (axis == activation) p.activation = activations[at];
       if (axis == tile) its_tile = tiles(main_loop)[at];
     };
+    if ((i == accumulation && x != 0) || (j == accumulation && y != 0)) {
+      p.accumulation = Accumulation::promoted;
+      p.a = p.b = e4m3;
+    }
     choose(i, x);
     choose(j, y);
+    if (p.accumulation == Accumulation::promoted && !is_fp8(p.a)) return true;
     const auto its_align = [&](std::size_t axis) {
       const int choice = i == axis ? x : j == axis ? y : 0;
       return tma ? 16 : aligns[std::size_t(choice)];
@@ -310,6 +318,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
       p.bias = at(biases, bias);
       if (is_fp8(p.a) && row[by_pointer] != 0) gemm.scales = {0.5f, 4.0f, is_fp8(p.d) ? 0.25f : 0.0f};
       p.activation = at(activations, activation);
+      p.accumulation = Accumulation(row[accumulation]);
       p.slope = 0.25;
       place_all(gemm, {at(aligns, align_a), at(aligns, align_b), at(aligns, align_c), at(aligns, align_d)},
                 row[by_pointer] != 0, row[slack] != 0 ? 40 : 0);

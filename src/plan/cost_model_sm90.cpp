@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/kernel_config.hpp"
 #include "core/kernel_problem.hpp"
 #include "core/launch_shape.hpp"
 #include "core/problem.hpp"
@@ -50,7 +51,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const bool b_k_major = p.layout_b == Layout::column_major;
   const double loaded_n = b_k_major ? n : ceil_div(c.block_n, 64) * 64;
-  const bool two = c.warps == 4 && tile <= 64 * 128 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
+  const bool two = blocks_per_sm_of(c, p) == 2 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
   const int resident = two ? 2 : 1;
   const int usable = usable_sms(size, device);
 
@@ -60,9 +61,13 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
     return std::int64_t(double(ld) * element) % 128 == 0 ? 0 : model.misaligned_row_ns * 1e-3;
   };
   const double rows_us = m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb);
+  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes, 128 additions a clock.
+  const bool promotes_alone = p.accumulation == Accumulation::promoted && (c.ping_pong || c.warps == 4);
+  const double in_turn = m / 64 * 4 * std::max(n / 2, 16 + n / 4) + tile / 128;
   const auto step_us = [&](double active, int share) {
     const double into_sm = ingest * share / model.clocks, l2 = rows_us * active;
-    const double longest = std::max({into_sm, l2, model.latency_us / (c.stages - 0.5)});
+    const double alone = promotes_alone && share == 1 ? in_turn / model.clocks : 0;
+    const double longest = std::max({into_sm, l2, alone, model.latency_us / (c.stages - 0.5)});
     return longest + model.unhidden * std::max(0.0, into_sm + l2 - longest) / 2;
   };
 
