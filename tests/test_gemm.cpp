@@ -101,6 +101,28 @@ TEST_CASE("Every type is right in every layout, with both depths of a k-step", "
   }
 }
 
+TEST_CASE("Packed operands of more than 64 MiB are multiplied slab by slab", "[gemm][emulated]") {
+  GemmDevice device(GemmDevice::emulator());
+  KernelConfig config{.main_loop = MainLoop::sm90, .block_m = 64, .block_n = 64, .block_k = 32, .warps = 4};
+  config.pack_a = config.pack_b = true;
+  const GemmCase both = plain_case(
+      {.m = 70, .n = 150, .k = 130001, .a = tf32, .b = tf32, .d = f32, .beta = 0.5, .bias = Bias::along_n}, config, {4, 4, 4, 4});
+  config.block_n = 16;
+  config.block_k = 64;
+  config.pack_b = false;
+  config.schedule = Schedule::persistent;
+  config.grid = 2;
+  const GemmCase rows =
+      plain_case({.m = 200, .n = 8, .k = 190001, .bias = Bias::along_m}, config, {2, 16, 2, 2});
+  GemmCase columns = rows;
+  columns.config.swap_ab = true;
+  for (const GemmCase& gemm : {both, rows, columns}) {
+    CHECK(device.context().workspace_size(gemm.problem, gemm.config) <= std::size_t(64) << 20);
+    CHECK(device.context().plan(gemm.problem, gemm.config).explain().find("of D at a time") != std::string::npos);
+    CHECK(run_and_check(device, gemm, Fill::normal, test_seed()) == "");
+  }
+}
+
 TEST_CASE("8-bit floating point is right where mma.sync knows it", "[gemm][emulated]") {
   ContextOptions options = GemmDevice::emulator();
   options.architecture = "sm_89";

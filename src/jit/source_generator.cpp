@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/kernel_config.hpp"
-#include "core/launch_shape.hpp"
 #include "core/kernel_problem.hpp"
+#include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -144,7 +144,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   source.text = fill_in(
       "gemm.cu.in",
       {{"version", JITGEMM_VERSION},
-       {"problem", describe(asked)},
+       {"problem", describe(packed_problem(asked, c))},
        {"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},

@@ -16,24 +16,24 @@ namespace {
 // Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to measured candidates of an H200
 // (tools/results/NOTES.md, 13); other devices scale with their SMs.
 struct Model {
-  double launch_us = 1.883;                                  // to the first product, and from the last store to the end
-  double cluster_us[4] = {0, 0.443, 0.435, 0.5};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double launch_us = 1.936;                                  // to the first product, and from the last store to the end
+  double cluster_us[4] = {0, 0.461, 0.418, 0.468};  // besides, with clusters of 1, 2, 4, 8 blocks
   double clocks = 1.7e3;                                    // a microsecond
-  double mma = 0.3088;            // of the clocks that wgmma needs at its peak rate
-  double ingest = 0.9567;         // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double aligned_row_us = 0.006777;     // 1000 times 128 bytes of an operand out of the L2, all SMs together
-  double misaligned_row_us = 0.01367;  // the same across two lines of 128 bytes
-  double latency_us = 1.414;      // of a load, hidden by the stages
-  double step_us = 0.005739;
-  double epilogue_us = 0.2065;      // of 128 accumulators a thread
-  double store_bytes_clock = 17.7;
-  double cluster_sum_us = 0.385, cluster_sum_bytes_clock = 17.17;
-  double arrival_us = 2.523, part_bytes_us = 1.913e+07, sm_part_bytes_us = 1.049e+05;
-  double memory_bytes_us = 1.231e+07;
-  double unhidden = 0.3835;  // of what runs beside the longest of products, memory and power limit
-  double wave_us = 2.069;   // between two waves of blocks
-  double ping_pong = 4.971;   // of an epilogue, hidden behind the other's products
-  double peak_flops_us = 7.896e+08;
+  double mma = 0.05258;            // of the clocks that wgmma needs at its peak rate
+  double ingest = 0.9129;         // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double aligned_row_us = 0.001422;     // 1000 times 128 bytes of an operand out of the L2, all SMs together
+  double misaligned_row_us = 0.01344;  // the same across two lines of 128 bytes
+  double latency_us = 1.379;      // of a load, hidden by the stages
+  double step_us = 0.001067;
+  double epilogue_us = 0.259;      // of 128 accumulators a thread
+  double store_bytes_clock = 19.46;
+  double cluster_sum_us = 0.464, cluster_sum_bytes_clock = 18.34;
+  double arrival_us = 2.785, part_bytes_us = 6.659e+07, sm_part_bytes_us = 8.784e+04;
+  double memory_bytes_us = 4.773e+06;
+  double unhidden = 0.4348;  // of what runs beside the longest of products, memory and power limit
+  double wave_us = 2.212;   // between two waves of blocks
+  double ping_pong = 32.17;   // of an epilogue, hidden behind the other's products
+  double peak_flops_us = 8.338e+08;
 };
 constexpr Model model;
 

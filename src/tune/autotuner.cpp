@@ -25,7 +25,7 @@
 namespace jitgemm {
 namespace {
 
-constexpr double sample_us = 60;      // of one batch of launches between two events
+constexpr double sample_us = 400;     // of one batch of launches between two events
 constexpr int most_launches = 32;     // of a batch
 constexpr double host_launch_us = 6;  // generous: 3 measured
 constexpr double hopeless = 1.5;      // times the best, after the first rounds
