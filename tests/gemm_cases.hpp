@@ -37,10 +37,6 @@ bool exact_with_integers(const GemmCase& gemm);
 /// Each type in each layout with both depths of a k-step: what pairs do not reach.
 std::vector<GemmCase> layout_cases(MainLoop main_loop);
 
-/// Operands that the Hopper main loop takes only packed, and ones that are packed for no need: types, layouts, alignments,
-/// leading dimensions, batches, schedules and ragged shapes, pairwise.
-std::vector<GemmCase> packed_cases();
-
 /// How the case's scales multiply.
 Scales scales_of(const GemmCase& gemm);
 

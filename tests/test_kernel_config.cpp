@@ -1,10 +1,12 @@
 #include <array>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "random.hpp"
 
@@ -38,6 +40,11 @@ std::string why(auto change, KernelConfig config = {}, const Problem& problem = 
 const KernelConfig wgmma{
     .main_loop = MainLoop::sm90, .block_m = 128, .block_n = 128, .block_k = 64, .stages = 4, .warps = 8};
 
+KernelConfig with(KernelConfig config, auto change) {
+  change(config);
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
@@ -50,11 +57,15 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
                                .cluster_m = 2,
                                .schedule = Schedule::split_k,
                                .splits = 4}) ==
-        "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1 schedule=split_k splits=4");
+        "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 schedule=split_k splits=4");
   CHECK(to_string(KernelConfig{.group_m = 0, .schedule = Schedule::stream_k_two_tile, .grid = 132}) ==
         "sm80 128x128x32 group_m=0 stages=3 warps=4 schedule=stream_k_two_tile grid=132");
   CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .pack_a = true, .pack_b = true}) ==
         "sm90 128x128x32 group_m=8 stages=3 warps=4 pack=ab schedule=data_parallel");
+  CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
+        "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 operands=swapped consumers=ping_pong "
+        "schedule=data_parallel");
+  CHECK(parse_kernel_config("consumers=cooperative operands=in_order") == KernelConfig{});
   CHECK(parse_kernel_config("pack=a") == KernelConfig{.pack_a = true});
   CHECK(parse_kernel_config("pack=b") == KernelConfig{.pack_b = true});
 }
@@ -72,6 +83,9 @@ TEST_CASE("Every configuration reads back as it was printed", "[kernel_config]")
                               .warps = draw(16),
                               .cluster_m = draw(4),
                               .cluster_n = draw(4),
+                              .cluster_k = draw(8),
+                              .ping_pong = random.between(0, 1) == 1,
+                              .swap_ab = random.between(0, 1) == 1,
                               .pack_a = random.between(0, 1) == 1,
                               .pack_b = random.between(0, 1) == 1,
                               .schedule = random.pick(schedules),
@@ -89,7 +103,7 @@ TEST_CASE("Fields may be left out, in any order, and mean their default", "[kern
   CHECK(parse_kernel_config("  grid=7   schedule=stream_k sm90 ") ==
         KernelConfig{.main_loop = MainLoop::sm90, .schedule = Schedule::stream_k, .grid = 7});
   CHECK(
-      parse_kernel_config("sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=1x1 schedule=split_k splits=4 grid=0") ==
+      parse_kernel_config("sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=1x1x1 schedule=split_k splits=4 grid=0") ==
       KernelConfig{.main_loop = MainLoop::sm90,
                    .block_n = 256,
                    .block_k = 64,
@@ -101,7 +115,8 @@ TEST_CASE("Fields may be left out, in any order, and mean their default", "[kern
 
 TEST_CASE("A configuration that cannot be read is refused by the word at fault", "[kernel_config]") {
   for (const char* word : {"sm70", "128x128", "128x128x32x4", "x128x32", "128x12ax32", "warps", "warps=", "warps=4.5",
-                           "warps=99999999999", "=4", "block_m=128", "schedule=streamk", "cluster=2", "sm80,", "pack=", "pack=ba", "pack=c"}) {
+                           "warps=99999999999", "=4", "block_m=128", "schedule=streamk", "cluster=2", "cluster=2x1",
+                           "operands=", "operands=ba", "consumers=two", "sm80,", "pack=", "pack=ba", "pack=c"}) {
     CHECK_THAT(refusal(std::string("stages=3 ") + word), ContainsSubstring("\"" + std::string(word) + "\""));
   }
   CHECK_THAT(refusal(""), ContainsSubstring("empty"));
@@ -137,9 +152,113 @@ TEST_CASE("Each rule of a configuration is refused by name", "[kernel_config]") 
   CHECK_THAT(why([](KernelConfig& c) { c.grid = 8; }), ContainsSubstring("grid"));
   CHECK_THAT(why([](KernelConfig& c) { c.block_m = c.block_n = 256, c.warps = 4; }), ContainsSubstring("accumulators"));
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 8, c.block_k = 64; }), ContainsSubstring("shared memory"));
+}
+
+TEST_CASE("Each rule of the Hopper main loop is refused by name", "[kernel_config]") {
   CHECK_THAT(why([](KernelConfig& c) { c.block_k = 32; }, wgmma), ContainsSubstring("block_k"));
-  CHECK_THAT(why([](KernelConfig& c) { c.warps = 4; }, wgmma), ContainsSubstring("warpgroups"));
-  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 96; }, wgmma), ContainsSubstring("block_n"));
+  CHECK_THAT(why([](KernelConfig& c) { c.warps = 16; }, wgmma), ContainsSubstring("warpgroups"));
+  CHECK_THAT(why([](KernelConfig& c) { c.warps = 6; }, wgmma), ContainsSubstring("warpgroups"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_m = 192; }, wgmma), ContainsSubstring("64 or 128 rows"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_m = 64; }, wgmma), ContainsSubstring("64 or 128 rows"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_m = 128, c.warps = 12; }, wgmma), ContainsSubstring("64 or 128 rows"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 100; }, wgmma), ContainsSubstring("block_n"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 8; }, wgmma), ContainsSubstring("block_n"));
+  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 264; }, wgmma), ContainsSubstring("block_n"));
+  CHECK_THAT(why([](KernelConfig& c) { c.stages = 17; }, wgmma), ContainsSubstring("2 stages"));
+  CHECK_THAT(why([](KernelConfig& c) { c.stages = 8; }, wgmma), ContainsSubstring("shared memory"));
+  const KernelConfig bytes = with(wgmma, [](KernelConfig& c) { c.block_k = 128; });
+  const Problem fp8 =
+      normalise({.m = 512, .n = 512, .k = 512, .a = e4m3, .b = e4m3, .layout_b = Layout::column_major});
+  CHECK(why([](KernelConfig& c) { c.block_n = 96; }, bytes, fp8) == "");
+  CHECK_THAT(why([](KernelConfig& c) { c.block_n = 104; }, bytes, fp8), ContainsSubstring("of 8-bit operands 16"));
+}
+
+TEST_CASE("A thread's accumulators are bounded by its registers", "[kernel_config]") {
+  const auto tile = [](int block_m, int block_n, int warps, bool ping_pong = false) {
+    return [=](KernelConfig& c) { c = {c.main_loop, block_m, block_n, 64, 8, 2, warps}, c.ping_pong = ping_pong; };
+  };
+  CHECK(why(tile(64, 256, 4), wgmma) == "");
+  CHECK(why(tile(128, 128, 4), wgmma) == "");
+  CHECK_THAT(why(tile(128, 136, 4), wgmma), ContainsSubstring("accumulators"));
+  CHECK(why(tile(256, 160, 8), wgmma) == "");
+  CHECK_THAT(why(tile(256, 168, 8), wgmma), ContainsSubstring("accumulators"));
+  CHECK(why(tile(192, 192, 12), wgmma) == "");
+  CHECK_THAT(why(tile(192, 200, 12), wgmma), ContainsSubstring("accumulators"));
+  CHECK(why(tile(128, 160, 8, true), wgmma) == "");
+  CHECK_THAT(why(tile(128, 168, 8, true), wgmma), ContainsSubstring("accumulators"));
+}
+
+TEST_CASE("Ping-pong has two consumer warpgroups with a tile each", "[kernel_config]") {
+  const auto ping_pong = [](int block_m, int warps) {
+    return [=](KernelConfig& c) { c.ping_pong = true, c.block_m = block_m, c.warps = warps; };
+  };
+  CHECK(why(ping_pong(64, 8), wgmma) == "");
+  CHECK(why(ping_pong(128, 8), wgmma) == "");
+  CHECK_THAT(why(ping_pong(64, 4), wgmma), ContainsSubstring("ping-pong"));
+  CHECK_THAT(why(ping_pong(128, 12), wgmma), ContainsSubstring("ping-pong"));
+  CHECK_THAT(why(ping_pong(256, 8), wgmma), ContainsSubstring("64 or 128 rows"));
+}
+
+TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", "[kernel_config]") {
+  const auto cluster = [](int m, int n, int k, int block_n = 128) {
+    return [=](KernelConfig& c) { c.cluster_m = m, c.cluster_n = n, c.cluster_k = k, c.block_n = block_n; };
+  };
+  for (const auto& [m, n, k] : {std::array{2, 1, 1}, std::array{1, 2, 1}, std::array{4, 2, 1}, std::array{8, 1, 1},
+                               std::array{1, 1, 8}, std::array{2, 1, 4}, std::array{1, 2, 4}, std::array{2, 2, 2}})
+    CHECK(why(cluster(m, n, k), wgmma) == "");
+  for (const auto& [m, n, k] : {std::array{3, 1, 1}, std::array{1, 0, 1}, std::array{1, 1, -2}, std::array{16, 1, 1},
+                               std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
+    CHECK_THAT(why(cluster(m, n, k), wgmma), ContainsSubstring("8 thread blocks at most"));
+  CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is cut along k
+  const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .layout_b = Layout::column_major});
+  CHECK(why(cluster(2, 1, 1, 48), wgmma, k_major) == "");
+  CHECK_THAT(why(cluster(2, 1, 1, 40), wgmma, k_major), ContainsSubstring("multiple of 8 rows"));
+  const auto swapped = [&](KernelConfig& c) { cluster(2, 1, 1, 40)(c), c.swap_ab = true; };
+  CHECK_THAT(why(swapped, wgmma), ContainsSubstring("multiple of 8 rows"));  // its B is a row-major A
+  for (const int m : {2, 4}) CHECK_THAT(why(cluster(m, 1, 1)), ContainsSubstring("clusters"));
+}
+
+TEST_CASE("Clusters that cut k are data-parallel, cooperative and have work and room for all", "[kernel_config]") {
+  const auto four = [](auto change) {
+    return [=](KernelConfig& c) { c.cluster_k = 4, change(c); };
+  };
+  CHECK(why(four([](KernelConfig&) {}), wgmma) == "");
+  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma), ContainsSubstring("data-parallel"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::split_k, c.splits = 2; }), wgmma),
+             ContainsSubstring("data-parallel"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.ping_pong = true; }), wgmma), ContainsSubstring("cooperative"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 72; }), wgmma), ContainsSubstring("multiple of 8 columns"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 256, c.stages = 2; }), wgmma), ContainsSubstring("fit into the stages"));
+  CHECK_THAT(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 192})), ContainsSubstring("has a k-step"));
+  CHECK(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 200})) == "");
+}
+
+TEST_CASE("What only Hopper has is refused of the portable main loop", "[kernel_config]") {
+  CHECK_THAT(why([](KernelConfig& c) { c.swap_ab = true; }), ContainsSubstring("swapped"));
+  CHECK_THAT(why([](KernelConfig& c) { c.ping_pong = true; }), ContainsSubstring("ping-pong"));
+  CHECK_THAT(why([](KernelConfig& c) { c.cluster_k = 2; }), ContainsSubstring("clusters"));
+}
+
+TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[kernel_config]") {
+  const auto box = [](int block_n, DataType d, bool swap_ab = false, int cluster_k = 1) {
+    KernelConfig config = wgmma;
+    config.block_n = block_n, config.swap_ab = swap_ab, config.cluster_k = cluster_k;
+    const DataType in = is_fp8(d) ? d : f16;
+    const DBox result = d_box_of(config, normalise({.m = 512, .n = 512, .k = 512, .a = in, .b = in, .d = d}));
+    return std::pair(result.columns, result.rows);
+  };
+  CHECK(box(128, f16) == std::pair(64, 64));
+  CHECK(box(96, f16) == std::pair(32, 64));
+  CHECK(box(72, f16) == std::pair(8, 64));
+  CHECK(box(72, f32) == std::pair(8, 64));
+  CHECK(box(16, f32) == std::pair(16, 64));
+  CHECK(box(128, f32, false, 4) == std::pair(32, 64));
+  CHECK(box(128, f16, false, 8) == std::pair(16, 64));
+  CHECK(box(24, e4m3).first == 0);  // rows of 24 bytes
+  CHECK(box(128, f16, true) == std::pair(64, 64));
+  CHECK(box(72, f16, true) == std::pair(64, 8));
+  CHECK(box(72, e4m3, true) == std::pair(64, 72));
+  CHECK(box(200, f32, true) == std::pair(32, 8));
 }
 
 TEST_CASE("The sm90 main loop needs sm_90a and 16-byte rows", "[kernel_config]") {

@@ -143,7 +143,13 @@ constexpr std::array tiles{
     Tile{MainLoop::sm80, 64, 128, 32, 4, 4},  Tile{MainLoop::sm80, 128, 32, 32, 4, 4},
     Tile{MainLoop::sm80, 64, 32, 32, 5, 2},   Tile{MainLoop::sm80, 32, 64, 32, 5, 2},
     Tile{MainLoop::sm90, 128, 128, 64, 4, 8}, Tile{MainLoop::sm90, 128, 256, 64, 4, 8},
+    Tile{MainLoop::sm90, 192, 96, 64, 4, 12},
 };
+struct Cluster {
+  int m, n, k;
+};
+constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 1}, Cluster{4, 2, 1},
+                              Cluster{1, 1, 2}, Cluster{2, 1, 4}};
 
 /// A problem, a configuration and, through the grid, a number of SMs.
 void draw(Random& random, Problem& problem, KernelConfig& config) {
@@ -176,6 +182,14 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
     const std::array grids{0, sm_count, 2 * sm_count, 2 * random.between(1, sm_count), random.between(1, 700)};
     config.grid = random.pick(grids);
   }
+  if (tile.main_loop == MainLoop::sm80) return;
+  config.ping_pong = config.warps == 8 && config.block_n <= 160 && random.between(0, 3) == 0;
+  const Cluster& cluster = random.pick(clusters);
+  if (cluster.k > 1 && (config.schedule != Schedule::data_parallel || config.ping_pong)) return;
+  config.cluster_m = cluster.m;
+  config.cluster_n = cluster.n;
+  config.cluster_k = cluster.k;
+  problem.k += (cluster.k - 1) * config.block_k;  // a k-step each
 }
 
 void check_random_launches(int count) {
@@ -205,18 +219,22 @@ void check_random_launches(int count) {
     const std::string raster_rule = broken_raster(d.tiles_m, d.tiles_n, d.batch, config.group_m, seen);
     if (!raster_rule.empty()) fail("raster: " + raster_rule);
 
-    if (d.tiles_m != (problem.m + config.block_m - 1) / config.block_m) fail("tiles cover the rows");
-    if (d.tiles_n != (problem.n + config.block_n - 1) / config.block_n) fail("tiles cover the columns");
+    const int tile_m = config.block_m * config.cluster_m, tile_n = config.block_n * config.cluster_n;
+    if (d.tiles_m != (problem.m + tile_m - 1) / tile_m) fail("tiles cover the rows");
+    if (d.tiles_n != (problem.n + tile_n - 1) / tile_n) fail("tiles cover the columns");
     const std::int64_t k_steps = (problem.k + config.block_k - 1) / config.block_k;
     if (d.k_steps != std::max<std::int64_t>(1, k_steps)) fail("k-steps cover k");
-    if (shape.grid != d.programs) fail("the grid has one program each");
+    if (shape.cluster != cluster_size_of(config)) fail("a cluster is one program");
+    if (shape.grid != d.programs * shape.cluster) fail("the grid has one program each");
+    if (config.grid >= shape.cluster && shape.grid > config.grid) fail("the grid is no larger than asked for");
     const long long slots = slot_count(partition, d);
-    const long long tile_bytes = 4LL * config.block_m * config.block_n;
+    const long long tile_bytes = 4LL * tile_m * tile_n;
     if ((long long)shape.partial_bytes < slots * tile_bytes) fail("the workspace holds every slot");
     const long long bound =
         config.schedule == Schedule::split_k ? (long long)tile_count(d) * config.splits : 2LL * d.programs;
     if ((long long)shape.partial_bytes > bound * tile_bytes) fail("the workspace keeps its bound");
-    const int groups = config.main_loop == MainLoop::sm90 ? 2 : 1;  // consumers, each with counters of its own
+    const int consumers = config.main_loop == MainLoop::sm90 && !config.ping_pong ? config.warps / 4 : 1;
+    const int groups = config.cluster_m * config.cluster_n * consumers;  // with counters of their own
     if (shape.counters < cut_tile_count(partition, d) * groups) fail("every cut tile has a counter");
     if (shape.counters > max_counters) fail("the counters fit their block");
     if (slots > 0) ++split_some[std::size_t(config.schedule)];

@@ -37,8 +37,8 @@ struct KernelConfig {
   int cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool ping_pong = false;  ///< sm90: each consumer warpgroup has tiles of its own; else all share each tile
   bool swap_ab = false;    ///< sm90: computes D^T = B^T A^T, so that block_m and cluster_m lie along N, block_n along M
-  /// sm90: the operand is first copied into the workspace, with rows of whole 128-byte lines and, other than 16-bit types, K-major. So
-  /// TMA and wgmma take what they could not take where it is.
+  /// sm90: the operand is first copied into the workspace, with rows of whole 128-byte lines and, other than 16-bit types,
+  /// K-major. So TMA and wgmma take what they could not take where it is.
   bool pack_a = false, pack_b = false;
   Schedule schedule = Schedule::data_parallel;
   int splits = 1;  ///< of split_k, else 1

@@ -150,7 +150,7 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
   if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
     return "tiles x k-steps is less than 2^30";
-  if (const Slab slab = slab_of(asked, c); slab.rows == 0) {
+  if (const Slab slab = slab_of(asked, c); packs(c) && slab.rows == 0) {
     return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
     return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) + " MiB are multiplied without cutting tiles";

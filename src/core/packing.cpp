@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
@@ -90,7 +91,8 @@ Slab slab_of(const Problem& normalised, const KernelConfig& c) {
     return most == 0 ? 0 : ceil_div(ceil_div(extent, ceil_div(extent, most)), tile) * tile;
   };
   // An operand that stays M-major (N-major) has rows of whole lines then, too.
-  const int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
+  int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
+  if (c.swap_ab) std::swap(tile_m, tile_n);
   const Slab slab{part(a_bytes, a_share, p.m, p.layout_a == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
                   part(b_bytes, b_share, p.n, p.layout_b == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;

@@ -20,7 +20,7 @@ inline bool packs(const KernelConfig& config) { return config.pack_a || config.p
 bool transposes_a(const Problem& normalised, const KernelConfig& config);
 bool transposes_b(const Problem& normalised, const KernelConfig& config);
 
-/// The problem of the copies, which the GEMM kernel sees: layout, leading dimension, batch stride and alignment of packed operands are those of
+/// The problem of the copies: layout, leading dimension, batch stride and alignment of packed operands are those of
 /// the copy. A problem without packed operands stays as it is.
 Problem packed_problem(const Problem& normalised, const KernelConfig& config);
 

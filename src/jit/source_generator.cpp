@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/kernel_config.hpp"
-#include "core/launch_shape.hpp"
 #include "core/kernel_problem.hpp"
+#include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -146,7 +146,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   source.text = fill_in(
       "gemm.cu.in",
       {{"version", JITGEMM_VERSION},
-       {"problem", describe(asked, promoted)},
+       {"problem", describe(packed_problem(asked, c), promoted)},
        {"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},

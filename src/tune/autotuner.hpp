@@ -13,7 +13,7 @@ namespace jitgemm {
 
 struct TuneOptions {
   double budget_seconds = 1.0;  ///< for compiling and measuring, from when the first candidate is compiled
-  int candidates = 16;          ///< most that are measured
+  int candidates = 24;          ///< most that are measured
   std::function<void(int, int)> progress = {};  ///< (done, total), called by the calling thread
   std::exception_ptr* why_nothing = nullptr;    ///< gets what kept it from measuring, which is logged otherwise
 };

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <random>
 
 #include "backend/backend.hpp"
 #include "bench_arms.hpp"
+#include "bench_draw.hpp"
 #include "bench_record.hpp"
 #include "commands.hpp"
 #include "core/problem.hpp"
@@ -30,8 +30,7 @@ struct Options {
   ProblemOptions problem;
   std::string shapes, csv, json, main_loop, triton_manifest;
   std::vector<std::string> configs;
-  int first = 0, random = 0;
-  std::uint64_t seed = 1;
+  Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
@@ -39,7 +38,7 @@ struct Options {
 };
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
-constexpr int peer_candidates = 16, own_candidates = 16;
+constexpr int peer_candidates = 16, own_candidates = 24;
 
 std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
   if (options.device == Device::cuda) make_cuda_current();
@@ -195,8 +194,7 @@ class Bench {
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || options_.first > 0 ||
-                     options_.random > 0);
+    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || !options_.draw.empty());
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -221,7 +219,7 @@ class Bench {
   void add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
     const Problem& p = record.problem;
     std::vector<KernelConfig> pinned = pinned_;
-    for (const KernelConfig& config : drawn(p, runner)) pinned.push_back(config);
+    for (const KernelConfig& config : draw(options_.draw, p, runner, main_loop_)) pinned.push_back(config);
     record.pinned.resize(pinned.size());
     compile(runner, p, pinned);
     for (std::size_t i = 0; i < pinned.size(); ++i) {
@@ -240,19 +238,6 @@ class Bench {
     const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);
     if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
-  }
-
-  /// The model's first ones, and some drawn at random, the same ones for the same seed and problem.
-  std::vector<KernelConfig> drawn(const Problem& p, Context& runner) const {
-    std::vector<KernelConfig> configs;
-    if (options_.first + options_.random == 0) return configs;
-    for (const Plan& plan : runner.candidates(p))
-      if (!main_loop_ || plan.config.main_loop == *main_loop_) configs.push_back(plan.config);
-    std::mt19937_64 random(options_.seed + std::hash<std::string>{}(to_string(p)));
-    const auto rest = configs.begin() + std::min<std::ptrdiff_t>(options_.first, std::ptrdiff_t(configs.size()));
-    std::shuffle(rest, configs.end(), random);
-    configs.resize(std::min(configs.size(), std::size_t(options_.first + options_.random)));
-    return configs;
   }
 
   struct Choices {
@@ -425,13 +410,17 @@ void add_bench(CLI::App& app) {
   add("--triton-manifest", options->triton_manifest,
       "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
       ->group("Arms (all if none is named)");
-  add("--first", options->first, "Time as many of the cost model's first candidates")
+  add("--first", options->draw.first, "Time as many of the cost model's first candidates")
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
-  add("--random", options->random, "Time as many candidates drawn at random")
+  add("--random", options->draw.random, "Time as many candidates drawn at random")
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
-  add("--seed", options->seed, "Of --random")->capture_default_str();
+  add("--ablate", options->draw.ablate,
+      "Time, for each feature of the kernels, as many of the first candidates that do without it")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Arms (all if none is named)");
+  add("--seed", options->draw.seed, "Of --random")->capture_default_str();
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
       ->check(CLI::IsMember({"sm80", "sm90"}));
   command->add_flag("--frozen", options->frozen,

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""What each feature of the Hopper kernels is worth, from `jitgemm bench --ablate N --csv FILE`.
+
+usage: ablation.py N FILE.csv... > ablation.csv
+
+For each shape of a file, the fastest of the cost model's first N candidates against the fastest of its first N without a
+feature, geometric means of cuBLAS default over each. The output is what `report.py corpora --ablation` draws.
+"""
+
+import csv
+import math
+import os
+import re
+import sys
+
+csv.field_size_limit(1 << 30)
+
+
+def number(word, text, default):
+    found = re.search(word + r"=(\S+)", text)
+    return found.group(1) if found else default
+
+
+def cluster(config):
+    return [int(x) for x in number("cluster", config, "1x1x1").split("x")]
+
+
+def tile(config):
+    return [int(x) for x in config.split()[1].split("x")]
+
+
+FEATURES = {  # the names of tools/jitgemm/bench_draw.cpp
+    "multicast": lambda c: cluster(c)[0] * cluster(c)[1] > 1,
+    "clusters above 2": lambda c: math.prod(cluster(c)) > 2,
+    "cluster_k": lambda c: cluster(c)[2] > 1,
+    "ping-pong": lambda c: "ping_pong" in c,
+    "swapped operands": lambda c: "operands=swapped" in c,
+    "three consumers": lambda c: number("warps", c, "") == "12",
+    "256 rows": lambda c: c.startswith("sm90") and tile(c)[0] == 256,
+    "widths off 64": lambda c: tile(c)[1] % 64 != 0,
+    "persistent": lambda c: "schedule=persistent" in c and "ping_pong" not in c,
+    "split_k and stream_k": lambda c: "split_k" in c or "stream_k" in c,
+    "packing": lambda c: "pack=" in c,
+    "portable loop": lambda c: c.startswith("sm80"),
+}
+
+
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    first = int(sys.argv[1])
+    writer = csv.writer(sys.stdout)
+    writer.writerow(["feature", "corpus", "with_geomean", "without_geomean", "gain", "shapes", "note"])
+    for path in sys.argv[2:]:
+        with open(path, newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["check"] == "ok" and row["cublas_us"]]
+        corpus = os.path.splitext(os.path.basename(path))[0]
+        for feature, has in FEATURES.items():
+            with_all, without, helped = [], [], 0
+            for row in rows:
+                timed = [entry.strip().split(" ", 2) for entry in row["pinned"].split(";")]
+                timed = [(float(us), config) for us, _, config in timed if float(us) > 0]
+                others = [us for us, config in timed if not has(config)][:first]
+                if not others:
+                    continue
+                best, best_without = min(us for us, _ in timed[:first]), min(others)
+                best = min(best, best_without)
+                with_all.append(float(row["cublas_us"]) / best)
+                without.append(float(row["cublas_us"]) / best_without)
+                helped += best_without > 1.02 * best
+            if with_all:
+                gain = geomean(with_all) / geomean(without) - 1
+                writer.writerow([feature, corpus, f"{geomean(with_all):.4f}", f"{geomean(without):.4f}", f"{gain:.4f}",
+                                 len(with_all), f"{helped} shapes gain more than 2 %"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jitgemm/context.hpp"
+
+namespace jitgemm::cli {
+
+/// Which candidates of a problem a benchmark times besides the chosen ones.
+struct Draw {
+  int first = 0;       ///< of the cost model's ranking
+  int random = 0;      ///< of the rest
+  int ablate = 0;      ///< for each feature of the kernels, so many of the first that do without it
+  std::uint64_t seed = 1;
+
+  bool empty() const { return first + random + ablate == 0; }
+};
+
+/// Distinct, the model's first ones first; the same ones for the same seed and problem.
+std::vector<KernelConfig> draw(const Draw& wanted, const Problem& problem, Context& context,
+                               const std::optional<MainLoop>& main_loop);
+
+/// The features that Draw::ablate leaves out, one after the other; tools/ablation.py has them by the same names.
+std::vector<std::string> ablated_features();
+
+}  // namespace jitgemm::cli
