@@ -22,8 +22,8 @@ struct GemmCase {
 };
 std::string to_string(const GemmCase& gemm);
 
-/// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, tiles and ragged shapes,
-/// pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the
+/// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, accumulations, tiles and ragged
+/// shapes, pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the
 /// pairwise ones.
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 
@@ -31,7 +31,8 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 std::vector<GemmCase> product_cases(MainLoop main_loop);
 
 /// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that round
-/// themselves, nor where wgmma cuts bits of 8-bit products off: the sums of one k-step are short enough.
+/// themselves, nor where wgmma cuts bits of 8-bit products off, unless it is promoted: the sums
+/// of one k-step are short enough.
 bool exact_with_integers(const GemmCase& gemm);
 
 /// Each type in each layout with both depths of a k-step: what pairs do not reach.

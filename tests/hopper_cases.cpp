@@ -37,7 +37,7 @@ constexpr std::array stage_choices{2, 3, 5};
 
 enum Axis {
   type, layout, batch, operand_a, operand_b, align_c, align_d, by_pointer, slack, schedule, group_m, alpha, c, bias,
-  activation, rows, width, cluster, swapped, stages, m, n, k
+  activation, promoted, rows, width, cluster, swapped, stages, m, n, k
 };
 const std::vector<int> axis_sizes{int(sm90_type_count),
                                   int(layouts.size()),
@@ -54,6 +54,7 @@ const std::vector<int> axis_sizes{int(sm90_type_count),
                                   3,
                                   int(biases.size()),
                                   int(activations.size()),
+                                  2,
                                   int(row_choices.size()),
                                   int(widths.size()),
                                   int(clusters.size()),
@@ -91,7 +92,7 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   gemm = {};
   Problem& p = gemm.problem;
   KernelConfig& config = gemm.config;
-  const Types types = at(sm80_types, type, 0);
+  const Types types = at(sm80_types, type, row[promoted] == 1 ? 6 : 0);  // e4m3
   const Rows tile_rows = at(row_choices, rows, 0);
   const Cluster blocks = at(clusters, cluster, 0);
   config = {.main_loop = MainLoop::sm90,
@@ -120,6 +121,8 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   apply_batch(std::max(0, row[batch]), p, random);
   apply_epilogue(gemm, std::max(0, row[alpha]), std::max(0, row[c]), at(biases, bias, 0), at(activations, activation, 0),
                  row[by_pointer] == 1);
+  if (row[promoted] == 1) p.accumulation = Accumulation::promoted;
+  if (row[promoted] == 1 && !is_fp8(p.a)) return "other products are not promoted";
   if (const std::string why = why_types_unsupported(p); !why.empty()) return why;
   place_all(gemm, {at(operands, operand_a, 0).align, at(operands, operand_b, 0).align, at(aligns, align_c, 0),
                    at(aligns, align_d, 0)},
