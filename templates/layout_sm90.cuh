@@ -9,7 +9,7 @@ constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int CONSUMER_ROWS = PING_PONG ? BLOCK_M : BLOCK_M / CONSUMERS;
 constexpr int SLABS_M = CONSUMER_ROWS / 64;  // an m64 wgmma each
 constexpr int COUNT = SLABS_M * BLOCK_N / 2;  // accumulators a thread
-constexpr int BLOCKS_PER_SM = CONSUMERS == 1 && COUNT <= 64 ? 2 : 1;
+constexpr int BLOCKS_PER_SM = CONSUMERS == 1 && COUNT <= (PROMOTED ? 48 : 64) ? 2 : 1;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
 
 static_assert(BLOCK_K * sizeof(ElementA) == 128, "block_k is 128 bytes: one swizzled row");
@@ -23,6 +23,8 @@ static_assert(BLOCK_N % (sizeof(ElementA) == 1 ? 16 : 8) == 0 && BLOCK_N >= 16 &
               "block_n is a multiple of 8, of 8-bit operands 16, in 16..256");
 static_assert(COUNT <= (CONSUMERS == 3 ? 96 : CONSUMERS == 2 ? 160 : 128),
               "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three");
+static_assert(!PROMOTED || COUNT <= (CONSUMERS == 3 ? 64 : CONSUMERS == 2 ? 96 : 112),
+              "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three");
 static_assert(ALIGN_A == 16 && ALIGN_B == 16, "TMA loads need 16-byte aligned rows");
 static_assert(STAGES >= 2, "at least 2 stages");
 static_assert((!A_K_MAJOR || BLOCK_M % (8 * CLUSTER_N) == 0) && (!B_K_MAJOR || BLOCK_N % (8 * CLUSTER_M) == 0),

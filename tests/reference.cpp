@@ -217,16 +217,18 @@ void store(double value, void* array, std::int64_t i, DataType type) {
   }
 }
 
-double g(MainLoop main_loop, DataType a, std::int64_t k) {
+double g(MainLoop main_loop, const Problem& p) {
   const bool sm90 = main_loop == MainLoop::sm90;
-  const double products = double((k + 15) / 16 * 16);
-  switch (a) {
+  const double products = double((p.k + 15) / 16 * 16);
+  const auto wgmma_fp8 = [](double count) { return (count + 16) * 0.26 * 0x1p-13; };
+  switch (p.a) {
     case f64: return (products + 4) * 0x1p-53;
     case f32: return (products + 4) * 0x1p-24;
     case tf32: return products * (sm90 ? 1.0 : 2.0) * 0x1p-24;
     case e4m3:
     case e5m2:
-      if (sm90) return (products + 16) * 0.26 * 0x1p-13;
+      if (sm90 && p.accumulation == Accumulation::fast) return wgmma_fp8(products);
+      if (sm90) return wgmma_fp8(std::min(products, 128.0)) + products * 1.5 * 0x1p-24;
       [[fallthrough]];  // as f16
     default: return products * (sm90 ? 0.75 : 1.5) * 0x1p-24;
   }
@@ -246,7 +248,7 @@ double unit_roundoff(DataType type) {
 Reference reference(const Problem& p, const Operands& operands, MainLoop main_loop, const Scales& scales) {
   const auto count = std::size_t(p.batch * p.m * p.n);
   Reference result{std::vector<double>(count), std::vector<double>(count)};
-  const double g_k = g(main_loop, p.a, p.k);
+  const double g_k = g(main_loop, p);
   const std::int64_t depth = reads_ab(p) ? p.k : 0;
   constexpr std::int64_t width = 64;  // columns at a time, in the cache
   const Strides a = strides_a(p), b = strides_b(p);
@@ -292,7 +294,7 @@ Reference reference(const Problem& p, const Operands& operands, MainLoop main_lo
 
 ReferenceElement reference_element(const Problem& p, const Operands& operands, MainLoop main_loop, std::int64_t batch,
                                    std::int64_t row, std::int64_t column, const Scales& scales) {
-  return finish(p, operands, g(main_loop, p.a, p.k), scales, precise_sums(p, operands, batch, row, column), batch, row,
+  return finish(p, operands, g(main_loop, p), scales, precise_sums(p, operands, batch, row, column), batch, row,
                 column);
 }
 

@@ -112,6 +112,16 @@ TEST_CASE("jitgemm run computes every type", "[cli]") {
   }
 }
 
+TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
+  NEEDS_COMMAND();
+  const Output output = Command()("run -m 40 -n 48 -k 300 --type e4m3 --layout nt --accumulation promoted --device emulator --json "
+                                  "--config 'sm90 64x64x128 group_m=0 stages=3 warps=4 schedule=data_parallel'");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  CHECK(output.json()["check"]["passed"] == true);
+  CHECK_THAT(std::string(output.json()["plan"]["problem"]), ContainsSubstring("accumulation=promoted"));
+}
+
 TEST_CASE("jitgemm run takes batches, and a matrix for all of one", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
@@ -171,6 +181,7 @@ TEST_CASE("jitgemm lists the types, biases and activations that there are", "[cl
     CHECK_THAT(text, ContainsSubstring("none, relu, leaky_relu, gelu_erf, gelu_tanh or silu"));
   }
   const std::string shape = "run -m 8 -n 8 -k 8 --device emulator ";
+  CHECK_THAT(jitgemm(shape + "--type e4m3 --accumulation slow").err, ContainsSubstring("use fast or promoted"));
   CHECK_THAT(jitgemm(shape + "--type u8").err, ContainsSubstring("f16, bf16, f32, tf32, f64, e4m3, e5m2 or s8"));
   CHECK_THAT(jitgemm(shape + "--d u8").err, ContainsSubstring("f16, bf16, f32, f64, e4m3, e5m2 or s32"));
   CHECK_THAT(jitgemm(shape + "--bias along_k").err, ContainsSubstring("none, along_n or along_m"));

@@ -100,6 +100,7 @@ TEST_CASE("Values that are no enumerators are refused by name", "[hostile]") {
     refused([&](Problem& p) { p.layout_a = Layout(value); }, "layout");
     refused([&](Problem& p) { p.layout_b = Layout(value); }, "layout");
     refused([&](Problem& p) { p.activation = Activation(value); }, "activation");
+    refused([&](Problem& p) { p.accumulation = Accumulation(value); }, "accumulation");
 
     const auto illegal = [&](auto change) {
       KernelConfig config = small_sm80;

@@ -195,6 +195,24 @@ TEST_CASE("What the tensor cores compute is accepted", "[numerics]") {
   }
 }
 
+TEST_CASE("What promoted 8-bit products lose does not grow with k", "[numerics]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  const TensorCore wgmma_fp8{32, 13};
+  for (DataType type : {e4m3, e5m2})
+    for (Inputs inputs : {Inputs::normal, Inputs::positive, Inputs::cancelling})
+      for (int k_steps : {1, 3, 32, 200}) {
+        Host host({.m = 4, .n = 8, .k = 128 * k_steps, .a = type, .b = type, .d = f32}, inputs, random);
+        CAPTURE(int(inputs), to_string(host.problem));
+        wgmma_fp8.multiply(host, 1);
+        CHECK(host.violation(MainLoop::sm90) == "");
+        host.problem.accumulation = Accumulation::promoted;
+        if (inputs == Inputs::positive && k_steps >= 32) CHECK(host.violation(MainLoop::sm90) != "");
+        wgmma_fp8.multiply(host, k_steps);
+        CHECK(host.violation(MainLoop::sm90) == "");
+      }
+}
+
 TEST_CASE("One wrong element is rejected, whatever is wrong with it", "[numerics]") {
   Random random(7);
   Host host({.m = 5, .n = 7, .k = 40}, Inputs::normal, random);

@@ -100,7 +100,10 @@ TEST_CASE("What does not matter is set to its default, so that equal work compar
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .slope = 7})));
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = -0.0, .align_c = 2})));
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .alpha = 1 + 1e-12})));  // not in f32
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .accumulation = Accumulation::promoted})));
   CHECK_FALSE(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = 1})));
+  const Problem fp8{.m = 8, .n = 8, .k = 8, .a = e5m2, .b = e4m3, .accumulation = Accumulation::promoted};
+  CHECK(shape_of(normalise(fp8)).accumulation == Accumulation::promoted);
 }
 
 TEST_CASE("Equality and hash see every field", "[problem]") {
@@ -129,6 +132,7 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.bias = Bias::along_n; });
   differs([](Problem& p) { p.activation = Activation::relu; });
   differs([](Problem& p) { p.slope = 0.5; });
+  differs([](Problem& p) { p.accumulation = Accumulation::promoted; });
   differs([](Problem& p) { p.batch = 2; });
   differs([](Problem& p) { p.align_a = 8; });
   differs([](Problem& p) { p.align_b = 8; });
@@ -390,6 +394,8 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
         "activation=leaky_relu slope=0.25");
   CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .activation = Activation::leaky_relu})) ==
         "m=8 n=8 k=8 a=f16 b=f16 d=f16 activation=leaky_relu");
+  CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .a = e4m3, .b = e5m2, .accumulation = Accumulation::promoted})) ==
+        "m=8 n=8 k=8 a=e4m3 b=e5m2 d=f16 accumulation=promoted align_a=8 align_b=8");
 }
 
 TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
@@ -409,9 +415,11 @@ TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (Activation x : {Activation::none, Activation::relu, Activation::leaky_relu}) {
     CHECK(parse_activation(to_string(x)) == x);
   }
+  for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));
   CHECK_FALSE(parse_activation("Relu"));
+  CHECK_FALSE(parse_accumulation("slow"));
   CHECK(size_of(f16) == 2);
   CHECK(size_of(bf16) == 2);
   CHECK(size_of(f32) == 4);

@@ -100,6 +100,15 @@ std::vector<GemmCase> sm90_cases() {
                   .batch = 2,
                   .bias = Bias::along_m},
                  with_depth(tile(Schedule::stream_k, 5), 128)),
+      plain_case({.m = 150,
+                  .n = 272,
+                  .k = 700,
+                  .a = e5m2,
+                  .b = e4m3,
+                  .d = f32,
+                  .layout_b = columns,
+                  .accumulation = Accumulation::promoted},
+                 with_depth(tile(Schedule::persistent, 2), 128)),
   };
 }
 

@@ -56,6 +56,24 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
   CHECK(to_json_line(*back) == line);
 }
 
+TEST_CASE("A line without an accumulation is about the fast one", "[tuning_db]") {
+  Problem problem{.m = 64, .n = 64, .k = 64, .a = e4m3, .b = e5m2, .d = bf16};
+  const Problem fast = shape_of(normalise(problem));
+  problem.accumulation = Accumulation::promoted;
+  const Problem promoted = shape_of(normalise(problem));
+  const auto line_of = [](const Problem& p) {
+    TuningRecord record = record_of(p);
+    record.config.block_k = 64;
+    return to_json_line(record);
+  };
+  CHECK(line_of(fast).find("accumulation") == std::string::npos);  // older versions read it, too
+  const auto read_fast = parse_json_line(line_of(fast)), read_promoted = parse_json_line(line_of(promoted));
+  REQUIRE(read_fast);
+  REQUIRE(read_promoted);
+  CHECK(equal(read_fast->problem, fast));
+  CHECK(equal(read_promoted->problem, promoted));
+}
+
 TEST_CASE("A line that is damaged anywhere is refused or read, never worse", "[tuning_db]") {
   const std::string line = to_json_line(record_of(shape(1024, 1024, 1024)));
   for (std::size_t i = 0; i < line.size(); ++i) {

@@ -522,6 +522,8 @@ TEST_CASE("A record with impossible values is refused, says why, and hides no go
       line_with("/problem/a", 1),
       line_with("/problem/layout_b", "diagonal"),
       line_with("/problem/activation", "none "),
+      line_with("/problem/accumulation", "slow"),
+      line_with("/problem/accumulation", 1),
       line_with("/problem/alpha", nullptr),
       line_with_text("\"beta\":0.0", "\"beta\":-inf"),
       line_with("/problem/ld/0", 511),

@@ -6,16 +6,17 @@
 # BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
 # Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
 # and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
-# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench" runs some of the stages only. JITGEMM_TRITON_MANIFEST names kernels
+# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned" runs some of the stages only; each of the last two takes most of
+# the ten minutes, so that three calls make a whole record. JITGEMM_TRITON_MANIFEST names kernels
 # that tools/triton_peer/compile.py has made, as a peer of the seeds' squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 1
 out=$(cd "$1" && pwd)
 build=${2:-}
-stages=" ${JITGEMM_GPU_CHECK_STAGES:-tests sanitizer seeds bench} "
+stages=" ${JITGEMM_GPU_CHECK_STAGES:-tests sanitizer seeds} "
 began=$SECONDS
 summary=$out/summary.txt
 table=$(mktemp) work=$(mktemp -d)
@@ -126,10 +127,14 @@ run_sanitizer() {
   done
 }
 
-# bench NAME LIMIT SHAPES OPTIONS...: OUTDIR/NAME.csv, and the ratios of all shapes into the table.
+# bench NAME LIMIT SHAPES SECONDS OPTIONS...: OUTDIR/NAME.csv, and the ratios of all shapes into the table. Configurations are
+# chosen first, in twice SECONDS a shape, and timed in a fresh process.
 bench() {
-  local name=$1 limit=$2 shapes=$3 begin=$SECONDS status
-  shift 3
+  local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS status
+  shift 4
+  limited "$limit" "$jitgemm" bench --shapes "$shapes" --tuned --no-peers --seconds-per-shape "$(awk "BEGIN{print 2 * $seconds}")" \
+    "$@" >"$work/$name.log" 2>&1
+  set -- --frozen --model --tuned --seconds-per-shape "$seconds" "$@"
   limited "$limit" "$jitgemm" bench --shapes "$shapes" --csv "$out/$name.csv" "$@" >"$work/$name.log" 2>&1
   status=$?
   {
@@ -164,35 +169,24 @@ run_seeds() {
 }
 
 run_bench() {
-  local corpora=$root/tests/corpora begin status
-  cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" "$corpora/large.txt" >"$work/seeds.txt"
-  bench seeds 60 "$work/seeds.txt" --seconds-per-shape 0.8
-  cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds_sm80.txt"
-  bench seeds_sm80 45 "$work/seeds_sm80.txt" --main-loop sm80 --seconds-per-shape 0.8
-
-  # Two-tile stream-K against data-parallel with the same tile, on the seed's shape whose last wave is a short one.
-  begin=$SECONDS
-  echo "1536 1792 6016" >"$work/stream_k.txt"
-  local tile
-  local -a configs=()
-  for tile in "sm80 128x128x32 group_m=8 stages=4 warps=4" "sm80 128x128x64 group_m=8 stages=3 warps=4" "sm80 128x256x64 group_m=8 stages=3 warps=8"; do
-    configs+=(--config "$tile schedule=data_parallel" --config "$tile schedule=stream_k_two_tile grid=132")
-  done
-  limited 30 "$jitgemm" bench --shapes "$work/stream_k.txt" "${configs[@]}" >"$work/stream_k.log" 2>&1
-  status=$?
-  { echo; echo "== two-tile stream-K against data-parallel"; cat "$work/stream_k.log"; } >>"$summary"
-  row "bench two-tile stream-K" $((SECONDS - begin)) "$(verdict $status)"
-  [ $status -eq 0 ] || failed=1
-
-  bench llm_decode_49 60 "$corpora/llm_decode_49.txt" --type bf16 --layout nt --seconds-per-shape 0.6
-  bench streamk_unaligned_100 110 "$corpora/streamk_unaligned_100.txt" --seconds-per-shape 0.4
-  bench streamk_aligned8_300 240 "$corpora/streamk_aligned8_300.txt" --seconds-per-shape 0.4
+  local corpora=$root/tests/corpora
+  cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds.txt"
+  bench large_f16 60 "$corpora/large.txt" 1.5
+  bench large_bf16 60 "$corpora/large.txt" 1.5 --type bf16 --layout nt
+  bench seeds 90 "$work/seeds.txt" 0.8
+  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
+  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.5 --type e4m3 --d bf16 --layout nt
+  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.5 --type e4m3 --d bf16 --layout nt --accumulation promoted
+  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.5
 }
+
+run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.5; }
 
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
 [[ $stages == *" seeds "* ]] && run_seeds
 [[ $stages == *" bench "* ]] && run_bench
+[[ $stages == *" aligned "* ]] && run_aligned
 
 row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"
 { echo; echo "== table"; cat "$table"; } >>"$summary"

@@ -171,7 +171,7 @@ def read_corpus(path):
     if not timed:
         raise BadInput(f"{path} has no row whose tuned choice was checked and timed on a GPU: run `jitgemm bench` on one")
     shapes = [shape_of(path, line, row) for line, row in timed]
-    first = all(row.get("cublas_config") == "first candidate" for _, row in timed)
+    first = all(row.get("cublas_config", "").startswith("first candidate") for _, row in timed)
     return Corpus(path.stem, sorted({row["device"] for _, row in timed}), sorted({shape.kind for shape in shapes}), shapes,
                   failed, "cuBLASLt's first candidate" if first else "cuBLAS default")
 

@@ -25,7 +25,6 @@ inline constexpr std::int64_t packed_stride = -1;
 ///     s8, s8                    s32          s32                      s32           integers     none, relu
 ///
 /// s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
-/// On sm_90 the tensor cores add e4m3 and e5m2 products with 13 bits after the leading one's.
 struct Problem {
   std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31; with k = 0 the product is zero
   DataType a = f16, b = f16;
@@ -44,6 +43,8 @@ struct Problem {
   Bias bias = Bias::none;
   Activation activation = Activation::none;
   double slope = 0.01;  ///< of leaky_relu
+  /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for, too.
+  Accumulation accumulation = Accumulation::fast;
   /// What plan(), warm() and source() may assume of the pointers, in bytes: a power of two, 16 at most. gemm() looks at
   /// the pointers it is given instead.
   int align_a = 16, align_b = 16, align_c = 16, align_d = 16;

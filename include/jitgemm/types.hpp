@@ -57,17 +57,28 @@ enum class Activation : std::uint8_t {
   silu,        ///< x / (1 + exp(-x))
 };
 
+/// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once, aligned to
+/// the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at most, every 32 products.
+enum class Accumulation : std::uint8_t {
+  fast,  ///< in the tensor cores: 33 x 2^-13 x K / 32 of the largest partial sum at most, of which signs cancel most
+  /// The tensor cores add up 128 products, ordinary f32 additions those sums: 4 x 33 x 2^-13 of the sums of 128, whatever K,
+  /// and 2^-24 of a partial sum for each 128 of K.
+  promoted,
+};
+
 JITGEMM_EXPORT std::size_t size_of(DataType type);  ///< bytes of one element; 0 for what is no DataType
 
 JITGEMM_EXPORT std::string_view to_string(DataType type);
 JITGEMM_EXPORT std::string_view to_string(Layout layout);
 JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
+JITGEMM_EXPORT std::string_view to_string(Accumulation accumulation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
 JITGEMM_EXPORT std::optional<DataType> parse_data_type(std::string_view text);
 JITGEMM_EXPORT std::optional<Layout> parse_layout(std::string_view text);
 JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
+JITGEMM_EXPORT std::optional<Accumulation> parse_accumulation(std::string_view text);
 
 }  // namespace jitgemm

@@ -48,6 +48,9 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const Devi
   return {};
 }
 
+/// Of one thread, sm90.
+int accumulator_count(const KernelConfig& c) { return consumer_rows_of(c) * c.block_n / 128; }
+
 std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (is_simt(p.a) || p.a == f64) return "wgmma does not multiply f32 or f64";
@@ -63,8 +66,10 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
   if (c.block_n < 16 || c.block_n % (size_of(p.a) == 1 ? 16 : 8) != 0 || c.block_n > 256)
     return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
   // A thread of two consumers has 232 registers, of three 160, of which ptxas uses 128.
-  if (consumer_rows * c.block_n / 128 > (c.warps == 12 ? 96 : c.warps == 8 ? 160 : 128))
+  if (accumulator_count(c) > (c.warps == 12 ? 96 : c.warps == 8 ? 160 : 128))
     return "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three";
+  if (p.accumulation == Accumulation::promoted && accumulator_count(c) > (c.warps == 12 ? 64 : c.warps == 8 ? 96 : 112))
+    return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (c.stages < 2 || c.stages > 16) return "at least 2 stages, and 16 at most";
   const auto is_1_2_4_8 = [](int x) { return is_power_of_two(x) && x <= 8; };
@@ -89,6 +94,10 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
 int cluster_size_of(const KernelConfig& c) { return c.cluster_m * c.cluster_n * c.cluster_k; }
 
 int consumer_rows_of(const KernelConfig& c) { return c.ping_pong ? c.block_m : c.block_m / (c.warps / 4); }
+
+int blocks_per_sm_of(const KernelConfig& c, const Problem& p) {
+  return c.warps == 4 && accumulator_count(c) <= (p.accumulation == Accumulation::promoted ? 48 : 64) ? 2 : 1;
+}
 
 int consumer_groups_of(const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && !c.ping_pong ? c.warps / 4 : 1; }
 

@@ -145,6 +145,7 @@ Problem normalise(const Problem& problem) {
   p.alpha = as_scalar("alpha", p.alpha, problem);
   p.beta = as_scalar("beta", p.beta, problem);
   p.slope = p.activation == Activation::leaky_relu ? as_scalar("slope", p.slope, problem) : Problem{}.slope;
+  if (!is_fp8(p.a)) p.accumulation = Problem{}.accumulation;
   if (!reads_c(p)) p.stride_c = 0;  // whatever it is, D's may be too far apart for it
   normalise_matrix("a", matrix_a(p), p.lda, p.stride_a, p.align_a, problem);
   normalise_matrix("b", matrix_b(p), p.ldb, p.stride_b, p.align_b, problem);
@@ -227,8 +228,8 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
 bool equal(const Problem& x, const Problem& y) {
   const auto integers = [](const Problem& p) {
     return std::tuple(p.m, p.n, p.k, p.a, p.b, p.d, p.layout_a, p.layout_b, p.lda, p.ldb, p.ldc, p.ldd, p.batch,
-                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.align_a, p.align_b,
-                      p.align_c, p.align_d);
+                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.accumulation,
+                      p.align_a, p.align_b, p.align_c, p.align_d);
   };
   return integers(x) == integers(y) && same(x.alpha, y.alpha) && same(x.beta, y.beta) && same(x.slope, y.slope);
 }
@@ -246,7 +247,7 @@ std::size_t hash_value(const Problem& p) {
   }
   std::uint64_t small = 0;  // everything with few values, packed
   for (int value : {int(p.a), int(p.b), int(p.d), int(p.layout_a), int(p.layout_b), int(p.bias), int(p.activation),
-                    p.align_a, p.align_b, p.align_c, p.align_d}) {
+                    int(p.accumulation), p.align_a, p.align_b, p.align_c, p.align_d}) {
     small = small * 32 + std::uint64_t(value);
   }
   mix(small);
@@ -312,6 +313,7 @@ std::string to_string(const Problem& p) {
   if (p.activation != defaults.activation) text << " activation=" << to_string(p.activation);
   if (p.activation == Activation::leaky_relu && p.slope != defaults.slope && p.slope != double(float(defaults.slope)))
     text << " slope=" << scalar(p.slope);
+  if (p.accumulation != defaults.accumulation) text << " accumulation=" << to_string(p.accumulation);
   const auto alignment = [&text](const char* name, int value) {
     if (value != 16) text << " " << name << "=" << value;
   };

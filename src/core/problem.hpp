@@ -5,7 +5,7 @@
 namespace jitgemm {
 
 /// The problem with its leading dimensions filled in, and what does not matter set to its default (the slope of another
-/// activation, align_c without beta), so that equal work compares equal. align_* come out as the largest vector, in bytes
+/// activation, align_c without beta, the accumulation of other than 8-bit floating-point products), so that equal work compares equal. align_* come out as the largest vector, in bytes
 /// and at most 16, that every row (column) start of the operand is a multiple of, and for D every row end, too.
 /// Throws Error{invalid_problem} for what no kernel can serve.
 Problem normalise(const Problem& problem);

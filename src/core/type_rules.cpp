@@ -42,6 +42,7 @@ std::string why_types_unsupported(const Problem& p) {
   if (to_string(p.bias) == "unknown") return "unknown bias: use none, along_n or along_m";
   if (to_string(p.activation) == "unknown")
     return "unknown activation: use none, relu, leaky_relu, gelu_erf, gelu_tanh or silu";
+  if (to_string(p.accumulation) == "unknown") return "unknown accumulation: use fast or promoted";
   if (p.a == s8 && p.activation != Activation::none && p.activation != Activation::relu)
     return "no kernel applies " + std::string(to_string(p.activation)) + " to integers: use none or relu";
   return {};

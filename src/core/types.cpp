@@ -74,6 +74,14 @@ std::string_view to_string(Activation activation) {
   return "unknown";
 }
 
+std::string_view to_string(Accumulation accumulation) {
+  switch (accumulation) {
+    case Accumulation::fast: return "fast";
+    case Accumulation::promoted: return "promoted";
+  }
+  return "unknown";
+}
+
 std::optional<DataType> parse_data_type(std::string_view text) {
   return parse(text, std::array{f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32});
 }
@@ -89,6 +97,10 @@ std::optional<Bias> parse_bias(std::string_view text) {
 std::optional<Activation> parse_activation(std::string_view text) {
   return parse(text, std::array{Activation::none, Activation::relu, Activation::leaky_relu, Activation::gelu_erf,
                                 Activation::gelu_tanh, Activation::silu});
+}
+
+std::optional<Accumulation> parse_accumulation(std::string_view text) {
+  return parse(text, std::array{Accumulation::fast, Accumulation::promoted});
 }
 
 }  // namespace jitgemm

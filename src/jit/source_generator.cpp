@@ -100,7 +100,7 @@ std::string_view partition_name(device::Partition partition) {
 std::string flag(bool value) { return value ? "true" : "false"; }
 
 /// What of the problem the source depends on, in words.
-std::string describe(const Problem& p) {
+std::string describe(const Problem& p, bool promoted) {
   std::string text = "A " + std::string(to_string(p.a)) + " " + std::string(to_string(p.layout_a)) + ", B " +
                      std::string(to_string(p.b)) + " " + std::string(to_string(p.layout_b)) + ", D " +
                      std::string(to_string(p.d));
@@ -108,6 +108,7 @@ std::string describe(const Problem& p) {
   if (reads_c(p)) text += ", with C";
   if (p.bias != Bias::none) text += ", with bias " + std::string(to_string(p.bias));
   if (p.activation != Activation::none) text += ", " + std::string(to_string(p.activation));
+  if (promoted) text += ", promoted";
   return text;
 }
 
@@ -118,6 +119,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   const device::Partition partition = partition_of(c.schedule);
   const WarpGrid warps = warp_grid_of(c);
   const std::string loop(to_string(c.main_loop));
+  const bool promoted = c.main_loop == MainLoop::sm90 && p.accumulation == Accumulation::promoted;
   const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
 
   // The part of the configuration that is compiled in.
@@ -144,7 +146,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   source.text = fill_in(
       "gemm.cu.in",
       {{"version", JITGEMM_VERSION},
-       {"problem", describe(packed_problem(asked, c))},
+       {"problem", describe(packed_problem(asked, c), promoted)},
        {"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},
@@ -158,6 +160,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
        {"cluster_n", std::to_string(c.cluster_n)},
        {"cluster_k", std::to_string(c.cluster_k)},
        {"ping_pong", flag(c.ping_pong)},
+       {"promoted", flag(promoted)},
        {"d_transposed", flag(c.swap_ab)},
        {"dependent_launch", flag(device.compute_capability >= 90)},
        {"partition", std::to_string(int(partition))},

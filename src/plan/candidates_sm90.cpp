@@ -18,7 +18,7 @@ struct Rows {
   int block_m, warps;
   bool ping_pong;
 };
-constexpr std::array row_choices{Rows{64, 4, false},   Rows{128, 8, false}, Rows{256, 8, false},
+constexpr std::array row_choices{Rows{64, 4, false}, Rows{128, 8, false},
                                  Rows{192, 12, false}, Rows{64, 8, true},   Rows{128, 8, true}};
 
 struct Cluster {
@@ -65,8 +65,8 @@ std::vector<int> widths(const Rows& rows, const Cluster& cluster, const Problem&
   }
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
   if (2 * blocks > 3 * device.sm_count)
-    for (int width : {128, 160, 192, 224, 256})
-      if (width % granularity == 0) add(width);
+    for (int width : {96, 128, 160, 192, 224, 256})
+      if (width % granularity == 0 && (width > 96 || problem.accumulation == Accumulation::promoted)) add(width);
   return result;
 }
 
@@ -115,7 +115,7 @@ void add_candidates(const Problem& asked, bool swap_ab, const DeviceInfo& device
         config.stages = stages_that_fit(config, asked, device, 1);
         if (config.stages < 3) continue;
         if (!rows.ping_pong) add(config, blocks > slots);
-        if (!rows.ping_pong && rows.block_m == 64 && width <= 128 && blocks > slots) {
+        if (blocks_per_sm_of(config, problem) == 2 && blocks > slots) {
           KernelConfig two = config;
           two.stages = stages_that_fit(config, asked, device, 2);
           if (two.stages >= 3) add(two, true);

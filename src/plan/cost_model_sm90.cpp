@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/kernel_config.hpp"
 #include "core/kernel_problem.hpp"
 #include "core/launch_shape.hpp"
 #include "core/problem.hpp"
@@ -13,27 +14,24 @@
 namespace jitgemm {
 namespace {
 
-// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to measured candidates of an H200
-// (tools/results/NOTES.md, 13); other devices scale with their SMs.
+// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 8000 measured candidates of an H200
+// (tools/results/NOTES.md, 18); other devices scale with their SMs. The tensor cores themselves do not show: below the power limit
+// it is the bytes into an SM that bound a k-step.
 struct Model {
-  double launch_us = 1.936;                                  // to the first product, and from the last store to the end
-  double cluster_us[4] = {0, 0.461, 0.418, 0.468};  // besides, with clusters of 1, 2, 4, 8 blocks
-  double clocks = 1.7e3;                                    // a microsecond
-  double mma = 0.05258;            // of the clocks that wgmma needs at its peak rate
-  double ingest = 0.9129;         // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double aligned_row_us = 0.001422;     // 1000 times 128 bytes of an operand out of the L2, all SMs together
-  double misaligned_row_us = 0.01344;  // the same across two lines of 128 bytes
-  double latency_us = 1.379;      // of a load, hidden by the stages
-  double step_us = 0.001067;
-  double epilogue_us = 0.259;      // of 128 accumulators a thread
-  double store_bytes_clock = 19.46;
-  double cluster_sum_us = 0.464, cluster_sum_bytes_clock = 18.34;
-  double arrival_us = 2.785, part_bytes_us = 6.659e+07, sm_part_bytes_us = 8.784e+04;
-  double memory_bytes_us = 4.773e+06;
-  double unhidden = 0.4348;  // of what runs beside the longest of products, memory and power limit
-  double wave_us = 2.212;   // between two waves of blocks
-  double ping_pong = 32.17;   // of an epilogue, hidden behind the other's products
-  double peak_flops_us = 8.338e+08;
+  double launch_us = 2.17;  // to the first product, and from the last store to the end
+  double cluster_us[4] = {0, 0.333, 0.275, 0.34};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double clocks = 1.7e3;  // a microsecond
+  double ingest = 0.84;  // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double misaligned_row_ns = 0.0116;  // 128 bytes of an operand across two lines of the L2, all SMs together
+  double latency_us = 1.28;  // of a load, hidden by the stages
+  double epilogue_us = 0.192;  // of 128 accumulators a thread
+  double store_bytes_clock = 23.9;
+  double cluster_sum_us = 0.448, cluster_sum_bytes_clock = 18.8;
+  double arrival_us = 2.85, part_bytes_us = 4.38e+04;  // of a tile cut across programs
+  double memory_bytes_us = 4.52e6;
+  double peak_flops_us = 817e6;  // the power limit
+  double unhidden = 0.551;  // of what runs beside the longest
+  double wave_us = 2.69;  // between two waves of blocks
 };
 constexpr Model model;
 
@@ -53,21 +51,24 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const bool b_k_major = p.layout_b == Layout::column_major;
   const double loaded_n = b_k_major ? n : ceil_div(c.block_n, 64) * 64;
-  const bool two = c.warps == 4 && tile <= 64 * 128 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
+  const bool two = blocks_per_sm_of(c, p) == 2 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
   const int resident = two ? 2 : 1;
   const int usable = usable_sms(size, device);
 
   // One k-step of the blocks that are active.
-  const double mma = m / 64 * 4 * std::max(n / 2, 16 + n / 4) * model.mma;
   const double ingest = 2 * (m + loaded_n) * model.ingest;
   const auto row_us = [&](std::int64_t ld) {
-    return std::int64_t(double(ld) * element) % 128 == 0 ? model.aligned_row_us : model.misaligned_row_us;
+    return std::int64_t(double(ld) * element) % 128 == 0 ? 0 : model.misaligned_row_ns * 1e-3;
   };
-  const double rows_us = (m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb)) * 1e-3;
+  const double rows_us = m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb);
+  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes, 128 additions a clock.
+  const bool promotes_alone = p.accumulation == Accumulation::promoted && (c.ping_pong || c.warps == 4);
+  const double in_turn = m / 64 * 4 * std::max(n / 2, 16 + n / 4) + tile / 128;
   const auto step_us = [&](double active, int share) {
-    const double products = mma * share / model.clocks, into_sm = ingest * share / model.clocks, l2 = rows_us * active;
-    const double longest = std::max({products, into_sm, l2, model.latency_us / (c.stages - 0.5)});
-    return longest + model.unhidden * std::max(0.0, products + into_sm + l2 - longest) / 2 + model.step_us;
+    const double into_sm = ingest * share / model.clocks, l2 = rows_us * active;
+    const double alone = promotes_alone && share == 1 ? in_turn / model.clocks : 0;
+    const double longest = std::max({into_sm, l2, alone, model.latency_us / (c.stages - 0.5)});
+    return longest + model.unhidden * std::max(0.0, into_sm + l2 - longest) / 2;
   };
 
   const double d_bytes = tile / c.cluster_k * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
@@ -90,15 +91,14 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
         fixup = model.cluster_sum_us +
                 2 * part_bytes * (c.cluster_k - 1) / c.cluster_k / model.cluster_sum_bytes_clock / model.clocks;
       if (d.splits > 1)
-        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.sm_part_bytes_us +
-                 2 * d.splits * part_bytes * double(tiles) / model.part_bytes_us;
+        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.part_bytes_us;
       break;
     }
     case Schedule::persistent: {
       const std::int64_t grid = shape.grid, full = tiles / grid, rest = tiles % grid;
       body = double(full) * d.k_steps * step_us(double(grid), 1) + (rest > 0 ? d.k_steps * step_us(double(rest), 1) : 0);
       const double rounds = double(full + (rest > 0));
-      epilogues = c.ping_pong ? epilogue * (1 + (rounds - 1) * std::max(0.0, 1 - model.ping_pong)) : rounds * epilogue;
+      epilogues = c.ping_pong ? epilogue : rounds * epilogue;  // all but the last behind the other consumer's products
       break;
     }
     default: {
@@ -107,8 +107,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
       body = (range + whole * d.k_steps) * step_us(double(shape.grid), 1);
       const double peers = std::min(double(programs), std::ceil(d.k_steps / std::max(1.0, range)) + 1);
       epilogues = (whole + std::floor(range / d.k_steps) + 1) * epilogue;
-      fixup = model.arrival_us + (1 + peers) * part_bytes / model.sm_part_bytes_us +
-              2 * peers * part_bytes * double(cut) * c.cluster_m * c.cluster_n / model.part_bytes_us;
+      fixup = model.arrival_us + (1 + peers) * part_bytes / model.part_bytes_us;
       // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
       const double once = (double(p.m) + double(p.n)) * double(p.k) * element;
       if (once > 0.7 * double(device.l2_bytes))
@@ -120,10 +119,11 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   const double flops = 2.0 * double(tiles) * tile * d.k_steps * c.block_k;
   const double power = flops / (model.peak_flops_us * rate * sms / 132);
   const double memory = minimum_bytes(p) / model.memory_bytes_us;
-  const double longest = std::max({body, memory, power});
-  const double main = longest + model.unhidden * (body + memory + power - longest) / 2;
+  // What a program does between its tiles costs nothing where the power limit holds it back anyway.
+  const double programs_us = body + epilogues + fixup, longest = std::max({programs_us, memory, power});
+  const double main = longest + model.unhidden * (programs_us + memory + power - longest) / 2;
   const int log_size = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
-  return model.launch_us + model.cluster_us[log_size] + main + epilogues + fixup;
+  return model.launch_us + model.cluster_us[log_size] + main;
 }
 
 }  // namespace jitgemm

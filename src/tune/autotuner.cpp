@@ -25,7 +25,9 @@
 namespace jitgemm {
 namespace {
 
-constexpr double sample_us = 400;     // of one batch of launches between two events
+// Of one batch of launches between two events. Kernels that fill the device are timed for as long as it takes to meet the power
+// limit that they will live under.
+constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
 constexpr int most_launches = 32;     // of a batch
 constexpr double host_launch_us = 6;  // generous: 3 measured
 constexpr double hopeless = 1.5;      // times the best, after the first rounds
@@ -233,7 +235,8 @@ class Tuner {
     if (backend_.device().emulated) return;
     sample(candidate);  // the first launches of a kernel are slower
     const double once_us = sample(candidate);
-    candidate.launches = std::clamp(int(sample_us / std::max(once_us, 0.1)), 1, most_launches);
+    candidate.launches =
+        std::clamp(int((once_us > long_kernel_us ? long_sample_us : sample_us) / std::max(once_us, 0.1)), 1, most_launches);
     if (once_us < 2 * host_us(candidate)) prepare_lead(candidate);
   }
 

@@ -40,6 +40,7 @@ json to_json(const Problem& p) {
     object["batch"] = p.batch;
     object["stride"] = {p.stride_a, p.stride_b, p.stride_c, p.stride_d};
   }
+  if (p.accumulation != Problem{}.accumulation) object["accumulation"] = to_string(p.accumulation);
   return object;
 }
 
@@ -129,6 +130,7 @@ Problem problem_from(const json& object) {
   }
   fields.read("activation", p.activation, parse_activation);
   fields.read("slope", p.slope);
+  if (fields.has("accumulation")) fields.read("accumulation", p.accumulation, parse_accumulation);
   fields.refuse_others();
   return shape_of(normalise(p));
 }

@@ -70,6 +70,7 @@ Problem problem_from(fuzz::Bytes& input) {
   if (input.take<bool>())
     for (auto Problem::*align : {&Problem::align_a, &Problem::align_b, &Problem::align_c, &Problem::align_d})
       p.*align = alignment_from(input);
+  p.accumulation = enum_from<Accumulation>(input, 2);
   return p;
 }
 

@@ -56,6 +56,7 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
       ->default_str("along_n");
   add_field("--activation", "activation", activation_names() + " [none]");
   add_field("--slope", "slope", "Of leaky_relu [0.01]")->type_name("FLOAT");
+  add_field("--accumulation", "accumulation", "Of e4m3 and e5m2 products: " + accumulation_names() + " [fast]");
   if (!whole) return;
   add_size("--align-a", "align_a",
            "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");

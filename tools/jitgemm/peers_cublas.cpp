@@ -239,7 +239,8 @@ class CublasPeers : public Peers {
 
   std::string default_name() const override {
     if (is_for_cublas()) return "default";
-    return candidates_.empty() ? "" : "first candidate";
+    if (candidates_.empty()) return "";
+    return is_fp8(problem_.a) ? fmt::format("first candidate, {} accumulation", to_string(problem_.accumulation)) : "first candidate";
   }
 
   void gemm(const Operands& operands) override {
@@ -292,8 +293,7 @@ class CublasPeers : public Peers {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_as_the_bias);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(type_of_c(p)));
     }
-    // Ours adds up in the tensor cores alone, too.
-    if (is_fp8(p.a)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(1));
+    if (is_fp8(p.a)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(p.accumulation == Accumulation::fast));
     make_layout(layout_b_.put(), p.b, p.n, p.k, p.ldb, p.stride_b, op_b);
     make_layout(layout_a_.put(), p.a, p.k, p.m, p.lda, p.stride_a, op_a);
     make_layout(layout_d_.put(), p.d, p.n, p.m, p.ldd, p.stride_d, CUBLAS_OP_N);

@@ -115,6 +115,7 @@ std::string input_type_names() { return names(supported_types().inputs); }
 std::string output_type_names() { return names(supported_types().outputs); }
 std::string bias_names() { return names(values_of<Bias>()); }
 std::string activation_names() { return names(values_of<Activation>()); }
+std::string accumulation_names() { return names(values_of<Accumulation>()); }
 
 DataType default_output(DataType a) {
   if (is_fp8(a)) return bf16;
@@ -139,6 +140,8 @@ void set_field(Problem& p, std::string_view name, const std::string& value) {
     p.bias = known("bias", value, parse_bias(value), bias_names());
   else if (name == "activation")
     p.activation = known("activation", value, parse_activation(value), activation_names());
+  else if (name == "accumulation")
+    p.accumulation = known("accumulation", value, parse_accumulation(value), accumulation_names());
   else
     bad_option(fmt::format("a problem has no field \"{}\": write it like \"{}\"", name, to_string(Problem{})));
 }

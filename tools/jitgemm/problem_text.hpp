@@ -12,6 +12,7 @@ std::string input_type_names();
 std::string output_type_names();
 std::string bias_names();
 std::string activation_names();
+std::string accumulation_names();
 
 /// The type of D where none is given.
 DataType default_output(DataType a);

@@ -70,6 +70,7 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
       p.activation = one_of(activations, random);
     } while (!why_types_unsupported(p).empty());
     p.slope = 0.25;
+    if (is_fp8(p.a) && once_in(2, random)) p.accumulation = Accumulation::promoted;
     p.alpha = once_in(20, random) ? 0 : 1;
     p.beta = once_in(2, random) ? 0 : 1;
     pattern.aligned = !once_in(3, random);
