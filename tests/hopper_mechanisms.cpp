@@ -74,6 +74,8 @@ std::vector<Mechanism> hopper_mechanisms() {
       dealt(in_cluster(ping_pong(64, 64), 2, 1), split_k, 2, 3));
   add("ping_pong", {.m = 311, .n = 123, .k = 500, .a = e4m3, .b = e4m3, .d = bf16, .layout_b = columns},
       dealt(of_bytes(in_cluster(ping_pong(64, 64), 1, 2)), persistent, 1));
+  add("ping_pong", {.m = 200, .n = 123, .k = 500, .a = e5m2, .b = e4m3, .d = f32, .layout_b = columns, .accumulation = Accumulation::promoted},
+      dealt(of_bytes(ping_pong(64, 64, 2)), persistent, 2));
 
   add("cluster_sum", {.m = 200, .n = 100, .k = 313}, in_cluster(tile(64, 2), 1, 1, 2));
   add("cluster_sum", {.m = 150, .n = 100, .k = 313, .layout_b = columns, .beta = 1}, in_cluster(tile(64), 2, 1, 4));
