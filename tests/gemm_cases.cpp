@@ -92,8 +92,7 @@ std::string to_string(const GemmCase& gemm) {
 }
 
 bool exact_with_integers(const GemmCase& gemm) {
-  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90 &&
-                       gemm.problem.accumulation == Accumulation::fast;
+  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90;
   return gemm.problem.activation < Activation::gelu_erf && !cut_off;
 }
 

@@ -180,7 +180,7 @@ run_bench() {
   bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.5
 }
 
-run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.5; }
+run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.45; }
 
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
