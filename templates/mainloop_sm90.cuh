@@ -115,32 +115,34 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                                            tile.column + place.k * STORE_COLUMNS, thread, 128);
     }
     Accumulator accumulators[COUNT];
-    if (PROMOTED) {
+    const u32 first_slab = first_row / 64 * M_SLAB_BYTES;
+    if constexpr (PROMOTED) {
 #pragma unroll
       for (Accumulator& x : accumulators) x = 0;
-    }
-    u32 previous = 0;
 #pragma unroll 1
-    for (int step = 0; step < k_steps; ++step) {
-      ptx::mbarrier_wait_parity(smem.full(position.stage), position.parity);
-      const u32 a = smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, b = smem.b(position.stage);
-      if constexpr (PROMOTED) {
+      for (int step = 0; step < k_steps; ++step) {
         Accumulator of_step[COUNT];
-        multiply(a, b, false, of_step);
+        ptx::mbarrier_wait_parity(smem.full(position.stage), position.parity);
+        multiply(smem.a(position.stage) + first_slab, smem.b(position.stage), false, of_step);
         ptx::wgmma_wait_group<0>();
         release(smem.empty(position.stage));
+        position.advance();
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) accumulators[i] += of_step[i];  // the other consumers multiply meanwhile
-      } else {
-        multiply(a, b, step > 0, accumulators);
+      }
+      if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
+    } else {
+      u32 previous = 0;
+#pragma unroll 1
+      for (int step = 0; step < k_steps; ++step) {
+        ptx::mbarrier_wait_parity(smem.full(position.stage), position.parity);
+        multiply(smem.a(position.stage) + first_slab, smem.b(position.stage), step > 0, accumulators);
         ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
         if (step > 0) release(previous);
         previous = smem.empty(position.stage);
+        position.advance();
       }
-      position.advance();
-    }
-    if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
-    if constexpr (!PROMOTED) {
+      if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
       ptx::wgmma_wait_group<0>();
       release(previous);
     }

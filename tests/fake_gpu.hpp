@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/kernel_interface.hpp"
 #include "fake_driver.hpp"
@@ -13,8 +14,8 @@
 
 namespace jitgemm::test {
 
-/// FakeDriver with memory that holds something and kernels that multiply: D = A * B of row-major f16, whatever
-/// the module. An access outside of live memory, or a launch whose counters are not zero, ends as on a GPU.
+/// FakeDriver with memory that holds something and kernels that multiply: D = A * B of row-major f16, or of what FakeNvrtc says
+/// computes it as D^T = B^T * A^T. An access outside of live memory, or a launch whose counters are not zero, ends as on a GPU.
 struct FakeGpu : FakeDriver {
   static inline std::map<std::uintptr_t, std::size_t> memory;  // live, by address
   static inline std::map<const void*, std::string> modules;
@@ -51,7 +52,12 @@ struct FakeGpu : FakeDriver {
     return CUDA_SUCCESS;
   }
 
-  static CUresult multiply(const device::Arguments& x) {
+  static CUresult multiply(device::Arguments x, bool transposed) {
+    if (transposed) {
+      std::swap(x.a, x.b);
+      std::swap(x.lda, x.ldb);
+      std::swap(x.m, x.n);
+    }
     const auto span = [](int rows, int columns, long long ld) {
       return std::size_t((rows - 1) * ld + columns) * size_of(f16);
     };
@@ -169,12 +175,14 @@ struct FakeGpu : FakeDriver {
     };
     api.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction function, void** parameters, void**) {
       if (const CUresult result = work(); result != CUDA_SUCCESS) return result;
+      bool transposed;
       {
         const std::lock_guard lock(mutex);
         if (!modules.contains(function)) return CUDA_ERROR_INVALID_HANDLE;
+        transposed = modules[function].find("D^T") != std::string::npos;
         slowness = 1 + std::distance(modules.begin(), modules.find(function));
       }
-      return multiply(*static_cast<const device::Arguments*>(parameters[0]));
+      return multiply(*static_cast<const device::Arguments*>(parameters[0]), transposed);
     };
     api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) {
       return *milliseconds = 0.25f * float(slowness), work();

@@ -12,7 +12,7 @@ namespace jitgemm::test {
 /// An NVRTC that takes every text, makes a cubin for FakeGpu of it, and keeps books on its programs.
 struct FakeNvrtc {
   struct Program {
-    bool compiled = false;
+    bool compiled = false, transposed = false;
   };
   static inline std::mutex mutex;
   static inline std::set<const Program*> alive;
@@ -27,7 +27,9 @@ struct FakeNvrtc {
                ? "ptxas info    : 0 bytes gmem\nptxas info    : Used 96 registers, 0 bytes spill stores, 0 bytes spill loads\n"
                : "kernel.cu(7): error: identifier \"made_to_fail\" is undefined\n1 error detected\n";
   }
-  static constexpr char cubin[] = "\x7f" "ELF, made up";
+  static constexpr char cubin[] = "\x7f" "ELF, computes D  ";
+  static constexpr char transposing_cubin[] = "\x7f" "ELF, computes D^T";
+  static_assert(sizeof cubin == sizeof transposing_cubin);
   static constexpr char ptx[] = "// Cuda compilation tools, release 12.4, V12.4.131\n";
 
   static cuda::NvrtcApi api() {
@@ -44,9 +46,9 @@ struct FakeNvrtc {
         default: return "NVRTC_ERROR_OTHER";
       }
     };
-    api.create_program = [](nvrtcProgram* program, const char*, const char*, int, const char* const*,
+    api.create_program = [](nvrtcProgram* program, const char* source, const char*, int, const char* const*,
                             const char* const*) {
-      auto* const made = new Program;
+      auto* const made = new Program{.transposed = std::strstr(source, "D_TRANSPOSED = true") != nullptr};
       const std::lock_guard lock(mutex);
       alive.insert(made);
       *program = reinterpret_cast<nvrtcProgram>(made);
@@ -71,7 +73,10 @@ struct FakeNvrtc {
       return std::strcpy(out, log_of(program)), NVRTC_SUCCESS;
     };
     api.get_cubin_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof cubin, NVRTC_SUCCESS; };
-    api.get_cubin = [](nvrtcProgram, char* out) { return std::memcpy(out, cubin, sizeof cubin), NVRTC_SUCCESS; };
+    api.get_cubin = [](nvrtcProgram program, char* out) {
+      const bool transposed = reinterpret_cast<Program*>(program)->transposed;
+      return std::memcpy(out, transposed ? transposing_cubin : cubin, sizeof cubin), NVRTC_SUCCESS;
+    };
     api.get_ptx_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof ptx, NVRTC_SUCCESS; };
     api.get_ptx = [](nvrtcProgram, char* out) { return std::memcpy(out, ptx, sizeof ptx), NVRTC_SUCCESS; };
     return api;

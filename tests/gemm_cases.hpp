@@ -35,6 +35,13 @@ std::vector<GemmCase> product_cases(MainLoop main_loop);
 /// of one k-step are short enough.
 bool exact_with_integers(const GemmCase& gemm);
 
+/// What the Hopper main loop is made of, each in a small problem that has several tiles a program.
+struct Mechanism {
+  std::string part;  ///< cluster, ping_pong, cluster_sum, store or packed
+  GemmCase gemm;
+};
+std::vector<Mechanism> hopper_mechanisms();
+
 /// Each type in each layout with both depths of a k-step: what pairs do not reach.
 std::vector<GemmCase> layout_cases(MainLoop main_loop);
 

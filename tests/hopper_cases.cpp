@@ -37,7 +37,7 @@ constexpr std::array stage_choices{2, 3, 5};
 
 enum Axis {
   type, layout, batch, operand_a, operand_b, align_c, align_d, by_pointer, slack, schedule, group_m, alpha, c, bias,
-  activation, promoted, rows, width, cluster, swapped, stages, m, n, k
+  activation, accumulation, rows, width, cluster, swapped, stages, m, n, k
 };
 const std::vector<int> axis_sizes{int(sm90_type_count),
                                   int(layouts.size()),
@@ -92,7 +92,9 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   gemm = {};
   Problem& p = gemm.problem;
   KernelConfig& config = gemm.config;
-  const Types types = at(sm80_types, type, row[promoted] == 1 ? 6 : 0);  // e4m3
+  const Accumulation accumulated = Accumulation(std::max(0, row[accumulation]));
+  const Types types = at(sm80_types, type, accumulated == Accumulation::promoted ? first_8_bit_type : 0);
+  if (accumulated == Accumulation::promoted && !is_fp8(types.a)) return "promoted sums are of 8-bit products";
   const Rows tile_rows = at(row_choices, rows, 0);
   const Cluster blocks = at(clusters, cluster, 0);
   config = {.main_loop = MainLoop::sm90,
@@ -112,6 +114,7 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   apply(at(schedules, schedule, 0), config);
   config.grid *= cluster_size_of(config);
   p.a = types.a, p.b = types.b, p.d = types.d;
+  p.accumulation = accumulated;
   const int unmade_layout = size_of(p.a) != 2 ? 1 : config.swap_ab ? 2 : 0;
   p.layout_a = at(layouts, layout, unmade_layout)[0];
   p.layout_b = at(layouts, layout, unmade_layout)[1];
@@ -121,8 +124,6 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   apply_batch(std::max(0, row[batch]), p, random);
   apply_epilogue(gemm, std::max(0, row[alpha]), std::max(0, row[c]), at(biases, bias, 0), at(activations, activation, 0),
                  row[by_pointer] == 1);
-  if (row[promoted] == 1) p.accumulation = Accumulation::promoted;
-  if (row[promoted] == 1 && !is_fp8(p.a)) return "other products are not promoted";
   if (const std::string why = why_types_unsupported(p); !why.empty()) return why;
   place_all(gemm, {at(operands, operand_a, 0).align, at(operands, operand_b, 0).align, at(aligns, align_c, 0),
                    at(aligns, align_d, 0)},

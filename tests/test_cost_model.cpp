@@ -19,23 +19,25 @@ const DeviceInfo h200 = device_info_for("sm_90a");
 
 Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 
-double best_of(const Problem& problem, const DeviceInfo& device, bool (*wanted)(Schedule)) {
+bool whole_tiles(const KernelConfig& c) {
+  return c.cluster_k == 1 && (c.schedule == Schedule::data_parallel || c.schedule == Schedule::persistent);
+}
+bool cut_tiles(const KernelConfig& c) { return !whole_tiles(c); }
+
+double best_of(const Problem& problem, const DeviceInfo& device, bool (*wanted)(const KernelConfig&)) {
   double best = HUGE_VAL;
   for (const RankedConfig& ranked : rank(problem, device)) {
-    if (wanted(ranked.config.schedule)) best = std::min(best, ranked.predicted_us);
+    if (wanted(ranked.config)) best = std::min(best, ranked.predicted_us);
   }
   return best;
 }
-
-bool whole_tiles(Schedule schedule) { return schedule == Schedule::data_parallel || schedule == Schedule::persistent; }
-bool cut_tiles(Schedule schedule) { return !whole_tiles(schedule); }
 
 }  // namespace
 
 TEST_CASE("Few tiles with a long k are cut", "[cost_model]") {
   for (const Problem& problem : {shape(128, 128, 6400), shape(512, 512, 8192), shape(128, 1536, 16384)}) {
     CAPTURE(to_string(problem));
-    CHECK(cut_tiles(rank(problem, h200).front().config.schedule));
+    CHECK(cut_tiles(rank(problem, h200).front().config));
     CHECK(best_of(problem, h200, cut_tiles) < 0.9 * best_of(problem, h200, whole_tiles));
   }
 }
@@ -44,7 +46,7 @@ TEST_CASE("Full waves and short k are not cut", "[cost_model]") {
   for (const Problem& problem :
        {shape(8192, 8192, 8192), shape(16384, 16384, 1024), shape(8192, 8192, 128), shape(256, 256, 64)}) {
     CAPTURE(to_string(problem));
-    CHECK(whole_tiles(rank(problem, h200).front().config.schedule));
+    CHECK(whole_tiles(rank(problem, h200).front().config));
   }
 }
 
@@ -140,7 +142,7 @@ TEST_CASE("The emulator's model prefers what executes least", "[cost_model]") {
   device.sm_count = 4;
   const KernelConfig best = rank(shape(40, 40, 64), device).front().config;
   CHECK(best.block_m * best.block_n <= 64 * 64);
-  CHECK(whole_tiles(best.schedule));
+  CHECK(whole_tiles(best));
 }
 
 TEST_CASE("Ranking takes less than a few milliseconds", "[cost_model]") {

@@ -72,7 +72,7 @@ __device__ void multiply(const Arguments& p) {
 // stmatrix then ldmatrix gives the same registers, and the rows in between lie where they should.
 __device__ void matrix_round_trip(const Arguments& p) {
   const u32 lane = thread_index(), smem = dynamic_smem();
-  stmatrix_x4(smem + lane * 16, lane, 100 + lane, 200 + lane, 300 + lane);
+  stmatrix_x4<false>(smem + lane * 16, lane, 100 + lane, 200 + lane, 300 + lane);
   warp_sync();
   u32 x[4];
   ldmatrix_x4(smem + lane * 16, x);
@@ -82,12 +82,23 @@ __device__ void matrix_round_trip(const Arguments& p) {
                      row.y == first + 1 && row.z == first + 2 && row.w == first + 3;
   warp_sync();
   // Two matrices, whose rows lanes 0 to 15 give.
-  stmatrix_x2(lane < 16 ? smem + 512 + lane * 16 : 1, lane, 100 + lane);
+  stmatrix_x2<false>(lane < 16 ? smem + 512 + lane * 16 : 1, lane, 100 + lane);
   warp_sync();
   const U32x4 half = ld_shared_v4(smem + 512 + lane % 16 * 16), other = ld_shared_v4(smem + lane * 16);
   const u32 begin = lane % 16 / 8 * 100 + lane % 8 * 4;
   const bool right_half = half.x == begin && half.y == begin + 1 && half.z == begin + 2 && half.w == begin + 3;
-  st_global<u32>(static_cast<u32*>(p.d) + lane, right && right_half && other.x == first);
+  warp_sync();
+  // Transposed: the low half of row r, element c, is lane 4c + r / 2's.
+  const u32 column = lane / 8 * 100 + lane % 8 / 2, pair = lane % 2 ? 0 : column | (column + 4) << 16;
+  stmatrix_x4<true>(smem + lane * 16, lane, 100 + lane, 200 + lane, 300 + lane);
+  stmatrix_x2<true>(lane < 16 ? smem + 512 + lane * 16 : 1, lane, 100 + lane);
+  warp_sync();
+  const bool right_transposed = ld_shared_v4(smem + lane * 16).x == pair &&
+                                (lane >= 16 || ld_shared_v4(smem + 512 + lane * 16).x == pair);
+  u32 y[4];
+  ldmatrix_x4_trans(smem + lane * 16, y);
+  const bool back = y[0] == lane && y[3] == 300 + lane;
+  st_global<u32>(static_cast<u32*>(p.d) + lane, right && right_half && other.x == first && right_transposed && back);
 }
 
 __device__ void places(const Arguments& p) {

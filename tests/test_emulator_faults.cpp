@@ -53,24 +53,23 @@ __device__ void pipeline(const Arguments& p, int omit) {
   st_global<u32>(static_cast<u32*>(p.d) + t, sum);
 }
 
-// Every block contributes its index + 1 to each element; the last sums.
-__device__ void fixup(const Arguments& p, int omit) {
-  const u32 t = thread_index(), threads = p.k, peers = grid_size();
+// Every group of threads contributes its rank + 1 to each element; the last sums.
+__device__ void fixup_of(const Arguments& p, int omit, u32 t, u32 threads, u32 rank, u32 peers, u32 barrier) {
   float* partials = static_cast<float*>(p.partials);
-  const float mine[4] = {float(block_index() + 1)};
-  st_global_cg(partials + (block_index() * threads + t) * 4, mine);
-  if (!(omit & 1)) bar_sync(0, threads);
+  const float mine[4] = {float(rank + 1)};
+  st_global_cg(partials + (rank * threads + t) * 4, mine);
+  if (!(omit & 1)) bar_sync(barrier, threads);
   bool last = false;
   if (t == 0) {
     if (!(omit & 4))
       last = atom_inc_acq_rel_gpu(p.counters, peers - 1) == peers - 1;
     else
-      last = block_index() + 1 == peers;
+      last = rank + 1 == peers;
   }
   if (omit & 2)
     last = t == 0 ? last : *p.counters == 0;
   else
-    last = bar_red_or(0, threads, last);
+    last = bar_red_or(barrier, threads, last);
   if (!last) return;
   float sum = 0;
   for (u32 peer = 0; peer < peers; ++peer) {
@@ -79,6 +78,15 @@ __device__ void fixup(const Arguments& p, int omit) {
     sum += x[0];
   }
   st_global<float>(static_cast<float*>(p.d) + t, sum);
+}
+
+__device__ void fixup(const Arguments& p, int omit) {
+  fixup_of(p, omit, thread_index(), p.k, block_index(), grid_size(), 0);
+}
+
+__device__ void fixup_of_warps(const Arguments& p, int omit) {
+  const u32 warp = thread_index() / 32;
+  fixup_of(p, omit, thread_index() % 32, 32, warp, p.k / 32, 1 + warp);
 }
 
 __device__ void collectives(const Arguments& p, int wrong) {
@@ -200,9 +208,9 @@ __device__ void wrong_size(const Arguments& p, int size) {
 
 __device__ void run(const Arguments& p) {
   void (*const kernels[])(const Arguments&, int) = {
-      exchange,      warp_exchange, pipeline, fixup,     collectives,
-      shared_access, global_access, poison,   mbarriers, warpgroups,
-      small_stores,  own_parts,     wrong_size};
+      exchange,      warp_exchange, pipeline, fixup,     fixup_of_warps, collectives,
+      shared_access, global_access, poison,   mbarriers, warpgroups,     small_stores,
+      own_parts,     wrong_size};
   kernels[p.m](p, p.n);
 }
 )";
@@ -212,6 +220,7 @@ enum Kernel {
   warp_exchange,
   pipeline,
   fixup,
+  fixup_of_warps,
   collectives,
   shared_access,
   global_access,
@@ -266,6 +275,9 @@ TEST_CASE("The emulator runs synchronised kernels under every adversary", "[emul
     std::memcpy(&sum, &f.d[63], 4);
     REQUIRE(sum == 28);
     REQUIRE(f.counter == 0);
+    REQUIRE(f.run(fixup_of_warps, 0, 160, options) == "");
+    std::memcpy(&sum, &f.d[31], 4);
+    REQUIRE(sum == 15);
     REQUIRE(f.run(mbarriers, 5, 64, options) == "");
     REQUIRE(f.run(warpgroups, 0, 384, options) == "");
     REQUIRE(f.run(warpgroups, 5, 512, options) == "");
@@ -297,6 +309,8 @@ TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable m
     CHECK_THAT(f.run(fixup, 1, 64, options, 5), ContainsSubstring("ld_global_cg") && ContainsSubstring("not released"));
     CHECK_THAT(f.run(fixup, 2, 64, options, 5), ContainsSubstring("ld_global_cg"));
     CHECK_THAT(f.run(fixup, 4, 64, options, 5), ContainsSubstring("ld_global_cg"));
+    for (const int omit : {1, 2, 4})
+      CHECK_THAT(f.run(fixup_of_warps, omit, 160, options), ContainsSubstring("ld_global_cg"));
   }
 }
 

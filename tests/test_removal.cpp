@@ -2,6 +2,7 @@
 // that go through every path, several tiles a program, in many adversarial orders. Hidden: the script looks for
 // failures.
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
@@ -111,6 +112,14 @@ std::vector<GemmCase> sm90_cases() {
   };
 }
 
+std::vector<GemmCase> mechanisms(const std::string& part) {
+  std::vector<GemmCase> cases;
+  for (const Mechanism& mechanism : hopper_mechanisms()) {
+    if (mechanism.part == part) cases.push_back(mechanism.gemm);
+  }
+  return cases;
+}
+
 void run_in_many_orders(const std::vector<GemmCase>& cases) {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {  // every pair of order and asynchrony four times
     GemmDevice device(GemmDevice::emulator(seed, 2));
@@ -131,4 +140,20 @@ TEST_CASE("Small portable kernels are right in many orders", "[.][full][removal]
 
 TEST_CASE("Small Hopper kernels are right in many orders", "[.][full][removal][sm90]") {
   run_in_many_orders(sm90_cases());
+}
+
+TEST_CASE("Small clusters are right in many orders", "[.][full][removal][cluster]") {
+  run_in_many_orders(mechanisms("cluster"));
+}
+
+TEST_CASE("Small kernels with ping-pong consumers are right in many orders", "[.][full][removal][ping_pong]") {
+  run_in_many_orders(mechanisms("ping_pong"));
+}
+
+TEST_CASE("Small clusters that cut k are right in many orders", "[.][full][removal][cluster_sum]") {
+  run_in_many_orders(mechanisms("cluster_sum"));
+}
+
+TEST_CASE("Small kernels that store D in every way are right in many orders", "[.][full][removal][store]") {
+  run_in_many_orders(mechanisms("store"));
 }

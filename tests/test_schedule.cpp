@@ -189,7 +189,7 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   config.cluster_m = cluster.m;
   config.cluster_n = cluster.n;
   config.cluster_k = cluster.k;
-  problem.k += (cluster.k - 1) * config.block_k;  // a k-step each
+  problem.k = std::max<std::int64_t>(problem.k, cluster.k * config.block_k);  // a k-step each
 }
 
 void check_random_launches(int count) {

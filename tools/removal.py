@@ -23,16 +23,23 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
-FILES = ["mainloop_sm80.cuh", "mainloop_sm90.cuh", "fixup.cuh", "epilogue.cuh", "pack.cuh"]
+# Each file, and the tags of the tests that go through it.
+FILES = {"mainloop_sm80.cuh": ["sm80"], "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum"],
+         "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store"], "fixup.cuh": ["sm80", "sm90"],
+         "epilogue.cuh": ["sm80", "sm90"], "pack.cuh": ["pack"]}
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
-    "barrier": ["bar_sync", "warp_sync"],
+    "barrier": ["bar_sync", "warp_sync", "cluster_arrive", "cluster_wait"],
     "fence": ["fence_mbarrier_init", "fence_proxy_async", "wgmma_fence"],
-    "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "wgmma_wait_group"],
+    "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "wgmma_wait_group",
+             "griddepcontrol_wait"],
     "release": ["cp_async_commit_group", "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-                "tma_store_commit_group", "wgmma_commit_group"],
+                "mbarrier_arrive_cluster", "tma_store_commit_group", "wgmma_commit_group",
+                "griddepcontrol_launch_dependents"],
 }
+# Functions of the templates' own that do nothing else.
+OWN_SYNCHRONISATION = {"stages_are_free": "barrier", "sums_are_there": "barrier", "release": "release"}
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
@@ -45,8 +52,9 @@ BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begi
          r"chunk_count|packed_rows|packed_chunks|source_end|source_begin"
 LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
-# Compared with 0, what lets one thread of many act: a mask too.
+# Compared with one of these, what lets one thread of many, or a few, act: a mask too.
 ELECTED = r"thread|lane|ptx::thread_index\(\)"
+ELECTING = r"0|2|STAGES|ClusterPlace::SHARERS"
 
 # Removals that change no result by their nature: file, code, what its line contains, reason.
 ALLOWED = [
@@ -54,6 +62,12 @@ ALLOWED = [
      "what it spares shares its aligned 16 bytes with the operand, which is no memory of somebody else's that could fault"),
     ("fixup.cuh", "ptx::warp_sync()", "", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
     ("mainloop_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
+    ("store_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
+    ("store_sm90.cuh", "lane == 0", "columns >= 1", "only saves work: the others would store what the lane before them stores"),
+    *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
+      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh")),
+    *(("epilogue.cuh", code, "", "bounds a prefetch, which does nothing where no memory is")
+      for code in ("min_of(row + i / ACROSS * ROW_STEP, args.m - 1)", "min_of(column + i % ACROSS * COLUMN_STEP, args.n - 1)")),
 ]
 
 
@@ -71,7 +85,8 @@ class Removal:
         return f"{self.file}:{self.line}"
 
     def what(self, text):
-        return f"{text[self.begin:self.end]} -> {self.replacement}"
+        removed = " ".join(re.sub(r"//[^\n]*", "", text[self.begin:self.end]).split())
+        return f"{removed} -> {self.replacement}"
 
 
 def matching(text, begin, pair="()"):
@@ -108,6 +123,12 @@ def find_synchronisation(text):
         elif name in WITH_RESULT:
             kind, rest = WITH_RESULT[name]
             yield kind, match.start(), end, rest(split_arguments(text[match.end():end - 1]))
+    for match in re.finditer(r"ptx::cluster_arrive\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
+        yield "barrier", match.start(), match.end(), "void(0)"
+    for match in re.finditer(rf"\b(?:sum\.)?({'|'.join(OWN_SYNCHRONISATION)})\(", text):
+        end = matching(text, match.end() - 1)
+        if text[end] == ";":  # else it is the definition
+            yield OWN_SYNCHRONISATION[match.group(1)], match.start(), end, "void(0)"
 
 
 def comparison_around(text, operator):
@@ -136,8 +157,8 @@ def find_masks(text):
             continue
         begin, end = comparison_around(text, match.span())
         left, right = text[begin:match.start()], text[match.end():end]
-        if re.fullmatch(ELECTED, left) and right == "0":
-            yield "election", begin, end, "true" if match.group(1) == "==" else "false"
+        if re.fullmatch(ELECTED, left) and re.fullmatch(ELECTING, right):
+            yield "election", begin, end, "true" if match.group(1) in ("==", "<") else "false"
             continue
         bound = [re.search(rf"(?<![\w.])({BOUNDS})\b", side) is not None for side in (left, right)]
         if not any(bound) or left.startswith("++"):
@@ -149,6 +170,11 @@ def find_masks(text):
         else:
             inside = below == bound[1] if right not in LOWER_BOUNDS else not below
         yield "mask", begin, end, "true" if inside else "false"
+    for match in re.finditer(r"\bmin_of\(", text):
+        end = matching(text, match.end() - 1)
+        given, limit = split_arguments(text[match.end():end - 1])
+        if re.search(r"\bargs\.[mn]\b", limit):
+            yield "mask", match.start(), end, given
     for match in re.finditer(rf"\b({FLAGS})\b", text):
         line_begin = text.rfind("\n", 0, match.start()) + 1
         if re.search(r"\b(if|return)\b", text[line_begin:match.start()]):
@@ -173,13 +199,6 @@ def allowed(removal, text):
         if removal.file == file and text[removal.begin:removal.end] == code and line in removal.code:
             return reason
     return None
-
-
-def tags_for(file):
-    for part in ("sm80", "sm90", "pack"):
-        if part in file:
-            return [part]
-    return ["sm80", "sm90"]
 
 
 def run_tests(tests, templates, tag, timeout):
@@ -216,7 +235,7 @@ def try_removal(removal, snapshot, all_tests, timeout):
         text = (snapshot / removal.file).read_text()
         (templates / removal.file).write_text(text[:removal.begin] + removal.replacement + text[removal.end:])
         for tests in all_tests:
-            for tag in tags_for(removal.file):
+            for tag in FILES[removal.file]:
                 notice = run_tests(tests, templates, tag, timeout)
                 if notice:
                     return f"{tag}, {notice}"
@@ -262,7 +281,7 @@ def run(parser, arguments, snapshot):
     elif not arguments.all and not arguments.only:
         parser.error("choose --all, --sample N, --only TEXT or --list")
 
-    for tag in ("sm80", "sm90", "pack"):
+    for tag in dict.fromkeys(tag for tags in FILES.values() for tag in tags):
         for binary in tests:
             if notice := run_tests(binary, snapshot, tag, arguments.timeout):
                 print(f"{binary} fails without any removal: {notice}", file=sys.stderr)
@@ -283,7 +302,7 @@ def run(parser, arguments, snapshot):
             results[removal] = verdict
             if sys.stderr.isatty() or verdict[0] != "caught":
                 print(f"[{len(results)}/{len(chosen)}] {verdict[0]} {removal.name()}", file=sys.stderr)
-    for removal in sorted(results, key=lambda each: (FILES.index(each.file), each.begin)):
+    for removal in sorted(results, key=lambda each: (list(FILES).index(each.file), each.begin)):
         verdict, notice = results[removal]
         lines.append(f"{verdict} {removal.name():22} {removal.kind:8} {removal.what(texts[removal.file])}\n"
                      f"         by {notice}" if verdict == "caught" else

@@ -21,7 +21,7 @@ u32 writing_thread(const Thread& thread, const PartialCell& cell) {
   return cell.writer.entity % thread.launch->threads();
 }
 
-/// Whether what another cluster released is known to the thread.
+/// Whether what was released through a counter is known to the thread.
 bool acquired(Thread& thread, const PartialCell& cell) {
   if (!cell.released) return false;
   for (const auto& acquisition : thread.block->cluster->global.acquisitions)
@@ -60,7 +60,7 @@ void st_global_cg(void* address, const void* data) {
   auto [place, is_new] = launch.global().cells.try_emplace(key);
   PartialCell& cell = place->second;
   if (!is_new) {
-    if (is_of_cluster(thread, cell) ? !thread.knows(cell.writer) : !acquired(thread, cell))
+    if (!(is_of_cluster(thread, cell) && thread.knows(cell.writer)) && !acquired(thread, cell))
       launch.fault("race: st_global_cg at %p, not synchronised with its previous writer in block %u", address,
                    cell.block);
   }
@@ -82,7 +82,7 @@ void ld_global_cg(const void* address, void* data) {
   if (found == cells.end()) launch.fault("ld_global_cg at %p, which no block has written in this launch", address);
   const PartialCell& cell = found->second;
   if (is_of_cluster(thread, cell)) {
-    if (!thread.knows(cell.writer))
+    if (!thread.knows(cell.writer) && !acquired(thread, cell))
       launch.fault("race: ld_global_cg at %p, not synchronised with its writer, thread %u of block %u", address,
                    writing_thread(thread, cell), cell.block);
   } else if (!cell.released) {
