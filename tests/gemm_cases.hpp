@@ -31,8 +31,7 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 std::vector<GemmCase> product_cases(MainLoop main_loop);
 
 /// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that round
-/// themselves, nor where wgmma cuts bits of 8-bit products off, unless it is promoted: the sums
-/// of one k-step are short enough.
+/// themselves, nor where wgmma cuts bits of 8-bit products off: what is promoted, sums of one k-step, is too short for that.
 bool exact_with_integers(const GemmCase& gemm);
 
 /// What the Hopper main loop is made of, each in a small problem that has several tiles a program.
