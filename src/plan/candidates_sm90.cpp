@@ -18,7 +18,7 @@ struct Rows {
   int block_m, warps;
   bool ping_pong;
 };
-constexpr std::array row_choices{Rows{64, 4, false}, Rows{128, 8, false},
+constexpr std::array row_choices{Rows{64, 4, false},   Rows{128, 8, false}, Rows{256, 8, false},
                                  Rows{192, 12, false}, Rows{64, 8, true},   Rows{128, 8, true}};
 
 struct Cluster {
