@@ -61,6 +61,8 @@ ALLOWED = [
     ("pack.cuh", "aligned >= source_begin", "",
      "what it spares shares its aligned 16 bytes with the operand, which is no memory of somebody else's that could fault"),
     ("fixup.cuh", "ptx::warp_sync()", "", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
+    *(("mainloop_sm90.cuh", code, "", "the producers leave next, and barrier.cluster counts those who left as arrived (PTX ISA)")
+      for code in ("sum.stages_are_free()", "sum.sums_are_there()")),
     ("mainloop_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
     ("store_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
     ("store_sm90.cuh", "lane == 0", "columns >= 1", "only saves work: the others would store what the lane before them stores"),
