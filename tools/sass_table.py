@@ -5,8 +5,8 @@
 
 A row is a kernel: choices that come to the same machine code share it. The instructions of the main loop, and of the
 loop that issues TMA loads, are those laid out in it, without the retries of waits, which lie elsewhere. Fails if a
-kernel does not compile, spills, uses local memory, or has no tensor-core instruction in its main loop. (wgmma that ptxas
-serialises does not compile: jitgemm takes that warning for an error.)
+kernel does not compile, spills, uses local memory, or has no tensor-core instruction in its main loop. (wgmma that
+ptxas serialises does not compile: jitgemm takes that warning for an error.)
 """
 
 import argparse
@@ -29,6 +29,7 @@ LABEL = re.compile(r"([.$\w]+):")
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?\w+\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
 LEAVES = ("EXIT", "RET", "BRX", "JMX")
 MULTIPLY = {"sm90": r"[HQIB]GMMA\.", "sm80": r"[HIDQ]MMA\."}
+LOCAL = r"(STL|LDL)\b"
 SIZES = re.compile(r"\b[mnk]=\d+ ?")
 HEAD = ["shapes", "problem", "configuration", "registers", "spilled bytes", "local accesses", "main loop's multiplies",
         "instructions", "producer loop's loads", "instructions", "I2F", "MUFU.RCP"]
@@ -39,6 +40,7 @@ class Loop:
     wanted: list = field(default_factory=list)  # opcodes
     instructions: int = 0
     lane_loops: int = 0  # around one instruction, once for each lane: what it takes from uniform registers may differ
+    local_accesses: int = 0
 
     def text(self, strip=""):
         counts = collections.Counter(self.wanted).items()
@@ -60,7 +62,8 @@ class Kernel:
 
     def faults(self):
         if self.spill_bytes or self.local_accesses:
-            yield f"spills {self.spill_bytes} bytes, and accesses local memory {self.local_accesses} times"
+            yield (f"spills {self.spill_bytes} bytes and has {self.local_accesses} local accesses, "
+                   f"{self.main.local_accesses} in the main loop, {self.producer.local_accesses} in the producer's")
         if not self.main.wanted:
             yield "has no tensor-core instruction in its main loop"
 
@@ -100,8 +103,9 @@ class Code:
         self.successors[begin].append(end)
         self.predecessors[end].append(begin)
 
-    def count(self, *opcodes):
-        return sum(opcode.split(".")[0] in opcodes or opcode in opcodes for opcode in self.opcodes)
+    def count(self, pattern, where=None):
+        return sum(re.match(pattern, self.opcodes[i]) is not None
+                   for i in (range(len(self.opcodes)) if where is None else where))
 
     @staticmethod
     def reach(edges, begin, may_enter):
@@ -128,7 +132,7 @@ class Code:
                 continue
             body = self.reach(self.predecessors, branch, lambda i: head < i <= branch) | {head}
             loop = Loop([self.opcodes[i] for i in wanted if i in body], len(body),
-                        sum(self.opcodes[i] == "BRA.U.ANY" for i in body))
+                        self.count(r"BRA\.U\.ANY", body), self.count(LOCAL, body))
             best = max(best, loop, key=lambda each: len(each.wanted))
         return best
 
@@ -164,9 +168,9 @@ def inspect(jitgemm, cache, choice, problem):
         return None, str(error)
     code = Code(sass)
     multiply = MULTIPLY[config.split()[0]] if "a=f32 " not in problem else r"FFMA"  # f32 has no tensor cores
-    return sass, Kernel([choice], 0, facts["registers"], facts["spill_bytes"], code.count("STL", "LDL"),
-                        code.innermost_loop(multiply), code.innermost_loop(r"UTMALDG"), code.count("I2F"),
-                        code.count("MUFU.RCP"))
+    return sass, Kernel([choice], 0, facts["registers"], facts["spill_bytes"], code.count(LOCAL),
+                        code.innermost_loop(multiply), code.innermost_loop(r"UTMALDG"), code.count(r"I2F\b"),
+                        code.count(r"MUFU\.RCP\b"))
 
 
 def inspect_all(jitgemm, cache, choices, jobs):
