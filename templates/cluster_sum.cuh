@@ -3,8 +3,8 @@
 
 namespace jitgemm::device {
 
-/// Called by all threads of the cluster, by consumers with their accumulators. On return `own` has a consumer thread's part of
-/// the block's slice, whose columns begin at place.k * STORE_COLUMNS.
+/// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose columns begin
+/// at place.k * STORE_COLUMNS.
 struct ClusterSum {
   static constexpr int SLAB = BLOCK_N / 2, SLAB_SLICE = SLAB / CLUSTER_K;  // accumulators of 64 rows
   static constexpr int VECTORS = STORE_COUNT / 4;
@@ -12,23 +12,12 @@ struct ClusterSum {
   const SharedMemory& smem;
   const ClusterPlace& place;
 
-  /// The stages of all blocks have been read, so that the partial sums may take their place.
-  __device__ __forceinline__ void stages_are_free() const {
-    ptx::cluster_arrive();
-    ptx::cluster_wait();
-  }
-  __device__ __forceinline__ void sums_are_there() const {
-    ptx::cluster_arrive();
-    ptx::cluster_wait();
-  }
-
   __device__ __forceinline__ u32 slot(int from, u32 consumer, u32 thread, int vector) const {
-    return smem.base + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
+    return smem.sums() + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
   }
 
   __device__ __forceinline__ void add(u32 consumer, u32 thread, const Accumulator (&accumulators)[COUNT],
                                       Accumulator (&own)[STORE_COUNT]) const {
-    stages_are_free();
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
       const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
@@ -43,7 +32,8 @@ struct ClusterSum {
         ptx::st_cluster_v4(to + vector * (128 * 16), x);
       }
     }
-    sums_are_there();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();  // for all stores; the producers have left
 #pragma unroll
     for (int i = 0; i < STORE_COUNT; ++i) own[i] = 0;
 #pragma unroll 1

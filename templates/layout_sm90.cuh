@@ -58,8 +58,7 @@ constexpr int D_BOX_WIDTH = D_TRANSPOSED                           ? min_of(128,
 constexpr int D_BUFFER_BYTES = 64 * 128;
 constexpr int D_BUFFERS = 2;  // a consumer
 
-static_assert(CLUSTER_K == 1 || BLOCK_M * BLOCK_N * 4 <= STAGES * STAGE_BYTES,
-              "the partial sums of a cluster that cuts k fit into the stages");
+constexpr int SUM_BYTES = CLUSTER_K == 1 ? 0 : BLOCK_M * BLOCK_N * int(sizeof(Accumulator));  // see cluster_sum.cuh
 
 struct SharedMemory {
   u32 base;  // 1024-byte aligned, as the swizzle needs
@@ -69,9 +68,8 @@ struct SharedMemory {
   __device__ __forceinline__ u32 d(u32 consumer, u32 buffer) const {
     return base + STAGES * STAGE_BYTES + (consumer * D_BUFFERS + buffer) * D_BUFFER_BYTES;
   }
-  __device__ __forceinline__ u32 full(int stage) const {
-    return base + STAGES * STAGE_BYTES + CONSUMERS * D_BUFFERS * D_BUFFER_BYTES + stage * 16;
-  }
+  __device__ __forceinline__ u32 sums() const { return d(CONSUMERS, 0); }
+  __device__ __forceinline__ u32 full(int stage) const { return sums() + SUM_BYTES + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
 };
@@ -122,7 +120,7 @@ struct ClusterPlace {
   }
 };
 
-/// One block's part of a cluster's work.
+/// One block's part of a cluster's work, found before the wait for its operands.
 struct BlockTile {
   int row, column, batch;
 
@@ -131,6 +129,8 @@ struct BlockTile {
     row = (tile.m * CLUSTER_M + place.m) * BLOCK_M;
     column = (tile.n * CLUSTER_N + place.n) * BLOCK_N;
     batch = tile.batch;
+    ptx::compute_now(row);
+    ptx::compute_now(column);
   }
 };
 __device__ __forceinline__ int k_begin_of(const Work& work, int k) {

@@ -24,17 +24,32 @@ __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32
   }
 }
 
-/// One thread.
+/// Returns once the barriers of all blocks of the cluster are initialised.
+__device__ __forceinline__ void await_barriers() {
+  if constexpr (CLUSTER > 1) {
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  } else {
+    ptx::bar_sync(0, THREADS);
+  }
+}
+
+/// One warp.
 __device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
   const WorkList<PARTITION> list{args.decomposition, int(ptx::block_index()) / CLUSTER};
   const u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
+  Work work{};
+  bool more = list.first(work);
+  BlockTile tile(args, work, place);
+  await_barriers();
+  if (!ptx::elect_one()) return;
+  ptx::griddepcontrol_wait();
   RingPosition position;
-  Work work;
-  for (bool more = list.first(work); more; more = list.next(work)) {
-    const BlockTile tile(args, work, place);
+  while (more) {
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
     const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
     const int k_end = k_begin_of(work, place.k + 1);
+#pragma unroll 1
     for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
       const u32 full = smem.full(position.stage);
       ptx::mbarrier_wait_parity(smem.empty(position.stage), position.parity ^ 1);  // passes in the first pass
@@ -45,14 +60,28 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
                                                   batch_b, place.m, sharers_of_b);
       position.advance();
     }
+    more = list.next(work);
+    if (more) tile = BlockTile(args, work, place);
+  }
+  if constexpr (ClusterPlace::SHARERS > 1) {  // the block outlives what others do at its barriers
+    for (int stage = 0; stage < STAGES; ++stage) {
+      ptx::mbarrier_wait_parity(smem.empty(position.stage), position.parity ^ 1);
+      position.advance();
+    }
   }
 }
 
 /// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart (stride
 /// offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored otherwise).
-__device__ __forceinline__ u64 wgmma_descriptor(u32 smem) {
+/// `address` is that of wgmma_address.
+__device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
   constexpr u64 SWIZZLE_128B = 1ull << 62;
-  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | (smem & 0x3ffff) >> 4;
+  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
+}
+__device__ __forceinline__ u32 wgmma_address(u32 smem) {
+  u32 address = (smem & 0x3ffff) >> 4;
+  ptx::compute_now(address);
+  return address;
 }
 
 /// Bytes from one wgmma's 32 bytes of k to the next.
@@ -62,9 +91,11 @@ constexpr u32 K_SLAB_BYTES = K_MAJOR ? 32 : 16 * 128;
 /// Bytes from 64 rows of A to the next.
 constexpr u32 M_SLAB_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 
-/// Multiplies one k-step into the accumulators, as one group of wgmma.
-__device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, bool accumulate, Accumulator (&accumulators)[COUNT]) {
-  const u64 a = wgmma_descriptor(smem_a), b = wgmma_descriptor(smem_b);
+/// Multiplies one k-step, once it is there, into the accumulators, as one group of wgmma.
+__device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 parity, bool accumulate,
+                                         Accumulator (&accumulators)[COUNT]) {
+  const u64 a = wgmma_descriptor(wgmma_address(smem_a)), b = wgmma_descriptor(wgmma_address(smem_b));
+  ptx::mbarrier_wait_parity(full, parity);
   ptx::wgmma_fence();
 #pragma unroll
   for (int k_slab = 0; k_slab < 4; ++k_slab)
@@ -95,10 +126,11 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   };
 
   RingPosition position;
-  u32 item = 0, d_buffer = 0;
+  u32 item = 0, passes = 0;
   Work work;
   for (bool more = list.first(work); more; more = list.next(work)) {
-    const int k_steps = k_begin_of(work, place.k + 1) - k_begin_of(work, place.k);
+    // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result (fixup.cuh).
+    const int k_steps = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
     if constexpr (PING_PONG) {
       const u32 turn = item++;
       if (turn % 2 != consumer) {
@@ -108,22 +140,26 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       // The other one has seen the k-step before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
+    const BlockTile tile(args, work, place);
+    const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
+    int interior = row + CONSUMER_ROWS <= args.m && column + STORE_COLUMNS <= args.n;
+    ptx::compute_now(interior);
     if constexpr (READS_C) {
-      const BlockTile tile(args, work, place);
       if (work.peer == 0)
-        Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, tile.row + first_row,
-                                                           tile.column + place.k * STORE_COLUMNS, thread, 128);
+        Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
-    const u32 first_slab = first_row / 64 * M_SLAB_BYTES;
+    const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
+      multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage), smem.full(position.stage),
+               position.parity, accumulate, into);
+    };
     if constexpr (PROMOTED) {
 #pragma unroll
       for (Accumulator& x : accumulators) x = 0;
 #pragma unroll 1
       for (int step = 0; step < k_steps; ++step) {
         Accumulator of_step[COUNT];
-        ptx::mbarrier_wait_parity(smem.full(position.stage), position.parity);
-        multiply(smem.a(position.stage) + first_slab, smem.b(position.stage), false, of_step);
+        multiply_stage(false, of_step);
         ptx::wgmma_wait_group<0>();
         release(smem.empty(position.stage));
         position.advance();
@@ -135,8 +171,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       u32 previous = 0;
 #pragma unroll 1
       for (int step = 0; step < k_steps; ++step) {
-        ptx::mbarrier_wait_parity(smem.full(position.stage), position.parity);
-        multiply(smem.a(position.stage) + first_slab, smem.b(position.stage), step > 0, accumulators);
+        multiply_stage(step > 0, accumulators);
         ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
         if (step > 0) release(previous);
         previous = smem.empty(position.stage);
@@ -148,13 +183,11 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const BlockTile tile(args, work, place);
       const Epilogue epilogue(args, tile.batch);
-      const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-      if (row + CONSUMER_ROWS <= args.m && column + STORE_COLUMNS <= args.n)
-        store<true>(epilogue, smem, consumer, thread, row, column, sums, d_buffer);
+      if (interior)
+        store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
       else
-        store<false>(epilogue, smem, consumer, thread, row, column, sums, d_buffer);
+        store<false>(epilogue, smem, consumer, thread, row, column, sums, passes);
     };
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];
@@ -171,46 +204,46 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   if (TMA_STORE && thread == 0) ptx::tma_store_wait_group_read<0>();  // shared memory outlives its readers
 }
 
+/// One thread.
+__device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
+#pragma unroll
+  for (int stage = 0; stage < STAGES; ++stage) {
+    ptx::mbarrier_init(smem.full(stage), 1);
+    // A lane of each warp that multiplies the stage, in each block that it is sent to.
+    ptx::mbarrier_init(smem.empty(stage), (PING_PONG ? 1 : CONSUMERS) * 4 * ClusterPlace::SHARERS);
+  }
+  if constexpr (PING_PONG) {
+    ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
+    ptx::mbarrier_init(smem.turn(1), 4);
+  }
+  ptx::fence_mbarrier_init();
+}
+
 __device__ __forceinline__ void gemm(const Arguments& args) {
   const SharedMemory smem{(ptx::dynamic_smem() + 1023) / 1024 * 1024};
-  const u32 warpgroup = ptx::warp_uniform(ptx::thread_index() / 128), thread = ptx::thread_index() % 128;
+  const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 
-  if (ptx::thread_index() < STAGES) {  // 16 at most
-    ptx::mbarrier_init(smem.full(thread), 1);
-    // A lane of each warp that multiplies the stage, in each block that it is sent to.
-    ptx::mbarrier_init(smem.empty(thread), (PING_PONG ? 1 : CONSUMERS) * 4 * ClusterPlace::SHARERS);
-    if (PING_PONG && thread < 2) ptx::mbarrier_init(smem.turn(thread), 4);  // a lane of each warp
-    ptx::fence_mbarrier_init();
-  } else if (ptx::thread_index() == 32) {
+  ptx::griddepcontrol_launch_dependents();
+  if (warp == 1) {
+    if (ptx::elect_one()) initialise_barriers(smem);
+  } else if (warp == 2 && ptx::elect_one()) {
     ptx::prefetch_tensormap(&args.map_a);
     ptx::prefetch_tensormap(&args.map_b);
     if (TMA_STORE) ptx::prefetch_tensormap(&args.map_d);
   }
-  if constexpr (CLUSTER > 1) {
-    ptx::cluster_arrive();
-    ptx::cluster_wait();
-  } else {
-    ptx::bar_sync(0, THREADS);
-  }
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
 
-  if (warpgroup == 0) {
+  if (warp < 4) {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (thread == 0) produce(args, smem, place);
-    if constexpr (CLUSTER_K > 1) {
-      const ClusterSum sum{smem, place};
-      sum.stages_are_free();
-      sum.sums_are_there();
-    }
+    if (warp == 0)
+      produce(args, smem, place);
+    else
+      await_barriers();
   } else {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_inc<CONSUMER_REGISTERS>();
-    consume(args, smem, place, warpgroup - 1, thread);
-  }
-  if constexpr (CLUSTER > 1 && CLUSTER_K == 1) {
-    ptx::cluster_arrive();  // no block ends while another one may still signal it
-    ptx::cluster_wait();
+    await_barriers();
+    ptx::griddepcontrol_wait();
+    consume(args, smem, place, warp / 4 - 1, thread);
   }
 }
 

@@ -128,10 +128,10 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int r
   }
 }
 
-/// Stores a consumer's rows of the block's columns from (row, column) on. `buffer` is the one of its two that is next.
+/// Stores a consumer's rows of the block's columns from (row, column) on. `passes` counts those that its buffers have seen.
 template <bool INTERIOR>
 __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread, int row,
-                                      int column, const Accumulator (&accumulators)[STORE_COUNT], u32& buffer) {
+                                      int column, const Accumulator (&accumulators)[STORE_COUNT], u32& passes) {
   constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
@@ -142,12 +142,12 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       const int columns = min_of(PASS_COLUMNS, STORE_COLUMNS - pass * PASS_COLUMNS);
       const int first = (slab * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
       if constexpr (THROUGH_SHARED) {
-        const u32 to = smem.d(consumer, buffer);
-        buffer ^= 1;
-        if constexpr (TMA_STORE) {
+        const u32 to = smem.d(consumer, passes % D_BUFFERS);
+        if (TMA_STORE && passes >= D_BUFFERS) {
           if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
           ptx::bar_sync(1 + consumer, 128);  // the buffer is free
         }
+        ++passes;
         fill_buffer<INTERIOR>(epilogue, to, thread, row, pass_column, first, columns / 8, accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the buffer is full; without TMA, the other one has been read, too

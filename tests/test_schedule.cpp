@@ -119,7 +119,7 @@ class ScheduleChecker {
 
 /// Empty, or what is wrong with the raster order of a grid.
 std::string broken_raster(int tiles_m, int tiles_n, int batch, int group_m, std::vector<unsigned char>& seen) {
-  const Decomposition d{tiles_m, tiles_n, batch, 1, 1, 0, 1};
+  const Decomposition d{tiles_m, tiles_n, batch, 1, 1, 0, 1, group_m};
   seen.assign(std::size_t(tile_count(d)), 0);
   for (int tile = 0; tile < tile_count(d); ++tile) {
     const TileIndex index = raster(tile, d, group_m);
@@ -251,7 +251,7 @@ void check_random_launches(int count) {
 int distinct_rows_and_columns(int first_tiles, int tiles_m, int tiles_n, int group_m) {
   std::set<int> rows, columns;
   for (int tile = 0; tile < first_tiles; ++tile) {
-    const TileIndex index = raster(tile, {tiles_m, tiles_n, 1, 1, 1, 0, 1}, group_m);
+    const TileIndex index = raster(tile, {tiles_m, tiles_n, 1, 1, 1, 0, 1, group_m}, group_m);
     rows.insert(index.m);
     columns.insert(index.n);
   }
@@ -259,6 +259,37 @@ int distinct_rows_and_columns(int first_tiles, int tiles_m, int tiles_n, int gro
 }
 
 }  // namespace
+
+TEST_CASE("A divisor known before the launch divides as the operator does", "[schedule]") {
+  for (int divisor = 1; divisor <= 300; ++divisor) {
+    const Divisor by(divisor);
+    for (int x = 0; x <= 2000; ++x)
+      if (x / by != x / divisor) FAIL(x << " / " << divisor << " is " << x / by);
+  }
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  const int largest = 0x7fffffff;
+  for (int i = 0; i < 1'000'000; ++i) {
+    const int divisor = int(random.log_between(1, largest)), multiple = largest / divisor * divisor;
+    const Divisor by(divisor);
+    for (const int x : {int(random.log_between(1, largest)), largest, multiple, multiple - 1, divisor, divisor - 1})
+      if (x / by != x / divisor) FAIL(x << " / " << divisor << " is " << x / by);
+  }
+}
+
+TEST_CASE("Ranges known before the launch are those of range_begin", "[schedule]") {
+  for (int total = 0; total <= 60; ++total) {
+    for (int parts = 1; parts <= 70; ++parts) {
+      const Ranges ranges(total, parts);
+      CAPTURE(total, parts);
+      for (int i = 0; i <= parts; ++i) REQUIRE(ranges.begin(i) == range_begin(total, parts, i));
+      for (int x = 0; x < total; ++x) {
+        const int i = ranges.of(x);
+        REQUIRE((ranges.begin(i) <= x && x < ranges.begin(i + 1)));
+      }
+    }
+  }
+}
 
 TEST_CASE("Random launches cover every k-step once, within workspace and counters", "[schedule]") {
   check_random_launches(100'000);

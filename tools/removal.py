@@ -30,7 +30,7 @@ FILES = {"mainloop_sm80.cuh": ["sm80"], "mainloop_sm90.cuh": ["sm90", "cluster",
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
-    "barrier": ["bar_sync", "warp_sync", "cluster_arrive", "cluster_wait"],
+    "barrier": ["bar_sync", "warp_sync", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait"],
     "fence": ["fence_mbarrier_init", "fence_proxy_async", "wgmma_fence"],
     "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "wgmma_wait_group",
              "griddepcontrol_wait"],
@@ -39,7 +39,7 @@ SYNCHRONISATION = {
                 "griddepcontrol_launch_dependents"],
 }
 # Functions of the templates' own that do nothing else.
-OWN_SYNCHRONISATION = {"stages_are_free": "barrier", "sums_are_there": "barrier", "release": "release"}
+OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release"}
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
@@ -53,16 +53,16 @@ BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begi
 LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
 # Compared with one of these, what lets one thread of many, or a few, act: a mask too.
-ELECTED = r"thread|lane|ptx::thread_index\(\)"
-ELECTING = r"0|2|STAGES|ClusterPlace::SHARERS"
+ELECTED = r"thread|lane|warp|ptx::thread_index\(\)"
+ELECTING = r"0|1|2|ClusterPlace::SHARERS"
 
 # Removals that change no result by their nature: file, code, what its line contains, reason.
 ALLOWED = [
     ("pack.cuh", "aligned >= source_begin", "",
      "what it spares shares its aligned 16 bytes with the operand, which is no memory of somebody else's that could fault"),
     ("fixup.cuh", "ptx::warp_sync()", "", "only spares registers: it keeps the compiler from hoisting the loads that follow"),
-    *(("mainloop_sm90.cuh", code, "", "the producers leave next, and barrier.cluster counts those who left as arrived (PTX ISA)")
-      for code in ("sum.stages_are_free()", "sum.sums_are_there()")),
+    *(("mainloop_sm90.cuh", code, "warp == 2", "only saves work: others would prefetch, too")
+      for code in ("warp == 2", "ptx::elect_one()")),
     ("mainloop_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
     ("store_sm90.cuh", "thread == 0", "tma_store_wait_group_read", "only saves work: the others have no stores to wait for"),
     ("store_sm90.cuh", "lane == 0", "columns >= 1", "only saves work: the others would store what the lane before them stores"),
@@ -125,7 +125,7 @@ def find_synchronisation(text):
         elif name in WITH_RESULT:
             kind, rest = WITH_RESULT[name]
             yield kind, match.start(), end, rest(split_arguments(text[match.end():end - 1]))
-    for match in re.finditer(r"ptx::cluster_arrive\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
+    for match in re.finditer(r"ptx::cluster_arrive(?:_relaxed)?\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
         yield "barrier", match.start(), match.end(), "void(0)"
     for match in re.finditer(rf"\b(?:sum\.)?({'|'.join(OWN_SYNCHRONISATION)})\(", text):
         end = matching(text, match.end() - 1)
@@ -172,6 +172,8 @@ def find_masks(text):
         else:
             inside = below == bound[1] if right not in LOWER_BOUNDS else not below
         yield "mask", begin, end, "true" if inside else "false"
+    for match in re.finditer(r"ptx::elect_one\(\)", text):
+        yield "election", match.start(), match.end(), "true"
     for match in re.finditer(r"\bmin_of\(", text):
         end = matching(text, match.end() - 1)
         given, limit = split_arguments(text[match.end():end - 1])

@@ -57,7 +57,7 @@ struct TemplateFiles {
 TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
   TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"}, {}};
   if (main_loop == MainLoop::sm90) {
-    files.ptx.insert(files.ptx.end(), {"mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
+    files.ptx.insert(files.ptx.end(), {"elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
     files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
   } else {
     files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});

@@ -11,6 +11,9 @@ __device__ __forceinline__ u32 cluster_rank() {
 
 /// All threads of the cluster that have not ended arrive, then wait. What they did in shared memory before is seen after it.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+/// The same, but nothing is seen after it beyond barriers before a fence_mbarrier_init: cluster_arrive waits until all of the
+/// thread's stores have reached the L2.
+__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 /// The cluster's address of what lies at `address` in the shared memory of block `rank`.

@@ -149,6 +149,8 @@ void fence_mbarrier_init() {
   Thread& thread = *current;
   for (Mbarrier& barrier : thread.block->mbarriers)
     if (barrier.initialised.entity == thread.entity) barrier.fenced = thread.now;
+  thread.inits = thread.now;
+  ++thread.now.time;
 }
 
 void mbarrier_arrive(u32 address) {

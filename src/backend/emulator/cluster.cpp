@@ -21,6 +21,20 @@ void complete_if_all_arrived(Cluster& cluster) {
   barrier.waiting.clear();
 }
 
+/// `release(barrier, thread)` says what of the thread's is seen after the barrier.
+template <class Release>
+void arrive_at_cluster_barrier(Release release) {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  if (thread.at_cluster_barrier) thread.launch->fault("cluster_arrive for a second time without a cluster_wait");
+  ClusterBarrier& barrier = thread.block->cluster->barrier;
+  thread.at_cluster_barrier = true;
+  thread.cluster_phase = barrier.phase;
+  release(barrier, thread);
+  ++barrier.arrived;
+  complete_if_all_arrived(*thread.block->cluster);
+}
+
 /// What a mapped address is of.
 struct Target {
   Block& block;
@@ -98,15 +112,14 @@ void check_peers_are_done(Block& block) {
 u32 cluster_rank() { return current->block->index % current->launch->cluster_size(); }
 
 void cluster_arrive() {
-  Thread& thread = *current;
-  thread.launch->preempt();
-  if (thread.at_cluster_barrier) thread.launch->fault("cluster_arrive for a second time without a cluster_wait");
-  ClusterBarrier& barrier = thread.block->cluster->barrier;
-  thread.at_cluster_barrier = true;
-  thread.cluster_phase = barrier.phase;
-  release_to(barrier.arriving, barrier.merged, thread);
-  ++barrier.arrived;
-  complete_if_all_arrived(*thread.block->cluster);
+  arrive_at_cluster_barrier([](ClusterBarrier& barrier, Thread& thread) { release_to(barrier.arriving, barrier.merged, thread); });
+}
+
+void cluster_arrive_relaxed() {
+  arrive_at_cluster_barrier([](ClusterBarrier& barrier, Thread& thread) {
+    barrier.arriving.raise({thread.entity, 1});
+    barrier.arriving.raise(thread.inits);
+  });
 }
 
 void cluster_wait() {

@@ -10,7 +10,7 @@ enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
 
 /// The functions of the running launch, given to a compiled kernel once, after it is loaded.
 struct Interface {
-  static constexpr unsigned current_version = 3;
+  static constexpr unsigned current_version = 4;
   unsigned version;
 
   unsigned (*thread_index)();
@@ -65,6 +65,7 @@ struct Interface {
 
   unsigned (*cluster_rank)();
   void (*cluster_arrive)();
+  void (*cluster_arrive_relaxed)();
   void (*cluster_wait)();
   unsigned (*map_to_rank)(unsigned address, unsigned rank);
   void (*mbarrier_arrive_cluster)(unsigned mapped);
@@ -103,6 +104,9 @@ inline u32 thread_index() { return runtime->thread_index(); }
 inline u32 block_index() { return runtime->block_index(); }
 inline u32 grid_size() { return runtime->grid_size(); }
 inline u32 warp_uniform(u32 value) { return runtime->warp_uniform(value); }
+template <typename T>
+void compute_now(T&) {}
+inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
 inline void bar_sync(u32 id, u32 threads) { runtime->bar_sync(id, threads); }
 inline bool bar_red_or(u32 id, u32 threads, bool predicate) { return runtime->bar_red_or(id, threads, predicate); }
@@ -300,6 +304,7 @@ inline void mbarrier_wait_parity(u32 barrier, u32 parity) { runtime->mbarrier_wa
 
 inline u32 cluster_rank() { return runtime->cluster_rank(); }
 inline void cluster_arrive() { runtime->cluster_arrive(); }
+inline void cluster_arrive_relaxed() { runtime->cluster_arrive_relaxed(); }
 inline void cluster_wait() { runtime->cluster_wait(); }
 inline u32 map_to_rank(u32 address, u32 rank) { return runtime->map_to_rank(address, rank); }
 inline void mbarrier_arrive_cluster(u32 mapped) { runtime->mbarrier_arrive_cluster(mapped); }

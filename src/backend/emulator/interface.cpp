@@ -44,6 +44,7 @@ const device::emulator::Interface& interface() {
       .setmaxnreg = setmaxnreg,
       .cluster_rank = cluster_rank,
       .cluster_arrive = cluster_arrive,
+      .cluster_arrive_relaxed = cluster_arrive_relaxed,
       .cluster_wait = cluster_wait,
       .map_to_rank = map_to_rank,
       .mbarrier_arrive_cluster = mbarrier_arrive_cluster,

@@ -89,7 +89,7 @@ void Launch::start_block(Block& block, u32 index, u32 smem_base) {
     thread.lane = i % 32;
     thread.entity = index % cluster_size() * count + i;
     thread.dependencies_ended = !options_.dependent;
-    thread.now = {thread.entity, 1};
+    thread.now = {thread.entity, 2};  // 1: it has started
     block.stacks->prepare(int(i), thread.fiber, thread_main);
   }
   for (u32 w = 0; w < count / 32; ++w) {

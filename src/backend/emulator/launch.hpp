@@ -90,6 +90,7 @@ struct Thread {
   Stamp fenced;         // its accesses before a fence_proxy_async
   Stamp wgmmas;         // its warpgroup's wgmma groups that it waited for
   Stamp remote_stores;  // its stores to other blocks
+  Stamp inits;          // what it did before its last fence_mbarrier_init
   struct Fence {
     u32 time;
     SharedClock known;

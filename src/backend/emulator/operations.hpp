@@ -20,6 +20,7 @@ void fence_proxy_async();
 // cluster.cpp
 u32 cluster_rank();
 void cluster_arrive();
+void cluster_arrive_relaxed();
 void cluster_wait();
 u32 map_to_rank(u32 address, u32 rank);
 void mbarrier_arrive_cluster(u32 mapped);
