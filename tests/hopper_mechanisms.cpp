@@ -90,6 +90,9 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("store", {.m = 200, .n = 300, .k = 130, .d = f32, .bias = Bias::along_m}, dealt(swapped(tile(72)), persistent, 2));
   add("store", {.m = 211, .n = 300, .k = 440}, dealt(tile(40, 3), split_k, 2, 2));
   add("store", {.m = 201, .n = 169, .k = 136, .layout_b = columns, .beta = 1}, dealt(tile(136), persistent, 2), 16, 2);
+  mechanisms.push_back(mechanisms.back());  // with rows on and beside 4-byte boundaries in turn
+  mechanisms.back().gemm.problem.ldd = 169;
+  mechanisms.back().gemm.offset_d = 0;
   add("store", {.m = 171, .n = 201, .k = 136, .layout_b = columns, .bias = Bias::along_n}, dealt(swapped(tile(136, 2)), persistent, 2), 16, 2);
   add("store", {.m = 170, .n = 202, .k = 136, .a = bf16, .b = bf16, .d = bf16, .layout_b = columns},
       dealt(swapped(tile(72)), persistent, 3), 16, 4);
