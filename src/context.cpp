@@ -7,6 +7,7 @@
 #include "chooser.hpp"
 #include "core/launch_shape.hpp"
 #include "core/packing.hpp"
+#include "first_calls.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
 #include "ready_table.hpp"
@@ -65,7 +66,8 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   check_budget("tuning_total_budget_seconds", options.tuning_total_budget_seconds);
   ChooserOptions chooser;
   chooser.tuning = tuning_mode(options);
-  if (chooser.tuning == Tuning::on && options.device == Device::compile_only) chooser.tuning = Tuning::cached;
+  const bool measures = options.device != Device::compile_only && !options.compile_in_background;
+  if (chooser.tuning == Tuning::on && !measures) chooser.tuning = Tuning::cached;
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
@@ -105,9 +107,18 @@ struct Context::Impl {
         store(*backend, cache),
         chooser(*backend, store, chooser_options),
         workspaces(*backend),
-        tensor_maps(*backend) {}
+        tensor_maps(*backend),
+        fallback(options.fallback) {
+    if (options.fallback && !options.compile_in_background)
+      invalid_option("fallback serves while a kernel is compiled in the background; set compile_in_background, or leave it out");
+    if (options.compile_in_background)
+      first_calls.emplace(*backend, store, chooser, ready_table, options.fallback != nullptr);
+  }
 
   void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig* pinned);
+  /// False: the call waits for its kernel.
+  bool serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
+                       Stream stream);
   Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
   void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
   Workspace workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream);
@@ -138,7 +149,9 @@ struct Context::Impl {
   TensorMapCache tensor_maps;
   ReadyTable ready_table;
   CheckedPointers checked_pointers;
-  std::atomic<std::uint64_t> launches = 0;
+  std::function<bool(const Problem&, const Operands&, Stream)> fallback;
+  std::atomic<std::uint64_t> launches = 0, stopgaps = 0;
+  std::optional<FirstCalls> first_calls;  // last: its threads use the others
 };
 
 void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream stream, const KernelConfig* pinned) {
@@ -149,9 +162,25 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
     check_pointers(problem, operands);
     Ready ready;
     const ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
-    if (!ready_table.find(key, ready)) ready = make_ready(key, problem, stream);
+    if (!ready_table.find(key, ready)) {
+      if (serve_meanwhile(key, asked, problem, operands, stream)) return;
+      ready = make_ready(key, problem, stream);
+    }
     with_names(asked, &ready.config, [&] { launch(ready, problem, operands, stream); });
   });
+}
+
+bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
+                                    Stream stream) {
+  if (!first_calls || key.pinned || backend->capture_status(stream) == CaptureStatus::capturing) return false;
+  const auto stopgap = first_calls->stopgap(key, problem);
+  if (!stopgap) return false;
+  if (stopgap->kernel)
+    with_names(asked, &stopgap->kernel->config, [&] { launch(*stopgap->kernel, problem, operands, stream); });
+  else if (!fallback(asked, operands, stream))
+    return false;
+  stopgaps.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Stream stream) {
@@ -417,6 +446,7 @@ Counters Context::counters() const {
   counters.memory_hits = self.store.memory_hits();
   counters.rebuilt = self.store.rebuilt();
   counters.tuned = self.chooser.tuned();
+  counters.stopgaps = self.stopgaps;
   return counters;
 }
 

@@ -1,5 +1,6 @@
 #include "ready_table.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <mutex>
 
@@ -39,6 +40,15 @@ void ReadyTable::clear() {
   const std::unique_lock lock(mutex_);
   table_.clear();
   epoch_ = next_epoch();
+}
+
+std::vector<KernelConfig> ReadyTable::configs() {
+  const std::shared_lock lock(mutex_);
+  std::vector<KernelConfig> configs;
+  for (const auto& [key, ready] : table_) {
+    if (std::find(configs.begin(), configs.end(), ready.config) == configs.end()) configs.push_back(ready.config);
+  }
+  return configs;
 }
 
 std::uint64_t ReadyTable::next_epoch() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "core/launch_shape.hpp"
 #include "core/problem.hpp"
@@ -34,6 +35,7 @@ class ReadyTable {
   /// Adds nothing if clear() has come since `epoch`: then the choice may be an old one.
   void add(const ReadyKey& key, const Ready& ready, std::uint64_t epoch);
   void clear();
+  std::vector<KernelConfig> configs();  ///< of its launches, each once
   std::uint64_t epoch() const { return epoch_; }
 
  private:

@@ -35,6 +35,13 @@ struct ContextOptions {
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
   /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
   bool dependent_launch = true;
+  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand, else
+  /// with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round differently. Nothing is
+  /// measured then: Tuning::on is as cached. The Context's end waits for a compile that has begun.
+  bool compile_in_background = false;
+  /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls gemm(),
+  /// with what it was given.
+  std::function<bool(const Problem&, const Operands&, Stream)> fallback = {};
   /// Where kernels and the tuning database live; default: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm.
   std::optional<std::string> cache_dir = {};
   int emulator_sm_count = 4;
@@ -93,6 +100,7 @@ struct DeviceDescription {
 /// Counts since the Context was made.
 struct Counters {
   std::uint64_t launches = 0, compiles = 0, disk_hits = 0, memory_hits = 0, rebuilt = 0, tuned = 0;
+  std::uint64_t stopgaps = 0;  ///< calls served while their kernel was compiled in the background
 };
 
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the device.

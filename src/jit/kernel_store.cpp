@@ -1,6 +1,7 @@
 #include "jit/kernel_store.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <future>
 #include <mutex>
@@ -118,6 +119,16 @@ std::shared_ptr<const Kernel> KernelStore::get(const KernelSource& source, std::
     promise.set_exception(std::current_exception());
   }
   return wait_for(future);
+}
+
+bool KernelStore::at_hand(const KernelSource& source) {
+  const CacheKey key = cache_key(source, impl_->backend.compiler_kind());
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const auto found = impl_->kernels.find(key.digest);
+    if (found != impl_->kernels.end()) return found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  return impl_->cache.find(key, [&] { return impl_->backend.compiler_version(); }).has_value();
 }
 
 CacheEntry KernelStore::warm(const KernelSource& source) {

@@ -26,6 +26,8 @@ class KernelStore {
   /// Loaded and launchable. Drops and rebuilds, once, an entry that the driver refuses. smem_bytes, which the source
   /// implies, is the dynamic shared memory that it is loaded for.
   std::shared_ptr<const Kernel> get(const KernelSource& source, std::size_t smem_bytes);
+  /// Whether get() would need no compiler: loaded, or whole in the disk cache.
+  bool at_hand(const KernelSource& source);
   /// Compiled (or found), in the disk cache, not loaded.
   CacheEntry warm(const KernelSource& source);
 

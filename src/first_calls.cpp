@@ -1,0 +1,173 @@
+#include "first_calls.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/packing.hpp"
+#include "jit/launcher.hpp"
+#include "jit/source_generator.hpp"
+#include "util/log.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr std::size_t candidates = 24;  // of the cost model that may be at hand
+constexpr double as_good = 1.25;        // predicted times, a kernel's at hand over the chosen one's: better than the fallback
+
+/// Runs jobs on a few threads, which start with the first jobs. Its end drops the jobs that have not begun.
+class Workers {
+ public:
+  ~Workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      jobs_.clear();
+    }
+    changed_.notify_all();
+  }
+
+  void post(std::function<void()> job) {
+    static const std::size_t most = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u);
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    if (idle_ < jobs_.size() && threads_.size() < most) threads_.emplace_back([this] { work(); });
+    changed_.notify_one();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      --idle_;
+      if (stopping_) return;
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  std::size_t idle_ = 0;
+  bool stopping_ = false;
+  std::vector<std::jthread> threads_;  // last: joined first
+};
+
+enum class State { compiling, compiled, failed };
+
+struct Pending {
+  std::atomic<State> state = State::compiling;
+  std::optional<FirstCalls::Stopgap> stopgap;
+};
+
+}  // namespace
+
+struct FirstCalls::Impl {
+  Backend& backend;
+  KernelStore& store;
+  Chooser& chooser;
+  ReadyTable& ready_table;
+  bool has_fallback;
+  std::mutex mutex = {};
+  std::unordered_map<Problem, std::shared_ptr<Pending>, ProblemHash, ProblemEqual> pending = {};
+  Workers workers = {};  // last: it ends first
+
+  std::shared_ptr<Pending> find(const Problem& shape);
+  std::shared_ptr<Pending> begin(const Problem& shape, const Problem& problem);
+  std::optional<Ready> best_at_hand(const Problem& problem, const Choice& choice);
+  bool at_hand(const Problem& problem, const KernelConfig& config);
+  Ready get(const Problem& problem, const KernelConfig& config);
+};
+
+FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table, bool has_fallback)
+    : impl_(new Impl{backend, store, chooser, ready_table, has_fallback}) {}
+FirstCalls::~FirstCalls() = default;
+
+std::optional<FirstCalls::Stopgap> FirstCalls::stopgap(const ReadyKey& key, const Problem& problem) {
+  std::shared_ptr<Pending> pending = impl_->find(key.shape);
+  if (!pending) pending = impl_->begin(key.shape, problem);
+  if (!pending || pending->state == State::failed) return std::nullopt;  // the caller meets the error itself
+  if (pending->state == State::compiling) return pending->stopgap;
+  const std::lock_guard lock(impl_->mutex);
+  impl_->pending.erase(key.shape);
+  return std::nullopt;
+}
+
+std::shared_ptr<Pending> FirstCalls::Impl::find(const Problem& shape) {
+  const std::lock_guard lock(mutex);
+  const auto found = pending.find(shape);
+  return found == pending.end() ? nullptr : found->second;
+}
+
+/// Null when the chosen kernel is at hand.
+std::shared_ptr<Pending> FirstCalls::Impl::begin(const Problem& shape, const Problem& problem) {
+  const Choice choice = chooser.choose(problem, false);
+  if (at_hand(problem, choice.config)) return nullptr;
+  auto made = std::make_shared<Pending>();
+  if (std::optional<Ready> kernel = best_at_hand(problem, choice)) {
+    made->stopgap.emplace(Stopgap{std::move(kernel)});
+  } else if (has_fallback) {
+    made->stopgap.emplace();
+  }
+  {
+    const std::lock_guard lock(mutex);
+    const auto [place, is_new] = pending.try_emplace(shape, made);
+    if (!is_new) return place->second;
+  }
+  workers.post([this, made, problem, config = choice.config] {
+    try {
+      const auto relaxed = backend.relax_capture();
+      get(problem, config);
+      made->state = State::compiled;
+    } catch (const std::exception& error) {
+      logger().warn("{} could not be compiled in the background, the next call will tell: {}", to_string(config), error.what());
+      made->state = State::failed;
+    }
+  });
+  return made;
+}
+
+/// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may have made
+/// for the choice.
+std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, const Choice& choice) {
+  const DeviceInfo& device = backend.device();
+  std::vector<RankedConfig> ranked = rank(problem, device, candidates);
+  for (const KernelConfig& config : ready_table.configs()) {
+    if (why_illegal(config, problem, device).empty()) ranked.push_back({config, predict_us(config, problem, device)});
+  }
+  std::sort(ranked.begin(), ranked.end(),
+            [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; });
+  const std::size_t workspace_bytes = launch_shape(problem, choice.config).workspace_bytes();
+  for (const auto& [config, predicted_us] : ranked) {
+    if (has_fallback && predicted_us > as_good * choice.predicted_us) break;
+    if (launch_shape(problem, config).workspace_bytes() > workspace_bytes || !at_hand(problem, config)) continue;
+    return get(problem, config);
+  }
+  return std::nullopt;
+}
+
+bool FirstCalls::Impl::at_hand(const Problem& problem, const KernelConfig& config) {
+  const DeviceInfo& device = backend.device();
+  return store.at_hand(generate(problem, config, device)) &&
+         (!packs(config) || store.at_hand(generate_packing(problem, config, device)));
+}
+
+Ready FirstCalls::Impl::get(const Problem& problem, const KernelConfig& config) {
+  const LaunchShape shape = launch_shape(problem, config);
+  const CallKernels kernels = get_kernels(store, problem, config, shape, backend.device());
+  return {config, shape, kernels.packing.get(), kernels.gemm.get()};
+}
+
+}  // namespace jitgemm

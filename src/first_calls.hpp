@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "chooser.hpp"
+#include "ready_table.hpp"
+
+namespace jitgemm {
+
+/// Serves a problem's first calls while its kernel compiles on another thread. Thread-safe.
+class FirstCalls {
+ public:
+  /// How a call is served meanwhile.
+  struct Stopgap {
+    std::optional<Ready> kernel;  ///< one at hand; else the caller's fallback
+  };
+
+  /// `has_fallback`: the caller has other means to compute a call.
+  FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table, bool has_fallback);
+  ~FirstCalls();  ///< waits for compiles that have begun; others are dropped
+
+  /// Of a normalised problem that is in no ReadyTable yet. nullopt: its kernel is at hand, or could not be compiled, or there
+  /// is nothing to do but to wait for it.
+  std::optional<Stopgap> stopgap(const ReadyKey& key, const Problem& problem);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace jitgemm
