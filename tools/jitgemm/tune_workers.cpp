@@ -128,7 +128,7 @@ class Worker {
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) cannot_start(errno);
     socket_.emplace(ends[0]);
     const Descriptor theirs(ends[1]);
-    std::vector<std::string> line{"jitgemm", worker_command};
+    std::vector<std::string> line{"jitgemm", worker_command, "--parent", std::to_string(::getpid())};
     for (const std::string& word : words_of(options)) line.push_back(word);
     Words words(line), environment(environment_with(device.visible_to_cuda));
     posix_spawn_file_actions_t actions;
@@ -298,9 +298,10 @@ std::optional<std::string> read_line(std::FILE* file) {
 }
 
 /// One problem a line from standard input, one line of JSON for each to standard output.
-void work(const ContextOptions& options) {
+void work(const ContextOptions& options, pid_t parent) {
   // Else one that outlives a killed run would disturb what the next run measures.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) return;  // it was killed before that
   const File in = take_over(STDIN_FILENO, "r"), out = take_over(STDOUT_FILENO, "w");
   Context context(options);
   while (const std::optional<std::string> line = read_line(in.get())) {
@@ -326,8 +327,10 @@ std::vector<WorkerDevice> parse_gpus(const std::string& text, const ContextOptio
   if (text == "all" || text.find(',') == std::string::npos) {
     const int count = text != "all" ? parse_number(text, text) : emulated ? 1 : most;
     if (count == 0) bad_gpus("--gpus 0 leaves nothing to tune on: give 1 or more, or all");
-    if (count > most)
-      bad_gpus(fmt::format("--gpus {}: there are {}: give no more, or all", text, counted(most, "GPU")));
+    if (count > most) {
+      bad_gpus(fmt::format("--gpus {}: only {} here: give no more, or all", text,
+                           counted(std::uint64_t(most), emulated ? "emulated device" : "GPU")));
+    }
     for (int i = 0; i < count; ++i) numbers.push_back(i);
   } else {
     for (const std::string& part : split(text)) {
@@ -358,11 +361,13 @@ void tune_in_workers(const std::vector<WorkerDevice>& devices, const ContextOpti
 
 void add_tune_worker(CLI::App& app) {
   auto options = std::make_shared<DeviceOptions>();
+  auto parent = std::make_shared<pid_t>(0);
   CLI::App* command = app.add_subcommand(worker_command, "What `tune --gpus` runs on each GPU");
   command->group("");  // not in the list
   options->add_to(*command);
   options->add_tuning_to(*command);
-  command->callback([options] { work(options->context_options()); });
+  command->add_option("--parent", *parent, "The process that this one ends with")->required();
+  command->callback([options, parent] { work(options->context_options(), *parent); });
 }
 
 }  // namespace jitgemm::cli
