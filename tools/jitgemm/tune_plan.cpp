@@ -33,12 +33,13 @@ using Shapes = std::unordered_set<Problem, Hash, Equal>;
 
 /// About as many batches as a candidate gets, each as long as the tuner's; on the emulator a few launches.
 double expected_seconds(const TuneTask& task, const DeviceInfo& device, double budget) {
-  if (device.emulated) return 0.05 + double(task.candidates.size()) * flops(task.problem) / 2e8;
-  constexpr double batches = 10, shortest_batch_us = 500, fixed_seconds = 0.1;
-  double us = 0;
-  for (const RankedConfig& candidate : task.candidates)
-    us += batches * std::max(shortest_batch_us, candidate.predicted_us);
-  return fixed_seconds + std::min(budget, us * 1e-6);
+  constexpr double batches = 10, shortest_batch_us = 500, fixed_seconds = 0.1, emulated_flops = 2e8;
+  double seconds = 0;
+  for (const RankedConfig& candidate : task.candidates) {
+    seconds += device.emulated ? flops(task.problem) / emulated_flops
+                               : batches * 1e-6 * std::max(shortest_batch_us, candidate.predicted_us);
+  }
+  return fixed_seconds + std::min(budget, seconds);
 }
 
 std::vector<TuningRecord> records_for(const ContextOptions& options, const DeviceInfo& device) {
