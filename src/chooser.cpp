@@ -151,6 +151,7 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
   record.median_us = result->median_us;
   record.spread = result->spread;
   record.library_version = JITGEMM_VERSION;
+  record.candidates = candidate_set(ranked);
   db_.add(record);
   logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(shape), result->seconds, to_string(result->config),
                 result->median_us);

@@ -110,9 +110,75 @@ TEST_CASE("Outliers do not decide", "[autotuner]") {
 }
 
 TEST_CASE("Hopeless candidates are not measured for long, near-ties longer", "[autotuner]") {
-  Session session({.time_us = times({50, 51, 200})});
+  Session session({.time_us = times({50, 50.3, 200})});
   REQUIRE(session.run());
   CHECK(session.backend.launches(ranked[0].config) > 2 * session.backend.launches(ranked[2].config));
+}
+
+TEST_CASE("Measuring ends early when the leader is ahead by more than the noise", "[autotuner]") {
+  constexpr int all_rounds = 3 + 9 + 16, fewest = 6;
+  SECTION("a clear winner") {
+    Session session({.time_us = times({50, 40, 55})});
+    const auto result = session.run();
+    CHECK(result->config == ranked[1].config);
+    CHECK(result->samples == 3 * fewest);
+  }
+  SECTION("the model's first choice is the clear winner") {
+    Session session({.time_us = times({40, 50, 55})});
+    const auto result = session.run();
+    CHECK(result->config == ranked[0].config);
+    CHECK(result->samples == 3 * fewest);
+  }
+  SECTION("only those that are not beaten yet are measured on") {
+    Session session({.time_us = times({50, 50.2, 60})});
+    const auto result = session.run();
+    CHECK(result->config == ranked[0].config);
+    CHECK(result->samples == 2 * all_rounds + fewest);
+  }
+  SECTION("equals in noise take all rounds") {
+    int early = 0;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      Random random(seed);
+      const auto noisy = [&random](const KernelConfig& config, int) {
+        return (config == ranked[2].config ? 80 : 50) * (1 + 0.2 * random.uniform());
+      };
+      Session session({.time_us = noisy});
+      early += session.run()->samples < 2 * all_rounds;
+    }
+    CHECK(early <= 2);
+  }
+  SECTION("the budget still bounds it") {
+    const auto slow = [](const KernelConfig& config, int k) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return times({50, 50, 50})(config, k);
+    };
+    Session session({.time_us = slow});
+    session.options.budget_seconds = 0.2;
+    const auto result = session.run();
+    REQUIRE(result);
+    CHECK(result->config == ranked[0].config);
+    CHECK(result->samples < 3 * all_rounds);
+    CHECK(result->seconds < 2);
+  }
+}
+
+TEST_CASE("An early end costs no right choice", "[autotuner]") {
+  // 4 % apart in noise of 6 %, evenly spread: of a batch of launches that is 0.6 %, with hiccups now and then.
+  int wrong = 0, samples = 0;
+  constexpr int runs = 40;
+  for (std::uint64_t seed = 0; seed < runs; ++seed) {
+    Random random(seed);
+    const auto noisy = [&random](const KernelConfig& config, int) {
+      const double hiccup = random.uniform() < 0.01 ? 3 : 1;
+      return (config == ranked[1].config ? 48 : 50) * (1 + 0.06 * random.uniform()) * hiccup;
+    };
+    Session session({.time_us = noisy});
+    const auto result = session.run();
+    wrong += result->config != ranked[1].config;
+    samples += result->samples;
+  }
+  CHECK(wrong <= 1);
+  CHECK(samples < runs * 3 * 14);  // half of all rounds
 }
 
 TEST_CASE("Kernels shorter than the host's launch are told apart", "[autotuner]") {

@@ -1,7 +1,5 @@
 // The jitgemm command, as its users see it: what it prints, where, and how it ends. Runs the built command on the
 // emulator.
-#include <sys/wait.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "command.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
 
@@ -20,45 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 
-/// Beside this test binary.
-fs::path command_path() { return fs::read_symlink("/proc/self/exe").parent_path() / "jitgemm"; }
-
-struct Output {
-  int status = -1;
-  std::string out, err;
-  nlohmann::json json() const { return nlohmann::json::parse(out); }
-};
-
-/// The command with a cache directory of its own.
-class Command {
- public:
-  Output operator()(const std::string& arguments) const {
-    const fs::path out = path("stdout"), err = path("stderr");
-    const std::string line = "cd '" + directory_.path().string() + "' && JITGEMM_CACHE_DIR='" + path("cache").string() +
-                             "' '" + command_path().string() + "' " + arguments + " >'" + out.string() + "' 2>'" +
-                             err.string() + "' </dev/null";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(out), file_text(err)};
-  }
-  fs::path path(const std::string& name) const { return directory_.path() / name; }
-
- private:
-  TemporaryDirectory directory_;
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 const std::string small = " -m 70 -n 66 -k 65 --device emulator ";
 
 }  // namespace
-
-#define NEEDS_COMMAND() \
-  if (!fs::exists(command_path())) SKIP("the jitgemm command is not built: build jitgemm_command too")
 
 TEST_CASE("jitgemm run checks what it computed and says where the kernel came from", "[cli]") {
   NEEDS_COMMAND();

@@ -1,39 +1,35 @@
 #include "tune/autotuner.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <thread>
+#include <set>
 
 #include "core/launch_shape.hpp"
-#include "core/operand_matrix.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
-#include "tune/measurement.hpp"
+#include "tune/compile_ahead.hpp"
 #include "tune/output_check.hpp"
-#include "tune/scratch.hpp"
+#include "tune/sampler.hpp"
+#include "util/hash.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
 namespace {
 
-// Of one batch of launches between two events. Kernels that fill the device are timed for as long as it takes to meet the power
-// limit that they will live under.
-constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
-constexpr int most_launches = 32;     // of a batch
-constexpr double host_launch_us = 6;  // generous: 3 measured
-constexpr double hopeless = 1.5;      // times the best, after the first rounds
+constexpr double hopeless = 1.5;  // times the best, after the first rounds
 constexpr double near_tie = 1.05;
 constexpr double least_noise = 0.01;
 constexpr double admission_share = 0.6;  // of the budget, for compiling and checking; then measure what there is
+// Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: three
+// standard errors for its two, and samples enough for the quartiles to mean something.
+constexpr double early_noise = 1.5;
+constexpr std::size_t early_samples = 6;
 
 /// Rounds over all candidates, then over the promising ones, then over the near-ties.
 struct Rounds {
@@ -52,69 +48,17 @@ class Deadline {
   Clock::time_point end_;
 };
 
-/// Gets kernels, in order, in threads. Destruction waits for the compiles under way.
-class CompileAhead {
- public:
-  CompileAhead(Backend& backend, std::size_t count, std::function<CallKernels(std::size_t)> get)
-      : backend_(backend), get_(std::move(get)), promises_(count) {
-    for (auto& promise : promises_) futures_.push_back(promise.get_future());
-    const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 8);
-    for (std::size_t i = 0; i < std::min(threads, count); ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~CompileAhead() { stop(); }
-
-  /// Starts no other compile.
-  void stop() { stop_ = true; }
-  std::future<CallKernels>& operator[](std::size_t i) { return futures_[i]; }
-
- private:
-  void work() {
-    std::unique_ptr<Backend::RelaxedCapture> relaxed;
-    for (std::size_t i; !stop_ && (i = next_++) < promises_.size();) {
-      try {
-        if (!relaxed) relaxed = backend_.relax_capture();
-        promises_[i].set_value(get_(i));
-      } catch (...) {
-        promises_[i].set_exception(std::current_exception());
-      }
-    }
-  }
-
-  Backend& backend_;
-  std::function<CallKernels(std::size_t)> get_;
-  std::vector<std::promise<CallKernels>> promises_;
-  std::vector<std::future<CallKernels>> futures_;
-  std::atomic<bool> stop_ = false;
-  std::atomic<std::size_t> next_ = 0;
-  std::vector<std::jthread> threads_;  // last: joined first
-};
-
-/// The launches of a call, ready to be repeated.
-struct PreparedCall {
-  std::vector<std::pair<LaunchShape, CallArguments>> launches;
-};
-
-/// A launch of a GEMM kernel, ready to be repeated.
-struct Prepared {
-  LaunchShape shape;
-  device::Arguments arguments;
-};
-
 struct Candidate {
   TunedCandidate report;
-  LaunchShape shape;
-  CallKernels kernels;
-  int launches = 1;  // of a batch
-  std::optional<Prepared> lead;
-  int lead_launches = 0;
+  Runnable runnable;
   std::vector<double> samples;
   std::exception_ptr failure;  // that it was skipped for
 
-  bool runs() const { return kernels.gemm != nullptr; }
+  bool runs() const { return runnable.kernels.gemm != nullptr; }
   double median() const { return summarise(samples).median; }
   void skip(const std::string& why) {
     report.skipped = why;
-    kernels = {};
+    runnable.kernels = {};
     logger().info("tuning skipped {}: {}", to_string(report.config), why);
   }
 };
@@ -129,7 +73,8 @@ class Tuner {
       Candidate candidate;
       candidate.report.config = choice.config;
       candidate.report.predicted_us = choice.predicted_us;
-      candidate.shape = launch_shape(problem, choice.config);
+      candidate.runnable.config = choice.config;
+      candidate.runnable.shape = launch_shape(problem, choice.config);
       candidates_.push_back(std::move(candidate));
     }
   }
@@ -139,12 +84,11 @@ class Tuner {
     std::size_t workspace_bytes = 0;
     int counters = 0;
     for (const Candidate& candidate : candidates_) {
-      workspace_bytes = std::max(workspace_bytes, candidate.shape.workspace_bytes());
-      counters = std::max(counters, candidate.shape.counters);
+      workspace_bytes = std::max(workspace_bytes, candidate.runnable.shape.workspace_bytes());
+      counters = std::max(counters, candidate.runnable.shape.counters);
     }
-    scratch_.emplace(backend_, problem_, workspace_bytes, counters);
-    timer_.emplace(backend_);
-    check_.emplace(backend_, problem_, scratch_->operands(0));
+    sampler_.emplace(backend_, problem_, workspace_bytes, counters);
+    check_.emplace(backend_, problem_, sampler_->operands());
     admit_all();
     measure_all();
     const Candidate* winner = choose();
@@ -154,8 +98,12 @@ class Tuner {
     }
 
     const Statistics statistics = summarise(winner->samples);
-    TuneResult result{winner->report.config, statistics.median, statistics.spread, {}, 0};
+    TuneResult result;
+    result.config = winner->report.config;
+    result.median_us = statistics.median;
+    result.spread = statistics.spread;
     for (const Candidate& candidate : candidates_) {
+      result.samples += int(candidate.samples.size());
       result.candidates.push_back(candidate.report);
       if (!candidate.runs()) continue;
       const Statistics own = summarise(candidate.samples);
@@ -182,7 +130,7 @@ class Tuner {
       if (next == pending.end()) continue;
       Candidate& candidate = candidates_[*next];
       guarded(candidate, [&] {
-        candidate.kernels = (*kernels_)[*next].get();
+        candidate.runnable.kernels = (*kernels_)[*next].get();
         admit(candidate);
       });
       if (candidate.runs() && !admission_deadline_) {
@@ -220,10 +168,8 @@ class Tuner {
   }
 
   void admit(Candidate& candidate) {
-    scratch_->zero_counters();  // a candidate that failed may have left some
     check_->poison();
-    launch(candidate, prepare(candidate, 0));
-    backend_.synchronize(timer_->stream());
+    sampler_->run(candidate.runnable);
     const OutputCheck::Verdict verdict = check_->judge();
     if (!verdict.why_wrong.empty()) return candidate.skip("computes a wrong result: " + verdict.why_wrong);
     if (verdict.accepted_were_wrong) {
@@ -232,56 +178,25 @@ class Tuner {
           earlier.skip("computes a wrong result: a later candidate's is right");
       }
     }
-    if (backend_.device().emulated) return;
-    sample(candidate);  // the first launches of a kernel are slower
-    const double once_us = sample(candidate);
-    candidate.launches =
-        std::clamp(int((once_us > long_kernel_us ? long_sample_us : sample_us) / std::max(once_us, 0.1)), 1, most_launches);
-    if (once_us < 2 * host_us(candidate)) prepare_lead(candidate);
+    sampler_->prepare(candidate.runnable);
   }
 
-  /// To enqueue one call.
-  static double host_us(const Candidate& candidate) { return (candidate.kernels.packing ? 2 : 1) * host_launch_us; }
-
-  /// A call shorter than its launch is timed behind a longer piece of work, or the host would be timed: its GEMM kernel with
-  /// a longer k, and operands that are taken for packed ones.
-  void prepare_lead(Candidate& candidate) {
-    if (!reads_ab(problem_)) return;
-    KernelConfig config = candidate.report.config;
-    Problem longer = packed_problem(problem_, config);
-    config.pack_a = config.pack_b = false;
-    const bool a_rows = longer.layout_a == Layout::row_major, b_rows = longer.layout_b == Layout::row_major;
-    const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.lda) + (b_rows ? longer.ldb : longer.n)) *
-                                     std::int64_t(size_of(longer.a)) * longer.batch;
-    const std::int64_t affordable = (std::int64_t(scratch_->input_bytes()) - 512) / bytes_per_k / 64 * 64;
-    longer.k = std::min<std::int64_t>(affordable, 1 << 20);
-    if (longer.k <= 2 * problem_.k) return;
-    if (a_rows) longer.lda = longer.k;
-    if (!b_rows) longer.ldb = longer.k;
-    if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
-    if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
-
-    Prepared lead{launch_shape(longer, config), {}};
-    if (lead.shape.partial_bytes > scratch_->workspace_bytes() || lead.shape.counters > scratch_->counters()) return;
-    Operands operands = scratch_->operands(0);
-    const auto a_bytes = std::size_t(matrix_a(longer).batch_bytes());
-    operands.a = scratch_->inputs();
-    operands.b = static_cast<const char*>(scratch_->inputs()) + (a_bytes + 255) / 256 * 256;
-    lead.arguments = make_arguments(longer, config, lead.shape, operands, scratch_->workspace(), encode_);
-    const auto run = [&](int) { launch_lead(candidate, lead); };
-    const double lead_us = timer_->time_us(1, run, [&] { run(0); });
-    candidate.lead_launches = std::clamp(int(std::ceil(candidate.launches * host_us(candidate) / lead_us)), 1, 16);
-    candidate.lead = lead;
-  }
-
-  /// Interleaved, in alternating order, so that a drift of the clocks is everyone's.
-  void rounds(int count, const std::vector<Candidate*>& some) {
+  /// Interleaved, in alternating order, so that a drift of the clocks is everyone's. Without those that are out, and
+  /// until the leader is alone.
+  void rounds(int count, std::vector<Candidate*> some) {
     for (int round = 0; round < count; ++round) {
+      if (const Candidate* const leader = best()) {
+        std::erase_if(some,
+                      [&](const Candidate* candidate) { return candidate != leader && is_out(*candidate, *leader); });
+        if (some.size() < 2 && leader->samples.size() >= early_samples) return;
+      }
       for (std::size_t i = 0; i < some.size(); ++i) {
         Candidate& candidate = *some[round % 2 ? some.size() - 1 - i : i];
         const bool enough = !candidate.samples.empty() || &candidate != first();
         if (enough && deadline_->over()) return;
-        if (candidate.runs()) guarded(candidate, [&] { candidate.samples.push_back(sample(candidate)); });
+        if (candidate.runs()) {
+          guarded(candidate, [&] { candidate.samples.push_back(sampler_->sample(candidate.runnable)); });
+        }
       }
     }
   }
@@ -296,6 +211,18 @@ class Tuner {
       if (candidate.runs() && candidate.samples.empty()) candidate.skip("not measured within the tuning budget");
     }
     report_progress(int(candidates_.size()));
+  }
+
+  /// Whether the leader is ahead by more than the noise of both, with what an early answer takes.
+  static bool is_out(const Candidate& candidate, const Candidate& leader) {
+    if (!candidate.runs()) return true;
+    if (std::min(candidate.samples.size(), leader.samples.size()) < early_samples) return false;
+    return is_ahead(leader, candidate, early_noise);
+  }
+  static bool is_ahead(const Candidate& candidate, const Candidate& other, double times_noise = 1) {
+    const Statistics x = summarise(candidate.samples), y = summarise(other.samples);
+    const double noise = std::max(least_noise, times_noise * std::hypot(x.noise, y.noise));
+    return x.median < y.median * (1 - noise);
   }
 
   /// The model's first choice among those that run.
@@ -330,43 +257,8 @@ class Tuner {
     Candidate* const fastest = best();
     Candidate* const expected = first();
     if (!fastest || fastest == expected || expected->samples.empty()) return fastest;
-    const Statistics x = summarise(fastest->samples), y = summarise(expected->samples);
-    const double noise = std::max(least_noise, std::hypot(x.noise, y.noise));
-    return x.median < y.median * (1 - noise) ? fastest : expected;
+    return is_ahead(*fastest, *expected) ? fastest : expected;
   }
-
-  double sample(const Candidate& candidate) {
-    std::vector<PreparedCall> batch;  // made before the clock starts
-    for (int i = 0; i < candidate.launches; ++i) batch.push_back(prepare(candidate, next_set()));
-    const auto lead = [&] {
-      if (backend_.device().emulated) return;
-      for (int i = 0; i < candidate.lead_launches; ++i) launch_lead(candidate, *candidate.lead);
-      if (!candidate.lead) launch(candidate, batch.back());
-    };
-    return timer_->time_us(
-        candidate.launches, [&](int i) { launch(candidate, batch[std::size_t(i)]); }, lead);
-  }
-
-  PreparedCall prepare(const Candidate& candidate, int set) {
-    PreparedCall call;
-    for_each_launch(problem_, candidate.report.config, candidate.shape, scratch_->operands(set), scratch_->workspace(), encode_,
-                    [&](const LaunchShape& shape, const CallArguments& arguments) {
-                      call.launches.emplace_back(shape, arguments);
-                    });
-    return call;
-  }
-
-  void launch(const Candidate& candidate, const PreparedCall& call) {
-    for (const auto& [shape, arguments] : call.launches) {
-      launch_kernels(backend_, candidate.kernels.packing.get(), *candidate.kernels.gemm, shape, arguments, timer_->stream());
-    }
-  }
-
-  void launch_lead(const Candidate& candidate, const Prepared& lead) {
-    backend_.launch(*candidate.kernels.gemm->loaded, lead.shape, lead.arguments, timer_->stream());
-  }
-
-  int next_set() { return set_ = (set_ + 1) % scratch_->sets(); }
 
   void report_progress(int done) {
     if (options_.progress) options_.progress(done, int(candidates_.size()));
@@ -377,19 +269,22 @@ class Tuner {
   const Problem& problem_;
   const TuneOptions& options_;
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
-  std::function<device::TensorMap(const TensorMapSpec&)> encode_ = [this](const TensorMapSpec& spec) {
-    return backend_.encode_tensor_map(spec);
-  };
   std::vector<Candidate> candidates_;
-  std::optional<Scratch> scratch_;
-  std::optional<LaunchTimer> timer_;
+  std::optional<Sampler> sampler_;
   std::optional<OutputCheck> check_;
   std::optional<CompileAhead> kernels_;
   std::optional<Deadline> admission_deadline_, deadline_;
-  int set_ = 0;
 };
 
 }  // namespace
+
+std::string candidate_set(const std::vector<RankedConfig>& ranked) {
+  std::set<std::string> lines;
+  for (const RankedConfig& choice : ranked) lines.insert(to_string(choice.config) + "\n");
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return digest_of(text).substr(0, 16);
+}
 
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options) {

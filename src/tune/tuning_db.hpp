@@ -18,6 +18,7 @@ struct TuningRecord {
   KernelConfig config;
   double median_us = 0, spread = 0;
   std::string library_version;
+  std::string candidates;  ///< candidate_set() of those measured; empty in older records
   std::string date;  ///< of the measurement, "2026-11-21"; add() fills it in
 };
 

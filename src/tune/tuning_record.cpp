@@ -22,20 +22,20 @@ constexpr int schema = 2;
 
 json to_json(const Problem& p) {
   json object{{"m", p.m},
-          {"n", p.n},
-          {"k", p.k},
-          {"a", to_string(p.a)},
-          {"b", to_string(p.b)},
-          {"d", to_string(p.d)},
-          {"layout_a", to_string(p.layout_a)},
-          {"layout_b", to_string(p.layout_b)},
-          {"ld", {p.lda, p.ldb, p.ldc, p.ldd}},
-          {"align", {p.align_a, p.align_b, p.align_c, p.align_d}},
-          {"alpha", p.alpha},
-          {"beta", p.beta},
-          {"bias", to_string(p.bias)},
-          {"activation", to_string(p.activation)},
-          {"slope", p.slope}};
+              {"n", p.n},
+              {"k", p.k},
+              {"a", to_string(p.a)},
+              {"b", to_string(p.b)},
+              {"d", to_string(p.d)},
+              {"layout_a", to_string(p.layout_a)},
+              {"layout_b", to_string(p.layout_b)},
+              {"ld", {p.lda, p.ldb, p.ldc, p.ldd}},
+              {"align", {p.align_a, p.align_b, p.align_c, p.align_d}},
+              {"alpha", p.alpha},
+              {"beta", p.beta},
+              {"bias", to_string(p.bias)},
+              {"activation", to_string(p.activation)},
+              {"slope", p.slope}};
   if (p.batch != 1) {
     object["batch"] = p.batch;
     object["stride"] = {p.stride_a, p.stride_b, p.stride_c, p.stride_d};
@@ -168,6 +168,7 @@ TuningRecord record_from(const json& object) {
   fields.read("spread", record.spread);
   fields.read("library", record.library_version);
   fields.read("date", record.date);
+  if (fields.has("candidates")) fields.read("candidates", record.candidates);
   return record;
 }
 
@@ -182,18 +183,19 @@ std::string why_implausible(const TuningRecord& record) {
 }  // namespace
 
 std::string to_json_line(const TuningRecord& record) {
-  const json line = {{"schema", schema},
-                     {"problem", to_json(record.problem)},
-                     {"device",
-                      {{"name", record.device_name},
-                       {"compute_capability", record.compute_capability},
-                       {"sm_count", record.sm_count},
-                       {"emulated", record.emulated}}},
-                     {"config", to_string(record.config)},
-                     {"median_us", record.median_us},
-                     {"spread", record.spread},
-                     {"library", record.library_version},
-                     {"date", record.date}};
+  json line = {{"schema", schema},
+               {"problem", to_json(record.problem)},
+               {"device",
+                {{"name", record.device_name},
+                 {"compute_capability", record.compute_capability},
+                 {"sm_count", record.sm_count},
+                 {"emulated", record.emulated}}},
+               {"config", to_string(record.config)},
+               {"median_us", record.median_us},
+               {"spread", record.spread},
+               {"library", record.library_version},
+               {"date", record.date}};
+  if (!record.candidates.empty()) line["candidates"] = record.candidates;
   return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -45,6 +45,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_bench(app);
   add_seed(app);
   add_tune(app);
+  add_tune_worker(app);
   add_explain(app);
   add_source(app);
   add_warm(app);

@@ -9,6 +9,7 @@ void add_run(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_seed(CLI::App& app);
 void add_tune(CLI::App& app);
+void add_tune_worker(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_source(CLI::App& app);
 void add_warm(CLI::App& app);

@@ -202,4 +202,12 @@ std::vector<Shape> read_shapes(const std::filesystem::path& path) {
   return shapes;
 }
 
+std::vector<Problem> problems_of(const ProblemOptions& options, const std::string& shapes_file) {
+  if (shapes_file.empty()) return {options.problem()};
+  if (options.sizes_given()) bad_option("sizes come from --shapes or from -m, -n and -k: leave one out");
+  std::vector<Problem> problems;
+  for (const Shape& shape : read_shapes(shapes_file)) problems.push_back(options.problem(shape.m, shape.n, shape.k));
+  return problems;
+}
+
 }  // namespace jitgemm::cli

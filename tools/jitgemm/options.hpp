@@ -67,5 +67,7 @@ struct Shape {
 };
 /// One `m n k` a line; # begins a comment.
 std::vector<Shape> read_shapes(const std::filesystem::path& file);
+/// One for each shape in the file, else, if that has no name, the one that the options give.
+std::vector<Problem> problems_of(const ProblemOptions& options, const std::string& shapes_file);
 
 }  // namespace jitgemm::cli

@@ -1,4 +1,4 @@
-// tune and warm: work done ahead.
+// warm: kernels compiled ahead.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,66 +21,9 @@ struct Options {
   bool json = false;
 };
 
-std::vector<Problem> problems_of(const Options& options) {
-  if (options.shapes.empty()) return {options.problem.problem()};
-  if (options.problem.sizes_given()) {
-    throw Error(ErrorCode::invalid_option, "sizes come from --shapes or from -m, -n and -k: leave one out");
-  }
-  std::vector<Problem> problems;
-  for (const Shape& shape : read_shapes(options.shapes))
-    problems.push_back(options.problem.problem(shape.m, shape.n, shape.k));
-  return problems;
-}
-
-void print_report(const TuneReport& report) {
-  fmt::print("{}\n{:>11} {:>12} {:>7}  config\n", to_string(report.plan.problem), "measured us", "predicted us",
-             "spread");
-  for (const TunedCandidate& candidate : report.candidates) {
-    const bool winner = candidate.config == report.plan.config;
-    if (candidate.skipped.empty()) {
-      fmt::print("{:>11.2f} {:>12.2f} {:>6.1f}%  {}{}\n", candidate.measured_us, candidate.predicted_us,
-                 100 * candidate.spread, to_string(candidate.config), winner ? "  <- chosen" : "");
-    } else {
-      fmt::print("{:>11} {:>12.2f} {:>7}  {}: {}\n", "skipped", candidate.predicted_us, "", to_string(candidate.config),
-                 candidate.skipped);
-    }
-  }
-  fmt::print("{}, in {}\n", report.plan.why, duration_text(report.seconds));
-}
-
-void tune(const Options& options) {
-  const ContextOptions context_options = options.device.context_options();
-  if (context_options.device == Device::compile_only) {
-    throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
-  }
-  Context context(context_options);
-  const std::vector<Problem> problems = problems_of(options);
-  nlohmann::ordered_json reports = nlohmann::ordered_json::array();
-  Progress progress("tuning");
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    const TuneReport report = context.tune(problems[i], [&](int done, int total) {
-      if (problems.size() == 1) progress.update(done, total);
-    });
-    if (problems.size() > 1) progress.update(int(i) + 1, int(problems.size()), to_string(problems[i]));
-    if (options.json) {
-      reports.push_back(to_json(report));
-    } else {
-      progress.hide();
-      if (problems.size() == 1) {
-        print_report(report);
-      } else {
-        fmt::print("{:>11.2f} us  {}  {}\n", report.plan.measured_us, to_string(problems[i]),
-                   to_string(report.plan.config));
-      }
-    }
-  }
-  progress.hide();
-  if (options.json) print_json(problems.size() == 1 ? reports[0] : reports);
-}
-
 void warm(const Options& options) {
   Context context(options.device.context_options(true));
-  const std::vector<Problem> problems = problems_of(options);
+  const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
   Progress progress("warming");
   parallel_for(
@@ -114,22 +57,6 @@ void warm(const Options& options) {
 }
 
 }  // namespace
-
-void add_tune(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("tune", "Measure candidates for a problem and remember the best");
-  options->problem.add_to(*command);
-  options->device.add_to(*command);
-  options->device.add_tuning_to(*command);
-  command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
-  command->add_flag("--json", options->json, "For machines");
-  command->footer(R"(
-Examples:
-  jitgemm tune -m 1536 -n 1792 -k 6016
-  jitgemm tune --shapes shapes.txt --type bf16 --layout nt --tuning-budget 0.5
-)");
-  command->callback([options] { tune(*options); });
-}
 
 void add_warm(CLI::App& app) {
   auto options = std::make_shared<Options>();

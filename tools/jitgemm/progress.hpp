@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "time_left.hpp"
 
 namespace jitgemm::cli {
 
@@ -14,7 +17,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(int done, int total, std::string_view note = {});
+  /// `share`: of the work that is done, where its pieces are uneven; else done / total.
+  void update(int done, int total, std::string_view note = {}, std::optional<double> share = {});
   /// Wipes the bar, so that a line can be printed; the next update draws it again.
   void hide();
 
@@ -22,6 +26,7 @@ class Progress {
   std::string label_;
   bool terminal_, drawn_ = false;
   std::chrono::steady_clock::time_point begin_, last_drawn_;
+  TimeLeft time_left_;
 };
 
 }  // namespace jitgemm::cli

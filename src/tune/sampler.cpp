@@ -1,0 +1,107 @@
+#include "tune/sampler.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/operand_matrix.hpp"
+#include "core/packing.hpp"
+#include "core/problem.hpp"
+
+namespace jitgemm {
+namespace {
+
+// Of one batch of launches between two events. Kernels that fill the device are timed for as long as it takes to meet
+// the power limit that they will live under.
+constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
+constexpr int most_launches = 32;     // of a batch
+constexpr double host_launch_us = 6;  // generous: 3 measured
+
+/// To enqueue one call.
+double host_us(const Runnable& runnable) { return (runnable.kernels.packing ? 2 : 1) * host_launch_us; }
+
+}  // namespace
+
+Sampler::Sampler(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters)
+    : backend_(backend),
+      problem_(problem),
+      scratch_(backend, problem, workspace_bytes, counters),
+      timer_(backend),
+      encode_([this](const TensorMapSpec& spec) { return backend_.encode_tensor_map(spec); }) {}
+
+void Sampler::run(const Runnable& runnable) {
+  scratch_.zero_counters();  // one that failed may have left some
+  launch(runnable, make_call(runnable, 0));
+  backend_.synchronize(timer_.stream());
+}
+
+void Sampler::prepare(Runnable& runnable) {
+  if (backend_.device().emulated) return;
+  sample(runnable);  // the first launches of a kernel are slower
+  const double once_us = sample(runnable);
+  const double batch_us = once_us > long_kernel_us ? long_sample_us : sample_us;
+  runnable.launches = std::clamp(int(batch_us / std::max(once_us, 0.1)), 1, most_launches);
+  if (once_us < 2 * host_us(runnable)) prepare_lead(runnable);
+}
+
+/// A call shorter than its launch is timed behind a longer piece of work, or the host would be timed: its GEMM kernel
+/// with a longer k, and operands that are taken for packed ones.
+void Sampler::prepare_lead(Runnable& runnable) {
+  if (!reads_ab(problem_)) return;
+  KernelConfig config = runnable.config;
+  Problem longer = packed_problem(problem_, config);
+  config.pack_a = config.pack_b = false;
+  const bool a_rows = longer.layout_a == Layout::row_major, b_rows = longer.layout_b == Layout::row_major;
+  const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.lda) + (b_rows ? longer.ldb : longer.n)) *
+                                   std::int64_t(size_of(longer.a)) * longer.batch;
+  const std::int64_t affordable = (std::int64_t(scratch_.input_bytes()) - 512) / bytes_per_k / 64 * 64;
+  longer.k = std::min<std::int64_t>(affordable, 1 << 20);
+  if (longer.k <= 2 * problem_.k) return;
+  if (a_rows) longer.lda = longer.k;
+  if (!b_rows) longer.ldb = longer.k;
+  if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
+  if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
+
+  Runnable::Launch lead{launch_shape(longer, config), {}};
+  if (lead.shape.partial_bytes > scratch_.workspace_bytes() || lead.shape.counters > scratch_.counters()) return;
+  Operands operands = scratch_.operands(0);
+  const auto a_bytes = std::size_t(matrix_a(longer).batch_bytes());
+  operands.a = scratch_.inputs();
+  operands.b = static_cast<const char*>(scratch_.inputs()) + (a_bytes + 255) / 256 * 256;
+  lead.arguments = make_arguments(longer, config, lead.shape, operands, scratch_.workspace(), encode_);
+  const auto run_lead = [&](int) { launch_lead(runnable, lead); };
+  const double lead_us = timer_.time_us(1, run_lead, [&] { run_lead(0); });
+  runnable.lead_launches = std::clamp(int(std::ceil(runnable.launches * host_us(runnable) / lead_us)), 1, 16);
+  runnable.lead = lead;
+}
+
+double Sampler::sample(const Runnable& runnable) {
+  std::vector<Call> batch;  // made before the clock starts
+  for (int i = 0; i < runnable.launches; ++i) batch.push_back(make_call(runnable, next_set()));
+  const auto lead = [&] {
+    if (backend_.device().emulated) return;
+    for (int i = 0; i < runnable.lead_launches; ++i) launch_lead(runnable, *runnable.lead);
+    if (!runnable.lead) launch(runnable, batch.back());
+  };
+  return timer_.time_us(
+      runnable.launches, [&](int i) { launch(runnable, batch[std::size_t(i)]); }, lead);
+}
+
+Sampler::Call Sampler::make_call(const Runnable& runnable, int set) {
+  Call call;
+  for_each_launch(
+      problem_, runnable.config, runnable.shape, scratch_.operands(set), scratch_.workspace(), encode_,
+      [&](const LaunchShape& shape, const CallArguments& arguments) { call.launches.emplace_back(shape, arguments); });
+  return call;
+}
+
+void Sampler::launch(const Runnable& runnable, const Call& call) {
+  for (const auto& [shape, arguments] : call.launches) {
+    launch_kernels(backend_, runnable.kernels.packing.get(), *runnable.kernels.gemm, shape, arguments, timer_.stream());
+  }
+}
+
+void Sampler::launch_lead(const Runnable& runnable, const Runnable::Launch& lead) {
+  backend_.launch(*runnable.kernels.gemm->loaded, lead.shape, lead.arguments, timer_.stream());
+}
+
+}  // namespace jitgemm
