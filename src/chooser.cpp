@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "jitgemm/version.hpp"
+#include "tune/nearest.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
@@ -14,7 +15,7 @@ constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
 }  // namespace
 
 Chooser::Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options)
-    : backend_(backend), store_(store), options_(options), db_(options.tuning_db) {}
+    : backend_(backend), store_(store), options_(options), db_(options.tuning_db, options.system_tuning_db) {}
 
 Choice Chooser::preview(const Problem& problem) {
   if (auto choice = remembered(shape_of(problem))) return *choice;
@@ -105,13 +106,18 @@ Choice Chooser::look_up(const Problem& problem) {
     choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
     return choice;
   }
+  std::string why;
+  if (const auto best = judge_nearest(found, problem, device, &why)) {
+    return {best->config, PlanSource::model, why, best->predicted_us};
+  }
   if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
   return {found.config,
           found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           found.why,
           predict_us(found.config, problem, device),
           shape.m == problem.m ? found.measured_us : 0,
-          found.spread};
+          found.spread,
+          found.expected_regret};
 }
 
 Choice Chooser::by_model(const Problem& problem) {

@@ -31,6 +31,7 @@ struct Choice {
   PlanSource source = PlanSource::model;
   std::string why;
   double predicted_us = 0, measured_us = 0, spread = 0;
+  double expected_regret = 0;  ///< of a nearest one
 };
 
 struct ChooserOptions {
@@ -38,7 +39,7 @@ struct ChooserOptions {
   double budget_seconds = 0;        ///< of one problem
   double total_budget_seconds = 0;  ///< of all that choose() measures
   bool bucket_m = false;
-  std::optional<std::filesystem::path> tuning_db;
+  std::optional<std::filesystem::path> tuning_db, system_tuning_db;
 };
 
 /// Chooses configurations for normalised problems. What choose() has settled once stays, until tune(). Thread-safe.

@@ -8,6 +8,7 @@
 #include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "first_calls.hpp"
+#include "jit/cache_directory.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
 #include "ready_table.hpp"
@@ -74,6 +75,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   const std::filesystem::path home =
       options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
   if (!home.empty()) chooser.tuning_db = home / "tuning.jsonl";
+  if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
   return chooser;
 }
 
@@ -276,6 +278,7 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.predicted_us = choice.predicted_us;
   plan.measured_us = choice.measured_us;
   plan.spread = choice.spread;
+  plan.expected_regret = choice.expected_regret;
   plan.device = backend->device().name;
   plan.tiles_m = d.tiles_m;
   plan.tiles_n = d.tiles_n;

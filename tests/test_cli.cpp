@@ -12,6 +12,7 @@
 #include "command.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
+#include "tuning_samples.hpp"
 
 namespace jitgemm::test {
 namespace {
@@ -202,6 +203,22 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "bench --shapes nowhere.txt --device emulator --type u8",
            "cache",
            "cache prune --max-bytes lots",
+           "wisdom",
+           "wisdom export",
+           "wisdom export nowhere/out",
+           "wisdom export out --arch sm_1",
+           "wisdom export out --shapes nowhere.txt",
+           "wisdom import nowhere",
+           "wisdom merge out nowhere",
+           "wisdom show nowhere",
+           "wisdom diff nowhere",
+           "wisdom diff nowhere nowhere",
+           "wisdom diff nowhere.jsonl nowhere.jsonl",
+           "wisdom cover nowhere",
+           "wisdom cover nowhere.csv",
+           "wisdom cover nowhere.jsonl --kernels 0",
+           "warm --configs nowhere --device emulator",
+           "warm --configs nowhere -m 8 -n 8 -k 8 --device emulator",
        }) {
     INFO(arguments);
     const Output output = jitgemm(arguments);
@@ -217,7 +234,7 @@ TEST_CASE("Every jitgemm command explains itself", "[cli]") {
   const Command jitgemm;
   CHECK(jitgemm("--version").out == "jitgemm " JITGEMM_VERSION "\n");
   CHECK_THAT(jitgemm("--help").out, ContainsSubstring("Examples:"));
-  for (const char* command : {"run", "bench", "tune", "explain", "source", "warm", "cache", "devices"}) {
+  for (const char* command : {"run", "bench", "tune", "explain", "source", "warm", "cache", "wisdom", "devices"}) {
     INFO(command);
     const Output output = jitgemm(std::string(command) + " --help");
     CHECK(output.status == 0);
@@ -316,6 +333,90 @@ TEST_CASE("jitgemm cache lists, verifies, exports, prunes and clears", "[cli]") 
   CHECK(fs::exists(entry));
   CHECK(jitgemm("cache clear").status == 0);
   CHECK(jitgemm("cache ls --json").json().empty());
+}
+
+TEST_CASE("jitgemm wisdom carries tuning results and kernels to another directory, and compares them", "[cli][wisdom]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  REQUIRE(jitgemm("tune --tuning-budget 0.05" + small).status == 0);
+  const Output exported = jitgemm("wisdom export a.wisdom");
+  INFO(exported.err);
+  REQUIRE(exported.status == 0);
+  CHECK_THAT(exported.out, ContainsSubstring("exported 1 record, "));
+
+  const nlohmann::json facts = jitgemm("wisdom show a.wisdom --json").json();
+  CHECK(facts["version"] == 1);
+  CHECK(facts["library"] == JITGEMM_VERSION);
+  CHECK(facts["list"]["records"].size() == 1);
+  CHECK(facts["kernels"] >= 1);
+  CHECK(facts["kernels_of_other_templates"] == 0);
+  CHECK_THAT(jitgemm("wisdom show a.wisdom").out, ContainsSubstring("m=70 n=66 k=65") && ContainsSubstring("of format 1"));
+
+  const nlohmann::json imported = jitgemm("wisdom import a.wisdom --cache-dir other --json").json();
+  CHECK(imported["imported_records"] == 1);
+  CHECK(imported["imported_kernels"] == facts["kernels"]);
+  CHECK_THAT(jitgemm("wisdom import a.wisdom --cache-dir other").out, ContainsSubstring("imported 0 of 1 record"));
+  const Output warm = jitgemm("explain --json --cache-dir other --tuning cached" + small);
+  INFO(warm.err);
+  CHECK(warm.json()["source"] == "exact");
+
+  // As a system layer.
+  REQUIRE(std::system(("cp -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
+  const ScopedEnvironment layer("JITGEMM_SYSTEM_CACHE_DIR", jitgemm.path("other").c_str());
+  const Output explained = jitgemm("explain --cache-dir third --tuning cached" + small);
+  INFO(explained.err);
+  CHECK_THAT(explained.out, ContainsSubstring("of the system's database"));
+  CHECK(std::system(("diff -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
+
+  CHECK(jitgemm("wisdom diff a.wisdom a.wisdom").status == 0);
+  CHECK(jitgemm("wisdom diff a.wisdom cache/tuning.jsonl").status == 0);
+  std::string line = file_text(jitgemm.path("cache") / "tuning.jsonl");
+  const std::size_t group = line.find("group_m=") + 8;
+  line[group] = line[group] == '0' ? '8' : '0';
+  write_file(jitgemm.path("b.jsonl"), line);
+  const Output diff = jitgemm("wisdom diff a.wisdom b.jsonl");
+  CHECK(diff.status == 1);
+  CHECK(diff.err.empty());
+  CHECK_THAT(diff.out, ContainsSubstring("differs: m=70") && ContainsSubstring("(1.000 of the time)"));
+  CHECK(jitgemm("wisdom diff a.wisdom b.jsonl --json").json()["differ"].size() == 1);
+  CHECK(jitgemm("wisdom diff a.wisdom nowhere").status == 2);
+
+  CHECK(jitgemm("wisdom export none.wisdom --no-kernels --arch sm_80").status == 0);
+  CHECK(jitgemm("wisdom merge all.wisdom a.wisdom none.wisdom").status == 0);
+  CHECK(file_text(jitgemm.path("all.wisdom")) == file_text(jitgemm.path("a.wisdom")));
+}
+
+TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli][wisdom]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  std::string lines;
+  for (const Problem& problem : {Problem{.m = 64, .n = 64, .k = 64}, Problem{.m = 512, .n = 96, .k = 70}}) {
+    TuningRecord record = record_of(shape_of(normalise(problem)), 64, device_info_for("sm_90a"));
+    lines += to_json_line(record) + "\n";
+  }
+  write_file(jitgemm.path("tuned.jsonl"), lines);
+  const Output table = jitgemm("wisdom cover tuned.jsonl");
+  INFO(table.err);
+  REQUIRE(table.status == 0);
+  CHECK_THAT(table.out, ContainsSubstring("2 problems; the best choices need 2 kernels"));
+  const Output output = jitgemm("wisdom cover tuned.jsonl --kernels 1,2 --list few.txt --json");
+  INFO(output.err);
+  REQUIRE(output.status == 0);
+  const nlohmann::json sets = output.json()["sets"];
+  CHECK(sets.size() == 2);
+  CHECK(sets[0]["kernels"] == 1);
+  CHECK(sets[1]["regret_geomean"] == 1);
+  const Output warm = jitgemm("warm --configs few.txt --device emulator --json");
+  INFO(warm.err);
+  REQUIRE(warm.status == 0);
+  const std::size_t listed = lines_of(file_text(jitgemm.path("few.txt"))).size() - 1;
+  CHECK(listed >= 1);
+  CHECK(warm.json()["configurations"] == listed);
+  CHECK(warm.json()["compiles"] == listed);
+  write_file(jitgemm.path("few.txt"), "m=8 n=8 k=8; sm70 7x7x7\n");
+  const Output bad = jitgemm("warm --configs few.txt --device emulator");
+  CHECK(bad.status == 1);
+  CHECK_THAT(bad.err, ContainsSubstring("few.txt:1"));
 }
 
 TEST_CASE("jitgemm bench checks every arm, and goes on where a stopped run left off", "[cli]") {

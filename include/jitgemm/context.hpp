@@ -61,6 +61,8 @@ struct JITGEMM_EXPORT Plan {
   double predicted_us = 0;  ///< by the cost model
   double measured_us = 0;   ///< median; 0 when not measured
   double spread = 0;        ///< of the measurement: (p90 - p10) / median
+  /// Of PlanSource::nearest: predicted_us over that of the cost model's own best choice; 0 for all others.
+  double expected_regret = 0;
   // The schedule's facts.
   std::string device;
   int tiles_m = 0, tiles_n = 0;

@@ -89,6 +89,12 @@ std::string why_not_readable(const fs::path& directory) {
 
 std::optional<fs::path> system_cache_directory() { return absolute_path_of("JITGEMM_SYSTEM_CACHE_DIR"); }
 
+std::optional<fs::path> readable_system_cache_directory() {
+  auto path = system_cache_directory();
+  if (path && !why_not_readable(*path).empty()) path.reset();
+  return path;
+}
+
 std::optional<std::uintmax_t> max_cache_bytes() {
   const auto value = environment("JITGEMM_CACHE_MAX_BYTES");
   if (!value) return std::nullopt;

@@ -20,4 +20,7 @@ std::optional<std::filesystem::path> system_cache_directory();  ///< JITGEMM_SYS
 std::optional<std::uintmax_t> max_cache_bytes();                ///< JITGEMM_CACHE_MAX_BYTES
 bool compiler_must_match();                                     ///< JITGEMM_CACHE_COMPILER=exact; any is the default
 
+/// system_cache_directory(), unless nothing may be read from it, of which the kernel cache warns.
+std::optional<std::filesystem::path> readable_system_cache_directory();
+
 }  // namespace jitgemm

@@ -90,6 +90,7 @@ struct KernelCache::Impl {
   std::optional<CacheEntry> find(const CacheKey& key, const std::function<std::string()>& compiler_version, bool drop);
   void discard(const fs::path& path, const std::string& digest, const std::string& why);
   void publish(const CacheKey& key, const CacheEntry& entry) noexcept;
+  bool put(const fs::path& path, std::string_view bytes, std::string* why);
 };
 
 void KernelCache::Impl::discard(const fs::path& path, const std::string& digest, const std::string& why) {
@@ -144,27 +145,31 @@ std::optional<CacheEntry> KernelCache::Impl::find(const CacheKey& key,
 void KernelCache::Impl::publish(const CacheKey& key, const CacheEntry& entry) noexcept try {
   const fs::path path = directory ? cache_file_path(*directory, key.digest) : fs::path();
   if (path.empty()) return;
-  const std::string bytes = pack_entry(key, entry);
-  const std::uintmax_t bound = std::min<std::uintmax_t>(max_bytes, max_entry_bytes);
   std::string why;
-  if (bytes.size() > bound) {
-    why = "an entry of " + std::to_string(bytes.size()) + " bytes is above the bound of " + std::to_string(bound);
-  } else if (write_atomically(path, bytes, &why)) {
-    {
-      const std::lock_guard lock(mutex);
-      refused.erase(path);
-    }
-    logger().debug("kernel cache: published {}", path.string());
-    const bool list = !listed.exchange(true);
-    hold_bound(*directory, max_bytes, bytes.size(), path, list);
-    if (list) sweep_stale(*directory);
-    return;
-  }
+  if (put(path, pack_entry(key, entry), &why)) return;
   warn_once("publish " + directory->string(),
             "kernel cache " + directory->string() + " cannot store a kernel, which is compiled again next time: " +
                 why + "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
 } catch (const std::exception& error) {
   logger().warn("kernel cache: cannot store a kernel: {}", error.what());
+}
+
+bool KernelCache::Impl::put(const fs::path& path, std::string_view bytes, std::string* why) {
+  const std::uintmax_t bound = std::min<std::uintmax_t>(max_bytes, max_entry_bytes);
+  if (bytes.size() > bound) {
+    *why = "an entry of " + std::to_string(bytes.size()) + " bytes is above the bound of " + std::to_string(bound);
+    return false;
+  }
+  if (!write_atomically(path, bytes, why)) return false;
+  {
+    const std::lock_guard lock(mutex);
+    refused.erase(path);
+  }
+  logger().debug("kernel cache: published {}", path.string());
+  const bool list = !listed.exchange(true);
+  hold_bound(*directory, max_bytes, bytes.size(), path, list);
+  if (list) sweep_stale(*directory);
+  return true;
 }
 
 KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_shared<Impl>()) {
@@ -201,6 +206,18 @@ CacheEntry KernelCache::find_or_compile(const CacheKey& key, const std::function
 }
 
 void KernelCache::store(const CacheKey& key, const CacheEntry& entry) { impl_->publish(key, entry); }
+
+bool KernelCache::add(const CacheKey& key, std::string_view bytes) {
+  std::string why = "there is no directory for it";
+  const fs::path path = impl_->directory ? cache_file_path(*impl_->directory, key.digest) : fs::path();
+  if (!path.empty() && unpack_entry(bytes, key.digest, &why)) {
+    const auto present = read_file(path, max_entry_bytes);
+    if (present && unpack_entry(*present, key.digest, nullptr)) return false;
+    if (impl_->put(path, bytes, &why)) return true;
+  }
+  throw Error(ErrorCode::io, "cannot store the kernel " + key.digest + " in the cache: " + why +
+                                 "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
+}
 
 void KernelCache::drop(const CacheKey& key, const std::string& why) {
   for (const auto& layer : {impl_->directory, impl_->system_directory}) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/kernel.hpp"
@@ -60,6 +61,10 @@ class KernelCache {
 
   /// Publishes an entry, over an older one. A cache that cannot store it warns once.
   void store(const CacheKey& key, const CacheEntry& entry);
+
+  /// Stores an entry as another cache has packed it. False, and nothing is done, if a whole one lies here already. Throws
+  /// Error{io} if it is damaged or cannot be stored.
+  bool add(const CacheKey& key, std::string_view bytes);
 
   /// Forgets an entry that the driver refused to load, with a warning.
   void drop(const CacheKey& key, const std::string& why);

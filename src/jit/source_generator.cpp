@@ -31,37 +31,68 @@ std::string template_file(const std::string& name) {
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
-/// Replaces each ${name}. An unknown name is a bug of the template.
-std::string fill_in(const std::string& file, const Values& values) {
-  const std::string whole = template_file(file);
-  std::string_view text = whole;
-  std::string out;
-  while (!text.empty()) {
+/// Calls on_text with what stands between the ${name}, on_name with each of them, in order.
+template <typename OnText, typename OnName>
+void walk(std::string_view text, OnText on_text, OnName on_name) {
+  for (;;) {
     const auto begin = text.find("${");
-    if (begin == std::string_view::npos) break;
+    on_text(text.substr(0, begin));
+    if (begin == std::string_view::npos) return;
     const auto end = text.find('}', begin);
-    const auto name = text.substr(begin + 2, end - begin - 2);
-    const auto value = values.find(name);
-    if (end == std::string_view::npos || value == values.end())
-      throw Error(ErrorCode::internal, file + " has the unknown placeholder " + std::string(name));
-    out.append(text.substr(0, begin)).append(value->second);
+    if (end == std::string_view::npos) return on_name(text.substr(begin));
+    on_name(text.substr(begin + 2, end - begin - 2));
     text.remove_prefix(end + 1);
   }
-  return out.append(text);
+}
+
+/// Replaces each ${name}. An unknown name is a bug of the template.
+std::string fill_in(const std::string& file, const Values& values) {
+  std::string out;
+  walk(
+      template_file(file), [&](std::string_view text) { out += text; },
+      [&](std::string_view name) {
+        const auto value = values.find(name);
+        if (value == values.end())
+          throw Error(ErrorCode::internal, file + " has the unknown placeholder " + std::string(name));
+        out += value->second;
+      });
+  return out;
+}
+
+/// Whether fill_in() may give this text with these values and some for the other names.
+bool may_give(const std::string& file, const Values& values, std::string_view text) {
+  std::vector<std::string> literals(1);
+  walk(
+      template_file(file), [&](std::string_view literal) { literals.back() += literal; },
+      [&](std::string_view name) {
+        const auto value = values.find(name);
+        if (value == values.end())
+          literals.emplace_back();
+        else
+          literals.back() += value->second;
+      });
+  if (!text.starts_with(literals.front()) || !text.ends_with(literals.back())) return false;
+  std::size_t at = 0;
+  for (const std::string& literal : literals) {
+    at = text.find(literal, at);
+    if (at == std::string_view::npos) return false;
+    at += literal.size();
+  }
+  return true;
 }
 
 /// The files of templates/ptx/ and of the main loop, in their order.
 struct TemplateFiles {
   std::vector<std::string> ptx, main_loop;
 };
-TemplateFiles files_of(MainLoop main_loop, const Problem& p) {
+TemplateFiles files_of(MainLoop main_loop, DataType a) {
   TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"}, {}};
   if (main_loop == MainLoop::sm90) {
     files.ptx.insert(files.ptx.end(), {"elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
     files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
   } else {
     files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
-    const char* multiply = p.a == f32 ? "multiply_f32" : p.a == f64 ? "multiply_f64" : "multiply_mma";
+    const char* multiply = a == f32 ? "multiply_f32" : a == f64 ? "multiply_f64" : "multiply_mma";
     files.main_loop = {"operand_tile", multiply, "mainloop_sm80"};
   }
   return files;
@@ -71,6 +102,28 @@ std::string ptx_text(const std::vector<std::string>& files) {
   std::string text;
   for (const std::string& name : files) text += template_file("ptx/" + name + ".cuh") + "\n";
   return text;
+}
+
+/// The values that are the library's own, whatever the problem.
+Values gemm_files(const TemplateFiles& files) {
+  std::string main_loop;
+  for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
+  return {{"version", JITGEMM_VERSION},
+          {"types.cuh", template_file("types.cuh")},
+          {"schedule.cuh", template_file("schedule.cuh")},
+          {"arguments.cuh", template_file("arguments.cuh")},
+          {"ptx", ptx_text(files.ptx)},
+          {"epilogue.cuh", template_file("epilogue.cuh")},
+          {"fixup.cuh", template_file("fixup.cuh")},
+          {"main_loop", main_loop}};
+}
+
+Values packing_files() {
+  return {{"version", JITGEMM_VERSION},
+          {"types.cuh", template_file("types.cuh")},
+          {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
+          {"ptx", ptx_text({"special_registers", "barrier", "global", "shared", "dependent_launch"})},
+          {"pack.cuh", template_file("pack.cuh")}};
 }
 
 std::string device_type(DataType type) {
@@ -112,9 +165,8 @@ std::string describe(const Problem& p, bool promoted) {
   return text;
 }
 
-}  // namespace
-
-KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+/// The source without its text, and all values that the text depends on.
+KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
   const Problem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
   const WarpGrid warps = warp_grid_of(c);
@@ -139,15 +191,8 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
                  (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
-  const TemplateFiles files = files_of(c.main_loop, p);
-  std::string main_loop;
-  for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
-
-  source.text = fill_in(
-      "gemm.cu.in",
-      {{"version", JITGEMM_VERSION},
-       {"problem", describe(packed_problem(asked, c), promoted)},
-       {"config", "main loop " + source.config},
+  values =
+      {{"config", "main loop " + source.config},
        {"architecture", source.architecture},
        {"block_m", std::to_string(c.block_m)},
        {"block_n", std::to_string(c.block_n)},
@@ -165,7 +210,6 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
        {"dependent_launch", flag(device.compute_capability >= 90)},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},
-       {"wgmma", c.main_loop == MainLoop::sm90 ? wgmma_text(p, c.block_n) : ""},
        {"element_a", device_type(p.a)},
        {"element_b", device_type(p.b)},
        {"accumulator", device_type(accumulator_of(p))},
@@ -186,14 +230,28 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
        {"activation", std::to_string(int(p.activation))},
        {"activation_name", std::string(to_string(p.activation))},
        {"entry", source.entry},
-       {"types.cuh", template_file("types.cuh")},
-       {"schedule.cuh", template_file("schedule.cuh")},
-       {"arguments.cuh", template_file("arguments.cuh")},
-       {"ptx", ptx_text(files.ptx)},
-       {"epilogue.cuh", template_file("epilogue.cuh")},
-       {"fixup.cuh", template_file("fixup.cuh")},
-       {"main_loop", main_loop}});
+       {"problem", describe(packed_problem(asked, c), promoted)}};
   return source;
+}
+
+}  // namespace
+
+KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+  Values values;
+  KernelSource source = outline(asked, c, device, values);
+  const Problem p = kernel_problem(asked, c);
+  values.merge(gemm_files(files_of(c.main_loop, p.a)));
+  values["wgmma"] = c.main_loop == MainLoop::sm90 ? wgmma_text(p, c.block_n) : "";
+  source.text = fill_in("gemm.cu.in", values);
+  return source;
+}
+
+std::string kernel_identity(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+  Values values;
+  outline(asked, c, device, values);
+  std::string text;
+  for (const auto& [name, value] : values) text += value + ',';
+  return text;
 }
 
 KernelSource generate_packing(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
@@ -204,21 +262,27 @@ KernelSource generate_packing(const Problem& p, const KernelConfig& c, const Dev
   source.architecture = device.architecture();
   source.config = "packing";
   source.entry = "pack_" + size + "_" + what(transpose_a) + "_" + what(transpose_b);
-  source.text = fill_in("pack.cu.in",
-                        {{"version", JITGEMM_VERSION},
-                         {"architecture", source.architecture},
-                         {"size", size},
-                         {"what_a", what(transpose_a)},
-                         {"what_b", what(transpose_b)},
-                         {"element", size_of(p.a) == 1 ? "u8" : size_of(p.a) == 2 ? "u16" : "u32"},
-                         {"transpose_a", flag(transpose_a)},
-                         {"transpose_b", flag(transpose_b)},
-                         {"entry", source.entry},
-                         {"types.cuh", template_file("types.cuh")},
-                         {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
-                         {"ptx", ptx_text({"special_registers", "barrier", "global", "shared", "dependent_launch"})},
-                         {"pack.cuh", template_file("pack.cuh")}});
+  Values values = packing_files();
+  values.insert({{"architecture", source.architecture},
+                 {"size", size},
+                 {"what_a", what(transpose_a)},
+                 {"what_b", what(transpose_b)},
+                 {"element", size_of(p.a) == 1 ? "u8" : size_of(p.a) == 2 ? "u16" : "u32"},
+                 {"transpose_a", flag(transpose_a)},
+                 {"transpose_b", flag(transpose_b)},
+                 {"entry", source.entry}});
+  source.text = fill_in("pack.cu.in", values);
   return source;
+}
+
+bool is_current(const KernelSource& source) {
+  if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
+  for (const MainLoop loop : {MainLoop::sm80, MainLoop::sm90}) {
+    for (const DataType a : {f16, f32, f64}) {
+      if (may_give("gemm.cu.in", gemm_files(files_of(loop, a)), source.text)) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace jitgemm

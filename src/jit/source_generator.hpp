@@ -12,8 +12,14 @@ namespace jitgemm {
 /// not on sizes, scalars or the SM count. Deterministic, byte for byte.
 KernelSource generate(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
 
-/// The same of the kernel that packs operands before it, for a configuration that packs some. Depends on the element size and
+/// A text that is the same where generate() gives the same source, and much cheaper.
+std::string kernel_identity(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+
+/// The source of the kernel that packs operands before it, for a configuration that packs some. Depends on the element size and
 /// on what is transposed.
 KernelSource generate_packing(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+
+/// Whether this version of the library with these templates makes such sources: no call asks for another's.
+bool is_current(const KernelSource& source);
 
 }  // namespace jitgemm

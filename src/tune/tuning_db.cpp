@@ -7,10 +7,12 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "core/problem.hpp"
+#include "jitgemm/error.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
 
@@ -31,11 +33,6 @@ std::string origin(const TuningRecord& record) { return "measured " + record.dat
 bool same_device(const TuningRecord& record, const DeviceInfo& device) {
   return record.compute_capability == device.compute_capability && record.sm_count == device.sm_count &&
          record.emulated == device.emulated;
-}
-
-bool same_key(const TuningRecord& x, const TuningRecord& y) {
-  return x.compute_capability == y.compute_capability && x.sm_count == y.sm_count && x.emulated == y.emulated &&
-         x.device_name == y.device_name && equal(x.problem, y.problem);
 }
 
 /// Infinite if it is no neighbour.
@@ -59,53 +56,111 @@ double distance(const TuningRecord& record, const Problem& shape, const DeviceIn
          ratio(record.sm_count, device.sm_count);
 }
 
-}  // namespace
+/// The date if it is one, else nothing, which counts as the earliest.
+std::string_view day_of(const TuningRecord& record) {
+  const std::string& date = record.date;
+  const auto fits = [&date](std::size_t i) {
+    return i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
+  };
+  if (date.size() != 10) return {};
+  for (std::size_t i = 0; i < 10; ++i) {
+    if (!fits(i)) return {};
+  }
+  return date;
+}
 
-struct TuningDb::Impl {
+/// One file's records, or those of none. Not thread-safe but for append to the file.
+class Layer {
+ public:
   struct Entry {
     TuningRecord record;
     std::uint64_t sequence;  // the higher, the later
   };
+  struct Neighbour {
+    const Entry* entry = nullptr;
+    double distance = std::numeric_limits<double>::infinity();
+  };
 
-  std::mutex mutex;  // of all but append()
-  std::optional<LineFile> file;
-  std::vector<Entry> entries;
-  std::unordered_multimap<std::size_t, std::size_t> by_shape;  // hash_value(problem) -> place in entries
-  std::uint64_t next_sequence = 0;
-  std::vector<TuningRecord> unwritten;  // what the file has not taken yet; tried again with each add()
-
-  void insert(const TuningRecord& record) {
-    const std::size_t hash = hash_value(record.problem);
-    const auto [begin, end] = by_shape.equal_range(hash);
-    for (auto i = begin; i != end; ++i) {
-      Entry& entry = entries[i->second];
-      if (!same_key(entry.record, record)) continue;
-      entry = {record, next_sequence++};
-      return;
-    }
-    by_shape.emplace(hash, entries.size());
-    entries.push_back({record, next_sequence++});
+  /// way_out: how to be rid of a warning about the file.
+  Layer(std::optional<std::filesystem::path> file, std::string name, std::string way_out)
+      : name_(std::move(name)), way_out_(std::move(way_out)) {
+    if (file) file_.emplace(std::move(*file));
   }
 
+  const std::optional<LineFile>& file() const { return file_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  void insert(const TuningRecord& record) {
+    if (const Entry* old = find(record)) {
+      entries_[std::size_t(old - entries_.data())] = {record, next_sequence_++};
+      return;
+    }
+    by_shape_.emplace(hash_value(record.problem), entries_.size());
+    entries_.push_back({record, next_sequence_++});
+  }
   void insert(const std::vector<TuningRecord>& records) {
     for (const TuningRecord& record : records) insert(record);
   }
 
-  void forget() {
-    entries.clear();
-    by_shape.clear();
-    insert(unwritten);
-  }
-
-  /// Takes in what the file has beyond what was read before. False if it cannot be read; what was read stays.
-  bool refresh() {
-    if (!file) return false;
+  /// Takes in what the file has beyond what was read before; what it was rewritten without is forgotten, but not
+  /// `kept`. False if it cannot be read; what was read stays.
+  bool refresh(const std::vector<TuningRecord>& kept) {
+    if (!file_) return false;
+    const auto forget = [&] {
+      entries_.clear();
+      by_shape_.clear();
+      insert(kept);
+    };
     std::string why;
-    if (file->read([this] { forget(); }, [this](const LineFile::Line& line) { take(line); }, &why)) return true;
+    if (file_->read(
+            forget, [this](const LineFile::Line& line) { take(line); }, &why))
+      return true;
     warn("cannot be read", why);
     return false;
   }
 
+  void warn(const std::string& what, const std::string& why) const {
+    const std::string path = file_->path().string();
+    warn_once(path + " " + what, name_ + " " + path + " " + what + " (" + why + "): " + way_out_);
+  }
+
+  /// The record of this key.
+  const Entry* find(const TuningRecord& record) const {
+    const auto [begin, end] = by_shape_.equal_range(hash_value(record.problem));
+    for (auto i = begin; i != end; ++i) {
+      if (same_key(entries_[i->second].record, record)) return &entries_[i->second];
+    }
+    return nullptr;
+  }
+
+  const Entry* exact(const Problem& shape, const DeviceInfo& device) const {
+    const Entry* best = nullptr;
+    const auto better = [&](const Entry& entry) {
+      if (!best) return true;
+      const bool named = entry.record.device_name == device.name, best_named = best->record.device_name == device.name;
+      return named != best_named ? named : entry.sequence > best->sequence;
+    };
+    const auto [begin, end] = by_shape_.equal_range(hash_value(shape));
+    for (auto i = begin; i != end; ++i) {
+      const Entry& entry = entries_[i->second];
+      if (!equal(entry.record.problem, shape) || !same_device(entry.record, device)) continue;
+      if (why_illegal(entry.record.config, shape, device).empty() && better(entry)) best = &entry;
+    }
+    return best;
+  }
+
+  Neighbour nearest(const Problem& shape, const DeviceInfo& device) const {
+    Neighbour nearest;
+    for (const Entry& entry : entries_) {
+      const double far = distance(entry.record, shape, device);
+      const bool nearer = far < nearest.distance ||
+                          (nearest.entry && far == nearest.distance && entry.sequence > nearest.entry->sequence);
+      if (nearer && why_illegal(entry.record.config, shape, device).empty()) nearest = {&entry, far};
+    }
+    return nearest;
+  }
+
+ private:
   void take(const LineFile::Line& line) {
     if (line.ended && !line.skipped && line.text.empty()) return;
     std::string why = line.skipped ? line.skipped : "";
@@ -114,64 +169,75 @@ struct TuningDb::Impl {
       if (const auto record = parse_json_line(std::string(line.text), &why, &foreign)) return insert(*record);
     }
     if (!line.ended) return;  // it may be an append under way
-    const std::string name = file->path().string(), number = std::to_string(line.number);
+    const std::string path = file_->path().string(), number = std::to_string(line.number);
     if (foreign) {
-      logger().debug("tuning database {}: line {} is of another version ({})", name, number, why);
+      logger().debug("{} {}: line {} is of another version ({})", name_, path, number, why);
     } else {
-      warn_once(name + " lines", "tuning database " + name + ": skipped line " + number + " (" + why +
+      warn_once(path + " lines", name_ + " " + path + ": skipped line " + number + " (" + why +
                                      ") and maybe more; delete such lines to be rid of this");
     }
   }
 
-  void warn(const std::string& what, const std::string& why) const {
-    const std::string name = file->path().string();
-    warn_once(name + " " + what, "tuning database " + name + " " + what + " (" + why +
-                                     "): results last as long as this process; give a usable JITGEMM_CACHE_DIR");
+  std::string name_, way_out_;
+  std::optional<LineFile> file_;
+  std::vector<Entry> entries_;
+  std::unordered_multimap<std::size_t, std::size_t> by_shape_;  // hash_value(problem) -> place in entries_
+  std::uint64_t next_sequence_ = 0;
+};
+
+TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) {
+  return {Match::exact, record.config, record.median_us, record.spread, origin(record) + layer};
+}
+
+TuningLookup nearest_answer(const TuningRecord& record, double distance, const std::string& layer) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", distance);
+  const Problem& p = record.problem;
+  return {Match::nearest, record.config, 0, 0,
+          "nearest is m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
+              " at distance " + text + ", " + origin(record) + layer};
+}
+
+}  // namespace
+
+struct TuningDb::Impl {
+  std::mutex mutex;  // of all but append()
+  Layer own;
+  std::optional<Layer> system;
+  std::vector<TuningRecord> unwritten;  // what the own file has not taken yet; tried again with each add()
+
+  bool refresh() {
+    if (system) system->refresh({});
+    return own.refresh(unwritten);
   }
 };
 
-TuningDb::TuningDb(std::optional<std::filesystem::path> file) : impl_(std::make_shared<Impl>()) {
-  if (file) impl_->file.emplace(std::move(*file));
+TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file)
+    : impl_(new Impl{.mutex = {},
+                     .own = {std::move(file), "tuning database",
+                             "results last as long as this process; give a usable JITGEMM_CACHE_DIR"},
+                     .system = {},
+                     .unwritten = {}}) {
+  if (system_file) {
+    impl_->system.emplace(std::move(system_file), "system tuning database",
+                          "correct or unset JITGEMM_SYSTEM_CACHE_DIR");
+  }
 }
 
 TuningLookup TuningDb::find(const Problem& shape, const DeviceInfo& device) {
+  static const std::string of_system = ", of the system's database";
   const std::lock_guard guard(impl_->mutex);
   impl_->refresh();
-  const auto legal = [&](const TuningRecord& record) { return why_illegal(record.config, shape, device).empty(); };
-
-  const Impl::Entry* exact = nullptr;
-  const auto better = [&](const Impl::Entry& entry) {
-    if (!exact) return true;
-    const bool named = entry.record.device_name == device.name, best_named = exact->record.device_name == device.name;
-    return named != best_named ? named : entry.sequence > exact->sequence;
-  };
-  const auto [begin, end] = impl_->by_shape.equal_range(hash_value(shape));
-  for (auto i = begin; i != end; ++i) {
-    const Impl::Entry& entry = impl_->entries[i->second];
-    if (!equal(entry.record.problem, shape) || !same_device(entry.record, device) || !legal(entry.record)) continue;
-    if (better(entry)) exact = &entry;
-  }
-  if (exact) {
-    const TuningRecord& record = exact->record;
-    return {Match::exact, record.config, record.median_us, record.spread, origin(record)};
-  }
-
-  const Impl::Entry* nearest = nullptr;
-  double least = std::numeric_limits<double>::infinity();
-  for (const Impl::Entry& entry : impl_->entries) {
-    const double far = distance(entry.record, shape, device);
-    const bool nearer = far < least || (nearest && far == least && entry.sequence > nearest->sequence);
-    if (!nearer || !legal(entry.record)) continue;
-    nearest = &entry;
-    least = far;
-  }
-  if (!nearest) return {};
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", least);
-  const Problem& p = nearest->record.problem;
-  return {Match::nearest, nearest->record.config, 0, 0,
-          "nearest is m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
-              " at distance " + text + ", " + origin(nearest->record)};
+  const Layer& own = impl_->own;
+  const std::optional<Layer>& system = impl_->system;
+  if (const auto* entry = own.exact(shape, device)) return exact_answer(entry->record, "");
+  if (const auto* entry = system ? system->exact(shape, device) : nullptr)
+    return exact_answer(entry->record, of_system);
+  const Layer::Neighbour ours = own.nearest(shape, device);
+  const Layer::Neighbour theirs = system ? system->nearest(shape, device) : Layer::Neighbour{};
+  if (theirs.distance < ours.distance) return nearest_answer(theirs.entry->record, theirs.distance, of_system);
+  if (ours.entry) return nearest_answer(ours.entry->record, ours.distance, "");
+  return {};
 }
 
 void TuningDb::add(const TuningRecord& record) {
@@ -185,23 +251,70 @@ void TuningDb::add(const TuningRecord& record) {
   }
   records.push_back(std::move(dated));
   bool written = false;
-  if (impl_->file) {
+  const auto& file = impl_->own.file();
+  if (file) {
     std::vector<std::string> lines;
     std::transform(records.begin(), records.end(), std::back_inserter(lines), to_json_line);
     std::string why;
-    written = impl_->file->append(lines, &why);
-    if (!written) impl_->warn("cannot be written", why);
+    written = file->append(lines, &why);
+    if (!written) impl_->own.warn("cannot be written", why);
   }
   const std::lock_guard guard(impl_->mutex);
-  if (const bool readable = impl_->refresh(); !readable || !written) impl_->insert(records);
-  if (impl_->file && !written) std::move(records.begin(), records.end(), std::back_inserter(impl_->unwritten));
+  if (const bool readable = impl_->refresh(); !readable || !written) impl_->own.insert(records);
+  if (file && !written) std::move(records.begin(), records.end(), std::back_inserter(impl_->unwritten));
+}
+
+std::size_t TuningDb::merge(const std::vector<TuningRecord>& records) {
+  std::vector<std::string> lines;
+  const auto better_ones = [&] {
+    const std::lock_guard guard(impl_->mutex);
+    impl_->refresh();
+    Layer best(std::nullopt, "", "");
+    const auto beats = [](const TuningRecord& record, const Layer& layer) {
+      const Layer::Entry* old = layer.find(record);
+      return !old || replaces(record, old->record);
+    };
+    for (const TuningRecord& record : records) {
+      if (beats(record, impl_->own) && beats(record, best)) best.insert(record);
+    }
+    for (const Layer::Entry& entry : best.entries()) {
+      lines.push_back(to_json_line(entry.record));
+      if (!impl_->own.file()) impl_->own.insert(entry.record);
+    }
+    return lines;
+  };
+  const auto& file = impl_->own.file();
+  std::string why;
+  // The file's lock keeps others from adding meanwhile what would then be overwritten.
+  if (!file) {
+    better_ones();
+  } else if (!file->append(better_ones, &why)) {
+    throw Error(ErrorCode::io, "cannot write " + file->path().string() + ": " + why +
+                                   "; make room or choose another directory, and import again");
+  }
+  return lines.size();
+}
+
+bool same_key(const TuningRecord& x, const TuningRecord& y) {
+  return x.compute_capability == y.compute_capability && x.sm_count == y.sm_count && x.emulated == y.emulated &&
+         x.device_name == y.device_name && equal(x.problem, y.problem);
+}
+
+bool replaces(const TuningRecord& record, const TuningRecord& old) {
+  if (day_of(record) != day_of(old)) return day_of(record) > day_of(old);
+  if (record.median_us != old.median_us) return record.median_us < old.median_us;
+  return to_json_line(record) > to_json_line(old);
 }
 
 std::vector<TuningRecord> TuningDb::records() {
   const std::lock_guard guard(impl_->mutex);
   impl_->refresh();
   std::vector<TuningRecord> records;
-  for (const Impl::Entry& entry : impl_->entries) records.push_back(entry.record);
+  for (const Layer::Entry& entry : impl_->own.entries()) records.push_back(entry.record);
+  if (!impl_->system) return records;
+  for (const Layer::Entry& entry : impl_->system->entries()) {
+    if (!impl_->own.find(entry.record)) records.push_back(entry.record);
+  }
   return records;
 }
 

@@ -27,7 +27,8 @@ struct TuningLookup {
   Match match = Match::none;
   KernelConfig config;
   double measured_us = 0, spread = 0;  ///< of this very problem, else 0
-  std::string why;                     ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
+  std::string why = {};                ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
+  double expected_regret = 0;          ///< of a nearest one that judge_nearest() has seen
 };
 
 /// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Processes append
@@ -37,18 +38,30 @@ struct TuningLookup {
 /// used.
 class TuningDb {
  public:
-  explicit TuningDb(std::optional<std::filesystem::path> file);  ///< nullopt: memory only
+  /// file: nullopt: memory only. system_file: read after it, never written, may be absent.
+  explicit TuningDb(std::optional<std::filesystem::path> file,
+                    std::optional<std::filesystem::path> system_file = std::nullopt);
   /// Exact: the same shape, compute capability and SM count; the same device name is preferred. Else nearest: the
   /// record of the same types and layouts that is least far in the sum of |log2| of m, n, k, at most 1 in each. Its
   /// configuration is legal for this problem, and one that counts on the SMs comes only from a device with as many.
+  /// Of both files: the own exact record, the system's exact one, the nearest of either.
   TuningLookup find(const Problem& shape, const DeviceInfo& device);
   void add(const TuningRecord& record);
+  /// Adds those that replace what the file has of their problem and device, and returns how many: see replaces().
+  /// Throws Error{io} if the file does not take them.
+  std::size_t merge(const std::vector<TuningRecord>& records);
+  /// Of both files, without the system's records that an own one hides.
   std::vector<TuningRecord> records();
 
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };
+
+/// Whether they are about the same problem and device.
+bool same_key(const TuningRecord& x, const TuningRecord& y);
+/// Of two records with the same key the later measurement counts, of those of one day the faster. A total order.
+bool replaces(const TuningRecord& record, const TuningRecord& old);
 
 std::string to_json_line(const TuningRecord& record);  ///< without the newline
 /// nullopt for a line that is no record. `foreign`: another version of the library has written it.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "util/descriptor.hpp"
 #include "util/publish_step.hpp"
@@ -24,10 +25,11 @@ namespace {
 constexpr std::string_view temporary_mark = ".tmp-";
 constexpr std::size_t mkostemp_letters = 6;
 
-bool write_all(int descriptor, std::string_view bytes) {
+bool write_all(int descriptor, std::uintmax_t before, std::string_view bytes) {
   // Past this limit write() raises SIGXFSZ, which ends a process that does not expect it.
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes.size() > limit.rlim_cur) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      before + bytes.size() > limit.rlim_cur) {
     errno = EFBIG;
     return false;
   }
@@ -84,32 +86,54 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why) {
-  std::string temporary = path.string() + std::string(temporary_mark) + std::string(mkostemp_letters, 'X');
-  const auto fail = [&] {
-    if (why != nullptr) *why = std::generic_category().message(errno);
-    return false;
-  };
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      temporary_(path_.string() + std::string(temporary_mark) + std::string(mkostemp_letters, 'X')) {
   publish_step("create");
-  Descriptor file(mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) return fail();
-  const auto discard = [&] {
-    fail();  // before unlink() changes errno
-    unlink(temporary.c_str());
-    return false;
-  };
-  if (!write_all(file.get(), bytes)) return discard();
+  file_ = Descriptor(mkostemp(temporary_.data(), O_CLOEXEC));
+  if (file_.get() < 0) {
+    fail();
+    temporary_.clear();
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+bool AtomicFile::fail() {
+  why_ = std::generic_category().message(errno);
+  return false;
+}
+
+bool AtomicFile::write(std::string_view bytes) {
+  if (!why_.empty()) return false;
+  if (!write_all(file_.get(), written_, bytes)) return fail();
+  written_ += bytes.size();
+  return true;
+}
+
+bool AtomicFile::publish() {
+  if (!why_.empty()) return false;
   publish_step("sync");
-  if (!sync(file.get()) || !file.close()) return discard();
+  if (!sync(file_.get()) || !file_.close()) return fail();
   publish_step("rename");
-  if (rename(temporary.c_str(), path.c_str()) != 0) return discard();
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail();
+  temporary_.clear();
   publish_step("sync directory");
   // The file is published; whether its name survives a power cut is all that is still open.
-  const auto folder = path.has_parent_path() ? path.parent_path() : ".";
+  const auto folder = path_.has_parent_path() ? path_.parent_path() : ".";
   const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) sync(directory.get());
   publish_step("published");
   return true;
+}
+
+bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why) {
+  AtomicFile file(path);
+  if (file.write(bytes) && file.publish()) return true;
+  if (why != nullptr) *why = file.why();
+  return false;
 }
 
 bool is_temporary_name(std::string_view name) {
@@ -134,6 +158,15 @@ std::optional<std::string> read_head(const std::filesystem::path& path, std::siz
   const Descriptor file(open_regular(path, &status));
   if (file.get() < 0) return std::nullopt;
   return read_up_to(file.get(), std::min<std::uintmax_t>(bytes, static_cast<std::uintmax_t>(status.st_size)));
+}
+
+std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes) {
+  struct stat status {};
+  const Descriptor file(open_regular(path, &status));
+  if (file.get() < 0) return std::nullopt;
+  if (!std::in_range<off_t>(offset) || lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return std::nullopt;
+  const auto size = static_cast<std::uintmax_t>(status.st_size);
+  return read_up_to(file.get(), std::min<std::uintmax_t>(bytes, size - std::min(size, offset)));
 }
 
 FileLock::FileLock(const std::filesystem::path& path, double timeout_seconds) {

@@ -6,11 +6,33 @@
 #include <string>
 #include <string_view>
 
+#include "util/descriptor.hpp"
+
 namespace jitgemm {
 
 /// Publishes a whole file or nothing: unique temporary beside it, fsync, rename, fsync of the directory.
 /// False, with errno's text in *why, if that fails; the temporary is removed and an older file stays.
 bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why);
+
+/// The same in pieces. What it has of the file by then goes with it unless publish() was called and returned true.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  bool write(std::string_view bytes);
+  bool publish();
+  const std::string& why() const { return why_; }  ///< what write() or publish() failed of; it then always fails
+
+ private:
+  bool fail();
+
+  std::filesystem::path path_;
+  std::string temporary_, why_;
+  Descriptor file_{-1};
+  std::uintmax_t written_ = 0;
+};
 
 /// Whether this is the name of a temporary of write_atomically(), which a killed process may leave behind.
 bool is_temporary_name(std::string_view name);
@@ -20,6 +42,9 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::uin
 
 /// At most the first `bytes` bytes of a regular file.
 std::optional<std::string> read_head(const std::filesystem::path& path, std::size_t bytes);
+
+/// The bytes of a regular file from `offset` on, at most so many.
+std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes);
 
 /// An advisory lock on a file, released on destruction or death of the process. An empty lock if it could not be had
 /// within the time limit or cannot be used at all (a read-only or odd file system): a lock here only saves work.

@@ -14,6 +14,12 @@ class Descriptor {
   ~Descriptor() { close(); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    close();
+    value_ = std::exchange(other.value_, -1);
+    return *this;
+  }
   int get() const { return value_; }
   bool close() {
     const int value = std::exchange(value_, -1);

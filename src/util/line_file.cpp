@@ -66,6 +66,10 @@ std::string_view without_return(std::string_view line) {
 }  // namespace
 
 bool LineFile::append(const std::vector<std::string>& lines, std::string* why) const {
+  return append([&] { return lines; }, why);
+}
+
+bool LineFile::append(const std::function<std::vector<std::string>()>& lines, std::string* why) const {
   std::error_code ignored;
   std::filesystem::create_directories(path_.parent_path(), ignored);  // if it fails, open() says so
   publish_step("lock");
@@ -78,10 +82,12 @@ bool LineFile::append(const std::vector<std::string>& lines, std::string* why) c
   std::string last = "\n";
   if (status.st_size > 0 && !read_at(file.get(), status.st_size - 1, 1, last)) return fail(why);
 
+  const std::vector<std::string> added = lines();
+  if (added.empty()) return true;
   std::string text;
   // What was cut short gets a line of its own. Without the lock another's may be cut short after this look.
   if (last != "\n" || !lock.held()) text += '\n';
-  for (const std::string& line : lines) text += line + '\n';
+  for (const std::string& line : added) text += line + '\n';
   if (exceeds_size_limit(status.st_size, text.size())) return fail(why, std::strerror(EFBIG));
   publish_step("write");
   if (!write_all(file.get(), text)) return fail(why);

@@ -24,6 +24,8 @@ class LineFile {
   /// All lines with one write, under a lock if that can be had, and on the disk on return. False, with the reason in
   /// *why, if not all of them are.
   bool append(const std::vector<std::string>& lines, std::string* why) const;
+  /// The same of lines that depend on what the file has: `lines` is called under the lock.
+  bool append(const std::function<std::vector<std::string>()>& lines, std::string* why) const;
 
   struct Line {
     std::string_view text;          ///< without its end, LF or CR LF

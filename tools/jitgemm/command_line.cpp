@@ -21,6 +21,7 @@ Examples:
   jitgemm bench --shapes shapes.txt --csv out.csv    against cuBLAS
   jitgemm seed squares                               Triton's tutorial and a Stream-K notebook, repeated
   jitgemm cache ls                                   what is compiled already
+  jitgemm wisdom export h200.wisdom                  what is tuned and compiled, for other machines
 Environment: JITGEMM_CACHE_DIR, JITGEMM_SYSTEM_CACHE_DIR, JITGEMM_CACHE_MAX_BYTES, JITGEMM_TUNING, JITGEMM_LOG
 )";
 
@@ -51,6 +52,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_warm(app);
   add_soak(app);
   add_cache(app);
+  add_wisdom(app);
   add_devices(app);
 
   try {
@@ -59,6 +61,9 @@ int run_command_line(int argc, const char* const* argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const ExitStatus& status) {
+    if (!status.error.empty()) fail(status.error);
+    return std::fflush(stdout) == 0 ? status.value : fail("cannot write to standard output");
   } catch (const Error& error) {
     return fail(error.what(), error.log());
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace jitgemm::cli {
 
@@ -15,6 +16,13 @@ void add_source(CLI::App& app);
 void add_warm(CLI::App& app);
 void add_soak(CLI::App& app);
 void add_cache(CLI::App& app);
+void add_wisdom(CLI::App& app);
 void add_devices(CLI::App& app);
+
+/// Thrown by a command whose status means more than failure.
+struct ExitStatus {
+  int value;
+  std::string error;  ///< empty: there is none
+};
 
 }  // namespace jitgemm::cli

@@ -39,6 +39,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
           {"predicted_us", plan.predicted_us},
           {"measured_us", plan.measured_us},
           {"spread", plan.spread},
+          {"expected_regret", plan.expected_regret},
           {"device", plan.device},
           {"batch", plan.problem.batch},
           {"tiles_m", plan.tiles_m},

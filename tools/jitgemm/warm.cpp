@@ -9,6 +9,7 @@
 #include "parallel.hpp"
 #include "progress.hpp"
 #include "text.hpp"
+#include "warm_list.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -16,13 +17,34 @@ namespace {
 struct Options {
   ProblemOptions problem;
   DeviceOptions device;
-  std::string shapes;
+  std::string shapes, configs;
   int candidates = 0, jobs = 0;
   bool json = false;
 };
 
+void report_warm(const Context& context, std::size_t count, const std::string& unit, bool json) {
+  const Counters counters = context.counters();
+  const DeviceDescription device = context.device();
+  if (json) {
+    print_json({{unit + "s", count},
+                {"architecture", device.architecture},
+                {"compiles", counters.compiles},
+                {"disk_hits", counters.disk_hits}});
+    return;
+  }
+  fmt::print("{} warm for {}: {} compiled, {} from the cache\n", counted(count, unit),
+             device.emulated ? "the emulator" : device.architecture, counted(counters.compiles, "kernel"),
+             counters.disk_hits);
+}
+
 void warm(const Options& options) {
   Context context(options.device.context_options(true));
+  if (!options.configs.empty()) {
+    if (!options.shapes.empty() || options.problem.sizes_given()) {
+      throw Error(ErrorCode::invalid_option, "--configs says which problems: leave --shapes, -m, -n and -k out");
+    }
+    return report_warm(context, warm_list(context, options.configs, options.jobs), "configuration", options.json);
+  }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
   Progress progress("warming");
@@ -42,18 +64,7 @@ void warm(const Options& options) {
       },
       [&](int done) { progress.update(done, int(problems.size())); });
   progress.hide();
-  const Counters counters = context.counters();
-  const DeviceDescription device = context.device();
-  if (options.json) {
-    print_json({{"problems", problems.size()},
-                {"architecture", device.architecture},
-                {"compiles", counters.compiles},
-                {"disk_hits", counters.disk_hits}});
-    return;
-  }
-  fmt::print("{} warm for {}: {} compiled, {} from the cache\n", counted(problems.size(), "problem"),
-             device.emulated ? "the emulator" : device.architecture, counted(counters.compiles, "kernel"),
-             counters.disk_hits);
+  report_warm(context, problems.size(), "problem", options.json);
 }
 
 }  // namespace
@@ -65,6 +76,8 @@ void add_warm(CLI::App& app) {
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
   command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
+  command->add_option("--configs", options->configs, "Instead what `jitgemm wisdom cover --list` wrote")
+      ->group("Problem");
   command->add_option("--candidates", options->candidates,
                       "Also the cost model's first so many, so that tuning compiles nothing")
       ->check(CLI::NonNegativeNumber);

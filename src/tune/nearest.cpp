@@ -1,0 +1,24 @@
+#include "tune/nearest.hpp"
+
+#include <cstdio>
+
+namespace jitgemm {
+
+std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& problem, const DeviceInfo& device,
+                                          std::string* why) {
+  if (found.match != Match::nearest) return std::nullopt;
+  const auto best = rank(problem, device, 1);
+  if (best.empty()) return std::nullopt;
+  found.expected_regret = predict_us(found.config, problem, device) / best[0].predicted_us;
+  char times[32];
+  std::snprintf(times, sizeof times, "%.2f", found.expected_regret);
+  if (found.expected_regret <= most_expected_regret) {
+    found.why += std::string(", expected to take ") + times + " times the cost model's best";
+    return std::nullopt;
+  }
+  *why = std::string("best predicted by the cost model, which expects what was tuned to take ") + times +
+         " times that (" + found.why + ")";
+  return best[0];
+}
+
+}  // namespace jitgemm

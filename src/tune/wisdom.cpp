@@ -1,0 +1,141 @@
+#include "tune/wisdom.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <tuple>
+
+#include "core/packing.hpp"
+#include "core/problem.hpp"
+#include "jit/cache_entry.hpp"
+#include "jit/source_generator.hpp"
+#include "jitgemm/error.hpp"
+#include "jitgemm/version.hpp"
+#include "util/hash.hpp"
+
+namespace jitgemm {
+namespace {
+
+/// All that generate() looks at.
+DeviceInfo device_of(const TuningRecord& record) {
+  DeviceInfo device;
+  device.compute_capability = record.compute_capability;
+  return device;
+}
+
+/// The digests of the source texts that a record's calls compile.
+void add_sources(const TuningRecord& record, std::set<std::string>& digests) {
+  const DeviceInfo device = device_of(record);
+  digests.insert(digest_of(generate(record.problem, record.config, device).text));
+  if (packs(record.config)) digests.insert(digest_of(generate_packing(record.problem, record.config, device).text));
+}
+
+std::set<std::string> digests_of(const std::vector<WisdomKernel>& kernels) {
+  std::set<std::string> digests;
+  for (const WisdomKernel& kernel : kernels) digests.insert(kernel.digest);
+  return digests;
+}
+
+}  // namespace
+
+Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& selection) {
+  Wisdom wisdom;
+  wisdom.library = JITGEMM_VERSION;
+  std::set<std::string> wanted, taken;
+  for (TuningRecord& record : db.records()) {
+    if (!selection.architecture.empty() && device_of(record).architecture() != selection.architecture) continue;
+    if (selection.problem) {
+      if (!selection.problem(record.problem)) continue;
+      if (selection.kernels) add_sources(record, wanted);
+    }
+    wisdom.records.push_back(std::move(record));
+  }
+  if (!selection.kernels) return wisdom;
+  for (const CacheEntryInfo& info : cache.list(false)) {
+    const std::string& architecture = info.entry.binary.architecture;
+    if (info.state != "ok" || taken.contains(info.digest)) continue;
+    if (!selection.architecture.empty() && architecture != selection.architecture) continue;
+    WisdomKernel kernel{info.digest, architecture, info.path, 0, info.bytes};
+    try {
+      const auto entry = unpack_entry(read_kernel(kernel), info.digest, nullptr);
+      if (selection.problem && !wanted.contains(digest_of(entry->source.text))) continue;
+      kernel.current = is_current(entry->source);
+    } catch (const Error&) {
+      continue;  // damaged, or gone meanwhile
+    }
+    taken.insert(info.digest);
+    wisdom.kernels.push_back(std::move(kernel));
+  }
+  return wisdom;
+}
+
+WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache) {
+  const Wisdom wisdom = merge_wisdom(all);
+  if (!cache.directory()) {
+    throw Error(ErrorCode::io,
+                "there is no directory to import into; set JITGEMM_CACHE_DIR to one that you can write to");
+  }
+  std::uintmax_t bytes = 0;
+  for (const WisdomKernel& kernel : wisdom.kernels) bytes += kernel.bytes;
+  if (bytes > cache.max_bytes()) {
+    throw Error(ErrorCode::io, "the kernels have " + std::to_string(bytes) + " bytes, the cache is bound to " +
+                                   std::to_string(cache.max_bytes()) + "; set JITGEMM_CACHE_MAX_BYTES to more");
+  }
+  WisdomImport done;
+  done.records = db.merge(wisdom.records);
+  for (const WisdomKernel& kernel : wisdom.kernels) {
+    if (cache.add({kernel.digest}, read_kernel(kernel))) ++done.kernels;
+  }
+  return done;
+}
+
+Wisdom merge_wisdom(const std::vector<Wisdom>& all) {
+  Wisdom merged;
+  merged.library = JITGEMM_VERSION;
+  TuningDb best(std::nullopt);
+  std::set<std::string> taken;
+  for (const Wisdom& wisdom : all) {
+    best.merge(wisdom.records);
+    for (const WisdomKernel& kernel : wisdom.kernels) {
+      if (taken.insert(kernel.digest).second) merged.kernels.push_back(kernel);
+    }
+    merged.foreign_records += wisdom.foreign_records;
+    merged.foreign_kernels += wisdom.foreign_kernels;
+  }
+  merged.records = best.records();
+  return merged;
+}
+
+WisdomDiff diff_wisdom(const Wisdom& a, const Wisdom& b) {
+  WisdomDiff diff;
+  struct Less {
+    bool operator()(const TuningRecord& x, const TuningRecord& y) const { return key(x) < key(y); }
+    static std::tuple<int, int, bool, const std::string&, std::string> key(const TuningRecord& r) {
+      return {r.compute_capability, r.sm_count, r.emulated, r.device_name, to_string(r.problem)};
+    }
+  };
+  // Two records of one key are one, as merge_wisdom() has it.
+  const auto ordered = [](const Wisdom& wisdom) {
+    const Wisdom unique = merge_wisdom({wisdom});
+    return std::set<TuningRecord, Less>(unique.records.begin(), unique.records.end());
+  };
+  const auto of_a = ordered(a), of_b = ordered(b);
+  for (const TuningRecord& record : of_a) {
+    const auto other = of_b.find(record);
+    if (other == of_b.end()) {
+      diff.only_a.push_back(record);
+    } else if (record.config == other->config) {
+      ++diff.same;
+    } else {
+      diff.differ.emplace_back(record, *other);
+    }
+  }
+  std::set_difference(of_b.begin(), of_b.end(), of_a.begin(), of_a.end(), std::back_inserter(diff.only_b), Less());
+
+  const auto kernels_a = digests_of(a.kernels), kernels_b = digests_of(b.kernels);
+  for (const std::string& digest : kernels_a) ++(kernels_b.contains(digest) ? diff.kernels_same : diff.kernels_only_a);
+  diff.kernels_only_b = kernels_b.size() - diff.kernels_same;
+  return diff;
+}
+
+}  // namespace jitgemm

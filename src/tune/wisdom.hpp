@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/kernel_cache.hpp"
+#include "tune/wisdom_file.hpp"
+
+namespace jitgemm {
+
+/// What of a machine's wisdom is wanted; empty: all.
+struct WisdomSelection {
+  std::string architecture = {};  ///< "sm_90a"
+  /// With this, of the kernels only those that the records use.
+  std::function<bool(const Problem& problem)> problem = {};
+  bool kernels = true;
+};
+
+/// Of both layers, the own before the system's. Damaged kernels are left out.
+Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& selection);
+
+struct WisdomImport {
+  std::size_t records = 0, kernels = 0;  ///< those that were not here, or not as good
+};
+/// Adds what is new, see TuningDb::merge() and KernelCache::add(). Throws Error{io} for what cannot be stored, after
+/// what came before it has been; it can then be called again.
+WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache);
+
+/// Of equal records the one that replaces() the others, of equal kernels the first.
+Wisdom merge_wisdom(const std::vector<Wisdom>& all);
+
+struct WisdomDiff {
+  std::vector<TuningRecord> only_a, only_b;
+  std::vector<std::pair<TuningRecord, TuningRecord>> differ;  ///< in their configuration
+  std::size_t same = 0;
+  std::size_t kernels_only_a = 0, kernels_only_b = 0, kernels_same = 0;
+  bool equal() const { return only_a.empty() && only_b.empty() && differ.empty(); }
+};
+WisdomDiff diff_wisdom(const Wisdom& a, const Wisdom& b);
+
+}  // namespace jitgemm

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tune/tuning_db.hpp"
+
+namespace jitgemm {
+
+// Wisdom is what a machine has learned, as one file to carry to others. Numbers little-endian:
+//
+//     at   bytes
+//      0       8  magic "jitwisdm"
+//      8       4  version
+//     12       4  length of the manifest
+//     16       8  length of the records
+//     24       8  length of the kernels
+//     32          manifest (JSON), records (JSON lines), kernels (entries as they lie in a kernel cache)
+//    end-32   32  XXH3-128 of everything before it, hex
+//
+// The manifest has "library", the version that wrote the file, "records", their number, and "kernels", of each in order
+// "digest", "architecture" and "bytes". The same content gives the same bytes.
+
+inline constexpr std::uint32_t wisdom_version = 1;
+
+/// Where an entry of the kernel cache lies: in a file of its own, or within a wisdom file.
+struct WisdomKernel {
+  std::string digest, architecture = {};
+  std::filesystem::path file = {};
+  std::uintmax_t offset = 0, bytes = 0;
+  bool current = true;  ///< is_current(): this library may ask for it
+};
+
+struct Wisdom {
+  std::string library;  ///< the version that wrote it
+  std::vector<TuningRecord> records;
+  std::vector<WisdomKernel> kernels;
+  /// Of another version, which this one cannot read and leaves out.
+  int foreign_records = 0, foreign_kernels = 0;
+};
+
+/// Reads all of it once, a kernel at a time, and checks it. Throws Error{io}.
+Wisdom read_wisdom(const std::filesystem::path& file);
+/// Whole or not at all, over an older file. Throws Error{io}.
+void write_wisdom(const std::filesystem::path& file, std::vector<TuningRecord> records,
+                  std::vector<WisdomKernel> kernels);
+
+/// The entry's bytes, checked. Throws Error{io}, also for a file that has changed since it was listed.
+std::string read_kernel(const WisdomKernel& kernel);
+
+}  // namespace jitgemm

@@ -1,0 +1,25 @@
+#include "wisdom_input.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "jitgemm/error.hpp"
+#include "jitgemm/version.hpp"
+
+namespace jitgemm::cli {
+
+Wisdom read_wisdom_or_database(const std::filesystem::path& file) {
+  if (file.extension() != ".jsonl") return read_wisdom(file);
+  if (access(file.c_str(), R_OK) != 0) {
+    throw Error(ErrorCode::io, "cannot read " + file.string() + ": " + std::generic_category().message(errno) +
+                                   "; give a wisdom file or a tuning database");
+  }
+  Wisdom wisdom;
+  wisdom.library = JITGEMM_VERSION;
+  wisdom.records = TuningDb(file).records();
+  return wisdom;
+}
+
+}  // namespace jitgemm::cli
