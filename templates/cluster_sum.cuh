@@ -13,11 +13,16 @@ struct ClusterSum {
   const ClusterPlace& place;
 
   __device__ __forceinline__ u32 slot(int from, u32 consumer, u32 thread, int vector) const {
-    return smem.sums() + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
+    return smem.base + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
   }
 
   __device__ __forceinline__ void add(u32 consumer, u32 thread, const Accumulator (&accumulators)[COUNT],
                                       Accumulator (&own)[STORE_COUNT]) const {
+    // The partial sums take the place of stages. A lane of each warp tells each peer that the warp has read its own.
+    const u32 lane = thread % 32;
+    if (lane < CLUSTER_K)
+      ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
+    ptx::mbarrier_wait_parity(smem.peers_done(), 0);
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
       const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);

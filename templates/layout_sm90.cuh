@@ -58,7 +58,8 @@ constexpr int D_BOX_WIDTH = D_TRANSPOSED                           ? min_of(128,
 constexpr int D_BUFFER_BYTES = 64 * 128;
 constexpr int D_BUFFERS = 2;  // a consumer
 
-constexpr int SUM_BYTES = CLUSTER_K == 1 ? 0 : BLOCK_M * BLOCK_N * int(sizeof(Accumulator));  // see cluster_sum.cuh
+static_assert(CLUSTER_K == 1 || BLOCK_M * BLOCK_N * 4 <= STAGES * STAGE_BYTES,
+              "the partial sums of a cluster that cuts k fit into the stages");
 
 struct SharedMemory {
   u32 base;  // 1024-byte aligned, as the swizzle needs
@@ -68,10 +69,10 @@ struct SharedMemory {
   __device__ __forceinline__ u32 d(u32 consumer, u32 buffer) const {
     return base + STAGES * STAGE_BYTES + (consumer * D_BUFFERS + buffer) * D_BUFFER_BYTES;
   }
-  __device__ __forceinline__ u32 sums() const { return d(CONSUMERS, 0); }
-  __device__ __forceinline__ u32 full(int stage) const { return sums() + SUM_BYTES + stage * 16; }
+  __device__ __forceinline__ u32 full(int stage) const { return d(CONSUMERS, 0) + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
+  __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that cut k
 };
 
 /// Position in the ring; `parity` is that of the current pass.

@@ -216,6 +216,7 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
     ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
     ptx::mbarrier_init(smem.turn(1), 4);
   }
+  if constexpr (CLUSTER_K > 1) ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
   ptx::fence_mbarrier_init();
 }
 

@@ -186,7 +186,6 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   config.ping_pong = config.warps == 8 && config.block_n <= 160 && random.between(0, 3) == 0;
   const Cluster& cluster = random.pick(clusters);
   if (cluster.k > 1 && (config.schedule != Schedule::data_parallel || config.ping_pong)) return;
-  if (cluster.k > 1) config.block_n = 64, config.stages = 3;  // partial sums take shared memory, too
   config.cluster_m = cluster.m;
   config.cluster_n = cluster.n;
   config.cluster_k = cluster.k;

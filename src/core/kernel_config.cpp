@@ -83,6 +83,8 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
       return "clusters that cut k are data-parallel and cooperative";
     if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that cuts k has a k-step";
     if (c.block_n % (8 * c.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 8 columns";
+    if (c.block_m * c.block_n * 4 > c.stages * (c.block_m + c.block_n) * 128)
+      return "the partial sums of a cluster that cuts k fit into the stages";
   }
   return {};
 }
@@ -178,8 +180,7 @@ std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
     return stages * stage + (stages + 1) * queue_entry_bytes + std::max<std::size_t>(128, std::size_t(std::max(row_a, row_b)) * element);
   }
   const std::size_t staging = std::size_t(c.warps / 4) * 2 * 64 * 128;
-  const std::size_t sums = c.cluster_k == 1 ? 0 : std::size_t(c.block_m) * std::size_t(c.block_n) * size_of(accumulator_of(p));
-  return stages * stage + staging + sums + (stages + 1) * 16 + sm90_alignment_slack;
+  return stages * stage + staging + (stages + 1) * 16 + sm90_alignment_slack;
 }
 
 std::size_t hash_value(const KernelConfig& c) {

@@ -15,6 +15,8 @@
 #include "core/element.hpp"
 #include "jitgemm/error.hpp"
 
+#pragma GCC diagnostic ignored "-Wpsabi"  // kernels take 64-byte aligned arguments by value; GCC 4.5 is long gone
+
 namespace jitgemm {
 
 namespace {
