@@ -1,11 +1,13 @@
 #include "tune/autotuner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <set>
 
 #include "core/launch_shape.hpp"
@@ -22,8 +24,6 @@
 namespace jitgemm {
 namespace {
 
-constexpr double hopeless = 1.5;  // times the best, after the first rounds
-constexpr double near_tie = 1.05;
 constexpr double least_noise = 0.01;
 constexpr double admission_share = 0.6;  // of the budget, for compiling and checking; then measure what there is
 // Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: three
@@ -31,11 +31,13 @@ constexpr double admission_share = 0.6;  // of the budget, for compiling and che
 constexpr double early_noise = 1.5;
 constexpr std::size_t early_samples = 6;
 
-/// Rounds over all candidates, then over the promising ones, then over the near-ties.
-struct Rounds {
-  int first, next, ties;
+/// Rounds over the candidates that are at most `within` times as slow as the best so far.
+struct Heat {
+  int rounds;
+  double within;
 };
-constexpr Rounds device_rounds{3, 9, 16}, emulator_rounds{2, 1, 1};
+constexpr std::array heats{Heat{3, HUGE_VAL}, Heat{4, 1.25}, Heat{5, 1.1}, Heat{20, 1.05}};
+constexpr std::array emulator_heats{Heat{2, HUGE_VAL}, Heat{1, 1.5}};
 
 class Deadline {
  public:
@@ -181,8 +183,8 @@ class Tuner {
     sampler_->prepare(candidate.runnable);
   }
 
-  /// Interleaved, in alternating order, so that a drift of the clocks is everyone's. Without those that are out, and
-  /// until the leader is alone.
+  /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
+  /// everyone's. Without those that are out, and until the leader is alone.
   void rounds(int count, std::vector<Candidate*> some) {
     for (int round = 0; round < count; ++round) {
       if (const Candidate* const leader = best()) {
@@ -190,8 +192,9 @@ class Tuner {
                       [&](const Candidate* candidate) { return candidate != leader && is_out(*candidate, *leader); });
         if (some.size() < 2 && leader->samples.size() >= early_samples) return;
       }
-      for (std::size_t i = 0; i < some.size(); ++i) {
-        Candidate& candidate = *some[round % 2 ? some.size() - 1 - i : i];
+      if (round > 0) std::shuffle(some.begin(), some.end(), random_);
+      for (Candidate* const one : some) {
+        Candidate& candidate = *one;
         const bool enough = !candidate.samples.empty() || &candidate != first();
         if (enough && deadline_->over()) return;
         if (candidate.runs()) {
@@ -202,11 +205,11 @@ class Tuner {
   }
 
   void measure_all() {
-    const Rounds count = backend_.device().emulated ? emulator_rounds : device_rounds;
     if (!first()) return;
-    rounds(count.first, within(HUGE_VAL));
-    rounds(count.next, within(hopeless));
-    if (const std::vector<Candidate*> ties = within(near_tie); ties.size() > 1) rounds(count.ties, ties);
+    const auto run = [this](const auto& all) {
+      for (const Heat& heat : all) rounds(heat.rounds, within(heat.within));
+    };
+    backend_.device().emulated ? run(emulator_heats) : run(heats);
     for (Candidate& candidate : candidates_) {
       if (candidate.runs() && candidate.samples.empty()) candidate.skip("not measured within the tuning budget");
     }
@@ -270,6 +273,7 @@ class Tuner {
   const TuneOptions& options_;
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
   std::vector<Candidate> candidates_;
+  std::mt19937 random_{1};
   std::optional<Sampler> sampler_;
   std::optional<OutputCheck> check_;
   std::optional<CompileAhead> kernels_;

@@ -39,6 +39,7 @@ struct Options {
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
 constexpr int peer_candidates = 16, own_candidates = 24;
+constexpr double power_limited_us = 40;  // kernels that are timed for as long as it takes to meet the power limit
 
 std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
   if (options.device == Device::cuda) make_cuda_current();
@@ -186,10 +187,9 @@ class Bench {
     }
     record.check = "ok";
     if (emulated_) return;
-    const double share_ms = 0.2e3 * options_.seconds_per_shape / double(6 * arms.size());
-    arms.time(*backend_, stream_.get(), inputs_, {.round_ms = std::min(2.5, share_ms)});
-    if (!peer_finalists_.empty()) record.cublaslt = *std::ranges::min_element(peer_finalists_, faster);
-    if (!triton_finalists_.empty()) record.triton = *std::ranges::min_element(triton_finalists_, faster);
+    const double round_ms = record.floor_us > power_limited_us ? 2.5 : 0.6;
+    const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
+    arms.time(*backend_, stream_.get(), inputs_, {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms});
   }
 
   /// Whether an arm is to be timed: it is named, or none is.
@@ -297,9 +297,8 @@ class Bench {
     });
   }
 
-  /// cuBLAS's default, and the best three of cuBLASLt's candidates by a short measurement.
+  /// cuBLAS's default, and the best of cuBLASLt's candidates by a short measurement.
   void add_peers(BenchRecord& record, BenchArms& arms) {
-    peer_finalists_.clear();
     if (!peers_) return;
     const int candidates = peers_->prepare(record.problem, peer_candidates);
     add_default_peer(record, arms);
@@ -309,8 +308,8 @@ class Bench {
                             [this](const Operands& operands, int candidate) { peers_->gemm(operands, candidate); },
                             [](int candidate) { return std::to_string(candidate); }};
     record.cublaslt_candidates =
-        arms.add_fastest(peer_finalists_, lt, *backend_, stream_.get(), inputs_, screening_ms());
-    if (peer_finalists_.empty()) note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
+        arms.add_fastest(record.cublaslt, lt, *backend_, stream_.get(), inputs_, screening_ms());
+    if (record.cublaslt_candidates == 0) note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
   }
 
   void add_default_peer(BenchRecord& record, BenchArms& arms) {
@@ -329,12 +328,11 @@ class Bench {
     record.absent += (record.absent.empty() ? "" : "; ") + why;
   }
 
-  /// The best three of the Triton tutorial's configurations by a short measurement, where it has any for this problem.
-  void add_triton(const BenchRecord& record, BenchArms& arms) {
-    triton_finalists_.clear();
+  /// The best of the Triton tutorial's configurations by a short measurement, where it has any for this problem.
+  void add_triton(BenchRecord& record, BenchArms& arms) {
     if (!triton_) return;
     const PeerCandidates tutorial = triton_->candidates(record.problem, stream_.get());
-    const int run = arms.add_fastest(triton_finalists_, tutorial, *backend_, stream_.get(), inputs_, screening_ms());
+    const int run = arms.add_fastest(record.triton, tutorial, *backend_, stream_.get(), inputs_, screening_ms());
     if (run < tutorial.count)
       throw Error(ErrorCode::launch_failed, "a Triton kernel does not run: leave --triton-manifest out");
   }
@@ -381,7 +379,6 @@ class Bench {
   DeviceMemory workspace_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<TritonPeer> triton_;
-  std::vector<ArmResult> peer_finalists_, triton_finalists_;
   std::vector<KernelConfig> pinned_;
   std::optional<MainLoop> main_loop_;
   std::vector<BenchRecord> records_;
@@ -435,8 +432,9 @@ void add_bench(CLI::App& app) {
   command->add_flag("--resume", options->resume, "Keep what is in the CSV file and go on from there");
   options->device.add_to(*command);
   command->footer(R"(
-Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, 5 rounds; medians and
-(max - min) / median are given in microseconds of one launch. Both sides have the same accumulator and 64 MiB of workspace.
+Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, in rounds whose order is
+drawn; medians and their spread, (p80 - p20) / median of the rounds, are given, in microseconds of one launch. The best candidate of
+cuBLASLt is found by a measurement of its own, as ours is. Both sides have the same accumulator and 64 MiB of workspace.
 Ratios above 1 mean that ours is faster. floor = max(flops / what the tensor cores of an H200 sustain, for f16 800 TFLOP/s,
 bytes / 4.2 TB/s) + 2 us. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
 what cuBLASLt cannot compute either, without them.

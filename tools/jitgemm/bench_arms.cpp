@@ -16,8 +16,8 @@ void BenchArms::add(ArmResult& result, const std::string& program, const std::st
   arms_.push_back({program, config, std::move(launch), {&result}});
 }
 
-int BenchArms::add_fastest(std::vector<ArmResult>& results, const PeerCandidates& candidates, Backend& backend,
-                           Stream stream, const InputPools& inputs, double round_ms) {
+int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,
+                           const InputPools& inputs, double round_ms) {
   const TimingOptions brief{.rounds = 2, .round_ms = round_ms, .max_launches = 200};
   std::vector<std::pair<double, int>> order;
   for (int i = 0; i < candidates.count; ++i) {
@@ -28,13 +28,20 @@ int BenchArms::add_fastest(std::vector<ArmResult>& results, const PeerCandidates
     }
   }
   std::sort(order.begin(), order.end());
-  results.resize(std::min<std::size_t>(order.size(), 3));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const int candidate = order[i].second;
-    add(results[i], candidates.program, candidates.name(candidate),
-        [launch = candidates.launch, candidate](const Operands& operands) { launch(operands, candidate); });
+  if (order.empty()) return 0;
+  const int run = int(order.size());
+  order.resize(std::min<std::size_t>(order.size(), 3));
+  std::vector<Arm> finalists;
+  for (const auto& [us, candidate] : order) {
+    finalists.push_back([&, candidate](int set) { candidates.launch(inputs.operands(set), candidate); });
   }
-  return int(order.size());
+  const std::vector<Timing> timings =
+      time_arms(backend, stream, finalists, inputs.sets(), {.rounds = 9, .round_ms = round_ms});
+  const auto fastest = std::ranges::min_element(timings, {}, &Timing::median_us) - timings.begin();
+  const int candidate = order[std::size_t(fastest)].second;
+  add(result, candidates.program, candidates.name(candidate),
+      [launch = candidates.launch, candidate](const Operands& operands) { launch(operands, candidate); });
+  return run;
 }
 
 std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, const InputPools& inputs) const {

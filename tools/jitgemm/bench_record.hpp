@@ -14,7 +14,7 @@ namespace jitgemm::cli {
 struct ArmResult {
   std::string config;  ///< of ours; of cuBLASLt the candidate's number, of Triton its block sizes
   double us = 0;       ///< median of the rounds
-  double spread = 0;   ///< (max - min) / median
+  double spread = 0;   ///< (p80 - p20) / median
   double p20_us = 0, p80_us = 0;
 
   bool timed() const { return us > 0; }

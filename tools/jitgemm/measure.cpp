@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "core/operand_matrix.hpp"
@@ -31,20 +33,24 @@ class Event {
 };
 
 Timing timing_of(const std::vector<double>& us, int launches) {
-  const auto [least, most] = std::minmax_element(us.begin(), us.end());
-  const double middle = median(us);
+  const double middle = median(us), p20 = quantile(us, 0.2), p80 = quantile(us, 0.8);
   return {.median_us = middle,
-          .spread = middle > 0 ? (*most - *least) / middle : 0,
-          .p20_us = quantile(us, 0.2),
-          .p80_us = quantile(us, 0.8),
+          .spread = middle > 0 ? (p80 - p20) / middle : 0,
+          .p20_us = p20,
+          .p80_us = p80,
           .launches = launches};
 }
 
-/// Visits (round, arm) with the arm order rotating.
+/// Visits every arm in each round, in an order drawn anew: whoever always came after the same arm would live with the clocks
+/// that that one leaves behind.
 template <typename Visit>
 void alternate(int rounds, std::size_t arms, const Visit& visit) {
+  std::vector<std::size_t> order(arms);
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::mt19937 random(1);
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < arms; ++i) visit((i + std::size_t(round)) % arms);
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t arm : order) visit(arm);
   }
 }
 

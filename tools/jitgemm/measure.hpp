@@ -77,7 +77,7 @@ using Arm = std::function<void(int set)>;
 
 struct Timing {
   double median_us = 0;
-  double spread = 0;  ///< (max - min) / median of the rounds
+  double spread = 0;  ///< (p80 - p20) / median of the rounds
   double p20_us = 0, p80_us = 0;
   int launches = 0;  ///< of one round
 };
@@ -89,8 +89,8 @@ struct TimingOptions {
   int max_launches = 1000;
 };
 
-/// Times arms in turn: each round replays one graph an arm, of as many launches as fill round_ms, in an order that
-/// rotates from round to round. On the emulator: one launch a round by the wall clock.
+/// Times arms in turn: each round replays one graph an arm, of as many launches as fill round_ms, in an order
+/// drawn anew for each. On the emulator: one launch a round by the wall clock.
 std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
                               const TimingOptions& options = {});
 

@@ -66,7 +66,6 @@ void SeedBench::print_description() const {
 
 void SeedBench::begin(const Problem& problem) {
   arms_ = {};
-  triton_result_ = nullptr;
   problem_ = normalise(problem);
   if (!inputs_ || input_type_ != problem.a) {
     inputs_.reset();
@@ -108,12 +107,11 @@ bool SeedBench::add_cublas(ArmResult& result) {
 bool SeedBench::add_triton(ArmResult& result) {
   if (!triton_) return false;
   const PeerCandidates tutorial = triton_->candidates(problem_, stream_.get());
-  const int run = arms_.add_fastest(triton_finalists_, tutorial, *backend_, stream_.get(), *inputs_, screening_ms);
+  const int run = arms_.add_fastest(result, tutorial, *backend_, stream_.get(), *inputs_, screening_ms);
   if (run < tutorial.count) {
     throw Error(ErrorCode::launch_failed, fmt::format("{} of {} Triton kernels do not run: leave --triton-manifest out",
                                                       tutorial.count - run, tutorial.count));
   }
-  if (run > 0) triton_result_ = &result;
   return run > 0;
 }
 
@@ -163,7 +161,6 @@ void SeedBench::check() {
 void SeedBench::time(const TimingOptions& options) {
   if (emulated_) return;
   arms_.time(*backend_, stream_.get(), *inputs_, options);
-  if (triton_result_) *triton_result_ = *std::ranges::min_element(triton_finalists_, faster);
 }
 
 void write_file(const std::string& file, const std::string& text) {

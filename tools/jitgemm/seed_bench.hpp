@@ -64,8 +64,6 @@ class SeedBench {
   DataType input_type_ = f16;
   Problem problem_;
   BenchArms arms_;
-  std::vector<ArmResult> triton_finalists_;
-  ArmResult* triton_result_ = nullptr;
 };
 
 /// Writes a file at once, or throws Error{io}. Nothing if there is no name.
