@@ -8,7 +8,7 @@
 # and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
 # JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned" runs some of the stages only; each of the last two takes most of
 # the ten minutes, so that three calls make a whole record. JITGEMM_TRITON_MANIFEST names kernels
-# that tools/triton_peer/compile.py has made, as a peer of the seeds' squares; JITGEMM_COMMIT the commit, without git.
+# that tools/triton_peer/compile.py has made, as a peer of the squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -127,24 +127,24 @@ run_sanitizer() {
   done
 }
 
-# bench NAME LIMIT SHAPES SECONDS OPTIONS...: OUTDIR/NAME.csv, and the ratios of all shapes into the table. Configurations are
-# chosen first, in twice SECONDS a shape, and timed in a fresh process.
+# bench NAME LIMIT SHAPES SECONDS PROBLEM...: OUTDIR/NAME.csv, and the ratios of all shapes into the table. Configurations are tuned
+# first, with the default budget, and timed in a fresh process, which has SECONDS a shape.
 bench() {
-  local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS status
+  local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS tuned status
   shift 4
-  limited "$limit" "$jitgemm" bench --shapes "$shapes" --tuned --no-peers --seconds-per-shape "$(awk "BEGIN{print 2 * $seconds}")" \
-    "$@" >"$work/$name.log" 2>&1
-  set -- --frozen --model --tuned --seconds-per-shape "$seconds" "$@"
+  limited "$limit" "$jitgemm" tune --shapes "$shapes" "$@" >"$work/$name.log" 2>&1
+  tuned=$((SECONDS - begin))
+  set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@" ${triton_manifest:+--triton-manifest "$triton_manifest"}
   limited "$limit" "$jitgemm" bench --shapes "$shapes" --csv "$out/$name.csv" "$@" >"$work/$name.log" 2>&1
   status=$?
   {
     echo
-    echo "== bench $name $*"
+    echo "== bench $name $*, tuned in $tuned s"
     grep -aE '^(peer|no peers|jitgemm: )' "$work/$name.log"
     sed -n '/^all /,$p' "$work/$name.log"
   } >>"$summary"
-  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes$(
-    sed -n '/^all /,/^$/s,^  \(cublas[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; \1 \2,p' "$work/$name.log" | tr -d '\n')"
+  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes, tuned in $tuned s$(
+    sed -n '/^all /,/^$/s,^  \([a-z]*[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; \1 \2,p' "$work/$name.log" | grep -v floor | tr -d '\n')"
   [ $status -eq 0 ] || failed=1
 }
 
@@ -169,18 +169,22 @@ run_seeds() {
 }
 
 run_bench() {
-  local corpora=$root/tests/corpora
+  local corpora=$root/tests/corpora triton_manifest=
+  bench large_f16 60 "$corpora/large.txt" 2
+  bench large_bf16 60 "$corpora/large.txt" 2 --type bf16 --layout nt
+  bench large_fp8_fast 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt
+  bench large_fp8_promoted 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --accumulation promoted
   cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds.txt"
-  bench large_f16 60 "$corpora/large.txt" 1.5
-  bench large_bf16 60 "$corpora/large.txt" 1.5 --type bf16 --layout nt
+  triton_manifest=${JITGEMM_TRITON_MANIFEST:-}
   bench seeds 90 "$work/seeds.txt" 0.8
-  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
-  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.5 --type e4m3 --d bf16 --layout nt
-  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.5 --type e4m3 --d bf16 --layout nt --accumulation promoted
-  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.5
+  triton_manifest=
+  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.8 --type bf16 --layout nt
+  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.8 --type e4m3 --d bf16 --layout nt
+  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.8 --type e4m3 --d bf16 --layout nt --accumulation promoted
+  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.8
 }
 
-run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.45; }
+run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.8; }
 
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer

@@ -14,24 +14,23 @@
 namespace jitgemm {
 namespace {
 
-// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 8000 measured candidates of an H200
-// (tools/results/NOTES.md, 18); other devices scale with their SMs. The tensor cores themselves do not show: below the power limit
-// it is the bytes into an SM that bound a k-step.
+// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 3000 measured candidates of 129 shapes on an
+// H200: aligned, unaligned, decoding, fp8 (tools/results/NOTES.md, 22); other devices scale with their SMs.
 struct Model {
-  double launch_us = 2.17;  // to the first product, and from the last store to the end
-  double cluster_us[4] = {0, 0.333, 0.275, 0.34};  // besides, with clusters of 1, 2, 4, 8 blocks
+  double launch_us = 1.65;  // to the first product, and from the last store to the end
   double clocks = 1.7e3;  // a microsecond
-  double ingest = 0.84;  // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double misaligned_row_ns = 0.0116;  // 128 bytes of an operand across two lines of the L2, all SMs together
-  double latency_us = 1.28;  // of a load, hidden by the stages
-  double epilogue_us = 0.192;  // of 128 accumulators a thread
-  double store_bytes_clock = 23.9;
-  double cluster_sum_us = 0.448, cluster_sum_bytes_clock = 18.8;
-  double arrival_us = 2.85, part_bytes_us = 4.38e+04;  // of a tile cut across programs
+  double ingest = 0.847;  // of the clocks that 64 bytes a clock take into an SM's shared memory
+  double row_ns = 0.0090, straddling_row_ns = 0.0142;  // 128 bytes of an operand from the L2, in one line or two, all SMs together
+  double latency_us = 0.764;  // of a load, hidden by the stages
+  double promotions = 33.6;  // of partial sums, a clock
+  double epilogue_us = 0.249;  // of 128 accumulators a thread
+  double store_bytes_clock = 23.1;
+  double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
+  double arrival_us = 1.29, part_bytes_us = 2.19e+04;  // of a tile cut across programs
   double memory_bytes_us = 4.52e6;
-  double peak_flops_us = 817e6;  // the power limit
-  double unhidden = 0.551;  // of what runs beside the longest
-  double wave_us = 2.69;  // between two waves of blocks
+  double peak_flops_us = 800e6;  // the power limit
+  double unhidden = 0.364;  // of what runs beside the longest
+  double wave_us = 1.9;  // between two waves of blocks
 };
 constexpr Model model;
 
@@ -58,17 +57,18 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   // One k-step of the blocks that are active.
   const double ingest = 2 * (m + loaded_n) * model.ingest;
   const auto row_us = [&](std::int64_t ld) {
-    return std::int64_t(double(ld) * element) % 128 == 0 ? 0 : model.misaligned_row_ns * 1e-3;
+    return 1e-3 * (std::int64_t(double(ld) * element) % 128 == 0 ? model.row_ns : model.straddling_row_ns);
   };
   const double rows_us = m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb);
-  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes, 128 additions a clock.
+  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
+  const double products = m / 64 * 4 * std::max(n / 2, 16 + n / 4);  // clocks
   const bool promotes_alone = p.accumulation == Accumulation::promoted && (c.ping_pong || c.warps == 4);
-  const double in_turn = m / 64 * 4 * std::max(n / 2, 16 + n / 4) + tile / 128;
   const auto step_us = [&](double active, int share) {
     const double into_sm = ingest * share / model.clocks, l2 = rows_us * active;
-    const double alone = promotes_alone && share == 1 ? in_turn / model.clocks : 0;
-    const double longest = std::max({into_sm, l2, alone, model.latency_us / (c.stages - 0.5)});
-    return longest + model.unhidden * std::max(0.0, into_sm + l2 - longest) / 2;
+    const double promotion = promotes_alone && share == 1 ? tile / model.promotions : 0;
+    const double multiply = (products * share + promotion) / model.clocks;
+    const double longest = std::max({into_sm, l2, multiply, model.latency_us / (c.stages - 0.5)});
+    return longest + model.unhidden * std::min(into_sm, l2) / 2;
   };
 
   const double d_bytes = tile / c.cluster_k * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
@@ -122,8 +122,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   // What a program does between its tiles costs nothing where the power limit holds it back anyway.
   const double programs_us = body + epilogues + fixup, longest = std::max({programs_us, memory, power});
   const double main = longest + model.unhidden * (programs_us + memory + power - longest) / 2;
-  const int log_size = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
-  return model.launch_us + model.cluster_us[log_size] + main;
+  return model.launch_us + main;
 }
 
 }  // namespace jitgemm

@@ -26,9 +26,9 @@ namespace {
 
 constexpr double least_noise = 0.01;
 constexpr double admission_share = 0.6;  // of the budget, for compiling and checking; then measure what there is
-// Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: three
+// Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: four
 // standard errors for its two, and samples enough for the quartiles to mean something.
-constexpr double early_noise = 1.5;
+constexpr double early_noise = 2;
 constexpr std::size_t early_samples = 6;
 
 /// Rounds over the candidates that are at most `within` times as slow as the best so far.

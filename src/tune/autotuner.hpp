@@ -12,9 +12,12 @@
 
 namespace jitgemm {
 
+/// Of the cost model's first choices: the best of as many were within 0.1 % of the best measured (tools/results/NOTES.md, 22).
+inline constexpr int tuned_candidates = 12;
+
 struct TuneOptions {
   double budget_seconds = 1.0;  ///< for compiling and measuring, from when the first candidate is compiled
-  int candidates = 24;          ///< most that are measured
+  int candidates = tuned_candidates;  ///< most that are measured
   std::function<void(int, int)> progress = {};  ///< (done, total), called by the calling thread
   std::exception_ptr* why_nothing = nullptr;    ///< gets what kept it from measuring, which is logged otherwise
 };

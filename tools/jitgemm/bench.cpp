@@ -19,6 +19,7 @@
 #include "peers_triton.hpp"
 #include "progress.hpp"
 #include "text.hpp"
+#include "tune/autotuner.hpp"
 #include "util/atomic_file.hpp"
 
 namespace jitgemm::cli {
@@ -38,7 +39,7 @@ struct Options {
 };
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
-constexpr int peer_candidates = 16, own_candidates = 24;
+constexpr int peer_candidates = 16;
 constexpr double power_limited_us = 40;  // kernels that are timed for as long as it takes to meet the power limit
 
 std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
@@ -276,7 +277,7 @@ class Bench {
   std::vector<KernelConfig> first_candidates(Context& context, const Problem& p) const {
     std::vector<KernelConfig> configs;
     for (const Plan& plan : context.candidates(p)) {
-      if (configs.size() == own_candidates) break;
+      if (configs.size() == std::size_t(tuned_candidates)) break;
       if (main_loop_ && plan.config.main_loop != *main_loop_) continue;
       if (plan.workspace_bytes <= workspace_limit) configs.push_back(plan.config);
     }

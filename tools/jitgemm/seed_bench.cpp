@@ -8,13 +8,13 @@
 #include "launch_graph.hpp"
 #include "parallel.hpp"
 #include "text.hpp"
+#include "tune/autotuner.hpp"
 #include "util/atomic_file.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
-constexpr std::size_t tuned_candidates = 16;
 constexpr double screening_ms = 1;
 
 ContextOptions checked(const SeedOptions& options) {
@@ -121,7 +121,7 @@ KernelConfig SeedBench::choice() {
   if (emulated_ || known || context_options_.tuning != Tuning::on) return plan.config;
 
   std::vector<Plan> first = tuner_.candidates(problem_);
-  first.resize(std::min(first.size(), tuned_candidates));
+  first.resize(std::min(first.size(), std::size_t(tuned_candidates)));
   parallel_for(int(first.size()), 0, [&](int i) {  // ahead, so that the budget goes into measuring
     try {
       tuner_.compile(problem_, first[std::size_t(i)].config);

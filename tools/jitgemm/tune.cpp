@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "core/problem.hpp"
+#include "kernels_ahead.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "text.hpp"
@@ -163,6 +164,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
     results.say(fmt::format("{} of {} tuned already on {}: skipped; --again measures them anew", plan.tuned,
                             counted(std::uint64_t(plan.shapes), "shape"), plan.device.name));
   }
+  const KernelsAhead ahead(context_options, plan);
   if (devices.size() == 1 && devices[0].first_visible_here) {
     if (!plan.tasks.empty()) tune_here(plan, context_options, results);
   } else {
