@@ -8,6 +8,7 @@
 #include "backend/backend.hpp"
 #include "catch.hpp"
 #include "core/problem.hpp"
+#include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
@@ -20,16 +21,6 @@ using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-template <typename Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  throw std::runtime_error("no Error was thrown");
-}
 
 ContextOptions emulator_options(const TemporaryDirectory& cache, std::optional<Tuning> tuning = Tuning::off) {
   return {.device = Device::emulator, .tuning = tuning, .cache_dir = cache.path().string()};

@@ -7,6 +7,7 @@
 #include "backend/cuda/nvrtc.hpp"
 #include "catch.hpp"
 #include "core/element.hpp"
+#include "errors.hpp"
 #include "fake_driver.hpp"
 #include "sandbox.hpp"
 
@@ -25,16 +26,6 @@ bool has_nvrtc() {
   } catch (const Error&) {
     return false;
   }
-}
-
-template <typename Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  throw std::runtime_error("no Error was thrown");
 }
 
 KernelSource kernel(const std::string& text, const std::string& architecture = "sm_90a") {

@@ -3,6 +3,7 @@
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
+#include "errors.hpp"
 #include "jit/cache_entry.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
@@ -15,15 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What the constructor's Error says; empty if it throws none.
 std::string option_error() {
-  try {
-    const KernelCache cache;
-    return {};
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_option);
-    return error.what();
-  }
+  return refusal(ErrorCode::invalid_option, [] { const KernelCache cache; });
 }
 
 KernelCache with_system_layer(const fs::path& directory, const fs::path& system) {

@@ -7,6 +7,7 @@
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
+#include "errors.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
@@ -45,15 +46,8 @@ struct Home {
   WisdomImport import_from(const fs::path& file) { return import_wisdom({read_wisdom(file)}, db, cache); }
 };
 
-/// What reading or importing throws.
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.code() == ErrorCode::io ? error.what() : "another code: " + std::string(error.what());
-  }
-  return "";
-}
+/// What keeps a file from being read, written or imported.
+std::string io_error(const std::function<void()>& work) { return refusal(ErrorCode::io, work); }
 
 /// All files below a directory with what is in them, but the lock files.
 std::map<fs::path, std::string> contents(const fs::path& directory) {
@@ -317,7 +311,7 @@ TEST_CASE("Wisdom with any byte flipped or cut short anywhere is refused and cha
   const auto before = contents(home.directory);
   const auto refused = [&](const std::string& bytes) {
     write_file(file, bytes);
-    const std::string error = error_of([&] { home.import_from(file); });
+    const std::string error = io_error([&] { home.import_from(file); });
     return ContainsSubstring("cannot read the wisdom in " + file.string()).match(error) &&
            ContainsSubstring("; ").match(error) && !ContainsSubstring("\n").match(error);
   };
@@ -339,10 +333,10 @@ TEST_CASE("Wisdom with any byte flipped or cut short anywhere is refused and cha
   CHECK(refused(file_text(file_of(directory.path() / "sample", sample_entry("a", 300)))));
   CHECK(contents(home.directory) == before);
   write_file(file, good);
-  CHECK(error_of([&] {
+  CHECK(io_error([&] {
           import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache);
         }).find("No such file") != std::string::npos);
-  CHECK_THAT(error_of([&] { read_wisdom(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
+  CHECK_THAT(io_error([&] { read_wisdom(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
   CHECK(contents(home.directory) == before);
   CHECK(home.import_from(file).kernels == 2);
 }
@@ -353,7 +347,7 @@ TEST_CASE("Wisdom that is whole but not what it says is refused with the reason"
   const std::string good = sample_wisdom(directory.path());
   const auto why = [&](std::string bytes) {
     write_file(file, sealed(std::move(bytes)));
-    return error_of([&] { read_wisdom(file); });
+    return io_error([&] { read_wisdom(file); });
   };
   const auto replaced = [&](const std::string& word, const std::string& by) {
     std::string bytes = good;
@@ -390,7 +384,7 @@ TEST_CASE("A kernel that has changed since it was listed is not carried on", "[w
   std::string bytes = file_text(entry);
   bytes[200] ^= 1;
   write_file(entry, bytes);
-  CHECK_THAT(error_of([&] { write_wisdom(out, wisdom.records, wisdom.kernels); }),
+  CHECK_THAT(io_error([&] { write_wisdom(out, wisdom.records, wisdom.kernels); }),
              ContainsSubstring("checksum differs"));
   CHECK_FALSE(fs::exists(out));
   CHECK(home.collect().kernels.size() == 1);  // a new list leaves it out
@@ -402,18 +396,18 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
   const fs::path sample = directory.path() / "sample.wisdom";
   SECTION("into a folder that is not there") {
     const fs::path out = directory.path() / "none" / "out";
-    CHECK_THAT(error_of([&] { write_wisdom(out, {}, {}); }), ContainsSubstring("cannot write " + out.string()));
+    CHECK_THAT(io_error([&] { write_wisdom(out, {}, {}); }), ContainsSubstring("cannot write " + out.string()));
   }
   SECTION("import into a directory that is a file") {
     write_file(directory.path() / "file", "");
     const CapturedLog log;
     Home home(directory.path() / "file");
-    CHECK_THAT(error_of([&] { home.import_from(sample); }), ContainsSubstring("JITGEMM_CACHE_DIR"));
+    CHECK_THAT(io_error([&] { home.import_from(sample); }), ContainsSubstring("JITGEMM_CACHE_DIR"));
   }
   SECTION("import of more than the cache may have") {
     KernelCache small = cache_at(directory.path() / "small", 600);
     TuningDb db(directory.path() / "small" / "tuning.jsonl");
-    CHECK_THAT(error_of([&] { import_wisdom({read_wisdom(sample)}, db, small); }),
+    CHECK_THAT(io_error([&] { import_wisdom({read_wisdom(sample)}, db, small); }),
                ContainsSubstring("JITGEMM_CACHE_MAX_BYTES"));
     CHECK(db.records().empty());
     CHECK(small.list(false).empty());
@@ -428,7 +422,7 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
       remount_read_only(target);
       const CapturedLog log;
       Home home(target);
-      const std::string error = error_of([&] { home.import_from(sample); });
+      const std::string error = io_error([&] { home.import_from(sample); });
       expect(error.find("cannot") != std::string::npos && error.find("; ") != std::string::npos, error.c_str());
       expect(contents(target) == before, "nothing has changed");
       return 0;
@@ -448,12 +442,12 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
     fs::create_directory(target);
     const int status = wait_for(spawn([&] {
       mount_tmpfs(target, 100000);
-      std::string error = error_of([&] { source.export_to(target / "out"); });
+      std::string error = io_error([&] { source.export_to(target / "out"); });
       expect(error.find("No space left") != std::string::npos, error.c_str());
       expect(fs::is_empty(target), "nothing is left of it");
 
       Home home(target);
-      error = error_of([&] { home.import_from(big); });
+      error = io_error([&] { home.import_from(big); });
       expect(error.find("No space left") != std::string::npos && error.find("make room") != std::string::npos,
              error.c_str());
       const std::size_t stored = home.cache.list(true).size();
