@@ -1,4 +1,3 @@
-#include "sandbox.hpp"
 #include "test_emulator.hpp"
 
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "random.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
