@@ -9,8 +9,8 @@
 
 namespace jitgemm {
 
-// What ContextOptions, and the environment where they leave something open, mean for the parts of a Context. What makes no
-// sense is an Error{invalid_option}.
+// What ContextOptions, and the environment where they leave something open, mean for the parts of a Context. What makes
+// no sense is an Error{invalid_option}.
 
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
 ChooserOptions chooser_options(const ContextOptions& options);

@@ -91,7 +91,8 @@ TEST_CASE("a first call on one thread does not disturb a capture on another", "[
   require(api.begin_capture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
   std::string failure;
   std::thread([&] {
-    const auto error = error_if_any([&] { context.gemm(problem, second.operands, other); });  // measures, compiles, loads
+    // Measures, compiles, loads, allocates.
+    const auto error = error_if_any([&] { context.gemm(problem, second.operands, other); });
     if (error) failure = error->what();
   }).join();
   CHECK(failure == "");

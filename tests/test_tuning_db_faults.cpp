@@ -1,5 +1,5 @@
-// The tuning database under fire: killed writers, full disks, files that cannot be read or written. What may be in a file
-// is in test_tuning_db_lines.cpp.
+// The tuning database under fire: killed writers, full disks, files that cannot be read or written. What may be in a
+// file is in test_tuning_db_lines.cpp.
 #include <sys/file.h>
 #include <sys/resource.h>
 

@@ -20,7 +20,8 @@ inline TuningRecord dated(TuningRecord record, const std::string& date, double m
 
 /// A machine's cache directory.
 struct Home {
-  explicit Home(const std::filesystem::path& path) : directory(path), cache({.directory = path}), db(path / "tuning.jsonl") {}
+  explicit Home(const std::filesystem::path& path)
+      : directory(path), cache({.directory = path}), db(path / "tuning.jsonl") {}
 
   std::filesystem::path directory;
   KernelCache cache;
