@@ -1,7 +1,5 @@
 // The jitgemm command, as its users see it: what it prints, where, and how it ends. Runs the built command on the
 // emulator.
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,12 +10,10 @@
 #include "command.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
-#include "tuning_samples.hpp"
 
 namespace jitgemm::test {
 namespace {
 
-namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 
 const std::string small = " -m 70 -n 66 -k 65 --device emulator ";
@@ -287,136 +283,6 @@ TEST_CASE("jitgemm tune measures, remembers, and says what it skipped", "[cli]")
   const nlohmann::json plan = jitgemm("explain" + small + "--no-compile --json").json();
   CHECK(plan["source"] == "exact");
   CHECK(plan["config"] == report["plan"]["config"]);
-}
-
-TEST_CASE("jitgemm warm compiles each kernel once", "[cli]") {
-  NEEDS_COMMAND();
-  const Command jitgemm;
-  write_file(jitgemm.path("shapes.txt"), "# two of a kind\n64 64 64\n\n128 64 64  # the same kernel\n");
-  const std::string arguments =
-      "warm --shapes shapes.txt --device emulator --json "
-      "--config 'sm80 64x64x32 group_m=4 stages=3 warps=4 schedule=data_parallel'";
-  const Output first = jitgemm(arguments);
-  INFO(first.err);
-  REQUIRE(first.status == 0);
-  CHECK(first.json()["problems"] == 2);
-  CHECK(first.json()["compiles"] == 1);
-  CHECK(jitgemm(arguments).json()["compiles"] == 0);
-}
-
-TEST_CASE("jitgemm cache lists, verifies, exports, prunes and clears", "[cli]") {
-  NEEDS_COMMAND();
-  const Command jitgemm;
-  REQUIRE(jitgemm("warm" + small).status == 0);
-  const nlohmann::json entries = jitgemm("cache ls --json").json();
-  REQUIRE(entries.size() == 1);
-  const fs::path entry = std::string(entries[0]["path"]);
-  CHECK(jitgemm("cache verify").status == 0);
-
-  CHECK(jitgemm("cache export exported").status == 0);
-  CHECK(file_text(jitgemm.path("exported") / entry.filename()) == file_text(entry));
-  CHECK(jitgemm("cache export sources --binaries").status == 0);
-  CHECK_THAT(file_text(jitgemm.path("sources") / (std::string(entries[0]["digest"]) + ".cu")),
-             ContainsSubstring("constexpr int BLOCK_M"));
-
-  std::string bytes = file_text(entry);
-  bytes[bytes.size() / 2] ^= 1;
-  write_file(entry, bytes);
-  const Output damaged = jitgemm("cache verify");
-  CHECK(damaged.status == 1);
-  CHECK_THAT(damaged.out, ContainsSubstring(entry.filename().string()));
-  CHECK_THAT(damaged.err, ContainsSubstring("jitgemm cache prune"));
-  CHECK(jitgemm("cache prune --max-bytes 1G").status == 0);
-  CHECK_FALSE(fs::exists(entry));
-
-  REQUIRE(jitgemm("warm" + small).status == 0);
-  CHECK(fs::exists(entry));
-  CHECK(jitgemm("cache clear").status == 0);
-  CHECK(jitgemm("cache ls --json").json().empty());
-}
-
-TEST_CASE("jitgemm wisdom carries tuning results and kernels to another directory, and compares them", "[cli][wisdom]") {
-  NEEDS_COMMAND();
-  const Command jitgemm;
-  REQUIRE(jitgemm("tune --tuning-budget 0.05" + small).status == 0);
-  const Output exported = jitgemm("wisdom export a.wisdom");
-  INFO(exported.err);
-  REQUIRE(exported.status == 0);
-  CHECK_THAT(exported.out, ContainsSubstring("exported 1 record, "));
-
-  const nlohmann::json facts = jitgemm("wisdom show a.wisdom --json").json();
-  CHECK(facts["version"] == 1);
-  CHECK(facts["library"] == JITGEMM_VERSION);
-  CHECK(facts["list"]["records"].size() == 1);
-  CHECK(facts["kernels"] >= 1);
-  CHECK(facts["kernels_of_other_templates"] == 0);
-  CHECK_THAT(jitgemm("wisdom show a.wisdom").out, ContainsSubstring("m=70 n=66 k=65") && ContainsSubstring("of format 1"));
-
-  const nlohmann::json imported = jitgemm("wisdom import a.wisdom --cache-dir other --json").json();
-  CHECK(imported["imported_records"] == 1);
-  CHECK(imported["imported_kernels"] == facts["kernels"]);
-  CHECK_THAT(jitgemm("wisdom import a.wisdom --cache-dir other").out, ContainsSubstring("imported 0 of 1 record"));
-  const Output warm = jitgemm("explain --json --cache-dir other --tuning cached" + small);
-  INFO(warm.err);
-  CHECK(warm.json()["source"] == "exact");
-
-  // As a system layer.
-  REQUIRE(std::system(("cp -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
-  const ScopedEnvironment layer("JITGEMM_SYSTEM_CACHE_DIR", jitgemm.path("other").c_str());
-  const Output explained = jitgemm("explain --cache-dir third --tuning cached" + small);
-  INFO(explained.err);
-  CHECK_THAT(explained.out, ContainsSubstring("of the system's database"));
-  CHECK(std::system(("diff -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
-
-  CHECK(jitgemm("wisdom diff a.wisdom a.wisdom").status == 0);
-  CHECK(jitgemm("wisdom diff a.wisdom cache/tuning.jsonl").status == 0);
-  std::string line = file_text(jitgemm.path("cache") / "tuning.jsonl");
-  const std::size_t group = line.find("group_m=") + 8;
-  line[group] = line[group] == '0' ? '8' : '0';
-  write_file(jitgemm.path("b.jsonl"), line);
-  const Output diff = jitgemm("wisdom diff a.wisdom b.jsonl");
-  CHECK(diff.status == 1);
-  CHECK(diff.err.empty());
-  CHECK_THAT(diff.out, ContainsSubstring("differs: m=70") && ContainsSubstring("(1.000 of the time)"));
-  CHECK(jitgemm("wisdom diff a.wisdom b.jsonl --json").json()["differ"].size() == 1);
-  CHECK(jitgemm("wisdom diff a.wisdom nowhere").status == 2);
-
-  CHECK(jitgemm("wisdom export none.wisdom --no-kernels --arch sm_80").status == 0);
-  CHECK(jitgemm("wisdom merge all.wisdom a.wisdom none.wisdom").status == 0);
-  CHECK(file_text(jitgemm.path("all.wisdom")) == file_text(jitgemm.path("a.wisdom")));
-}
-
-TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli][wisdom]") {
-  NEEDS_COMMAND();
-  const Command jitgemm;
-  std::string lines;
-  for (const Problem& problem : {Problem{.m = 64, .n = 64, .k = 64}, Problem{.m = 512, .n = 96, .k = 70}}) {
-    TuningRecord record = record_of(shape_of(normalise(problem)), 64, device_info_for("sm_90a"));
-    lines += to_json_line(record) + "\n";
-  }
-  write_file(jitgemm.path("tuned.jsonl"), lines);
-  const Output table = jitgemm("wisdom cover tuned.jsonl");
-  INFO(table.err);
-  REQUIRE(table.status == 0);
-  CHECK_THAT(table.out, ContainsSubstring("2 problems; the best choices need 2 kernels"));
-  const Output output = jitgemm("wisdom cover tuned.jsonl --kernels 1,2 --list few.txt --json");
-  INFO(output.err);
-  REQUIRE(output.status == 0);
-  const nlohmann::json sets = output.json()["sets"];
-  CHECK(sets.size() == 2);
-  CHECK(sets[0]["kernels"] == 1);
-  CHECK(sets[1]["regret_geomean"] == 1);
-  const Output warm = jitgemm("warm --configs few.txt --device emulator --json");
-  INFO(warm.err);
-  REQUIRE(warm.status == 0);
-  const std::size_t listed = lines_of(file_text(jitgemm.path("few.txt"))).size() - 1;
-  CHECK(listed >= 1);
-  CHECK(warm.json()["configurations"] == listed);
-  CHECK(warm.json()["compiles"] == listed);
-  write_file(jitgemm.path("few.txt"), "m=8 n=8 k=8; sm70 7x7x7\n");
-  const Output bad = jitgemm("warm --configs few.txt --device emulator");
-  CHECK(bad.status == 1);
-  CHECK_THAT(bad.err, ContainsSubstring("few.txt:1"));
 }
 
 TEST_CASE("jitgemm bench checks every arm, and goes on where a stopped run left off", "[cli]") {

@@ -1,19 +1,16 @@
-#include <atomic>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <thread>
 
-#include "backend/backend.hpp"
 #include "catch.hpp"
 #include "core/problem.hpp"
+#include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
+#include "sample_configs.hpp"
 #include "sandbox.hpp"
-#include "tensor_map_cache.hpp"
-#include "workspace_pool.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -21,32 +18,12 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-template <typename Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  throw std::runtime_error("no Error was thrown");
-}
-
 ContextOptions emulator_options(const TemporaryDirectory& cache, std::optional<Tuning> tuning = Tuning::off) {
   return {.device = Device::emulator, .tuning = tuning, .cache_dir = cache.path().string()};
 }
 
 ContextOptions compile_only(const TemporaryDirectory& cache, const std::string& architecture = "sm_80") {
   return {.device = Device::compile_only, .architecture = architecture, .cache_dir = cache.path().string()};
-}
-
-constexpr KernelConfig small_sm80{
-    .main_loop = MainLoop::sm80, .block_m = 64, .block_n = 64, .block_k = 32, .stages = 3};
-
-KernelConfig with_schedule(KernelConfig config, Schedule schedule, int splits, int grid) {
-  config.schedule = schedule;
-  config.splits = splits;
-  config.grid = grid;
-  return config;
 }
 
 /// Host matrices for a problem, 256-byte aligned, D poisoned with NaN.
@@ -90,29 +67,6 @@ class HostOperands {
 };
 
 }  // namespace
-
-TEST_CASE("Options and variables that make no sense are refused with what would", "[context]") {
-  const TemporaryDirectory cache;
-  const auto refused = [](const ContextOptions& options, const char* word) {
-    const Error error = error_of([&] { Context context(options); });
-    CHECK(error.code() == ErrorCode::invalid_option);
-    CHECK_THAT(error.what(), ContainsSubstring(word));
-  };
-  refused({.device = Device::compile_only, .cache_dir = cache.path().string()}, "sm_90a");
-  refused({.device = Device::compile_only, .architecture = "sm_oops"}, "sm_oops");
-  refused({.device = Device::cuda, .architecture = "sm_80"}, "architecture");
-  ContextOptions options = emulator_options(cache);
-  options.emulator_sm_count = 0;
-  refused(options, "emulator_sm_count");
-  options = emulator_options(cache);
-  options.tuning_budget_seconds = -1;
-  refused(options, "tuning_budget_seconds");
-  options = emulator_options(cache);
-  options.tuning_total_budget_seconds = std::nan("");
-  refused(options, "tuning_total_budget_seconds");
-  const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
-  refused(emulator_options(cache, std::nullopt), "off, cached or on");
-}
 
 TEST_CASE("A Context that was moved from says so", "[context]") {
   const TemporaryDirectory cache;
@@ -177,7 +131,7 @@ TEST_CASE("Errors carry the problem and the configuration", "[context]") {
   CHECK_THAT(error.problem(), ContainsSubstring("m=-1 n=5 k=5"));
 
   const Problem problem{.m = 64, .n = 64, .k = 64};
-  KernelConfig illegal = small_sm80;
+  KernelConfig illegal = sm80_config;
   illegal.block_m = 63;
   HostOperands host(problem);
   error = error_of([&] { context.gemm(problem, host.operands, nullptr, illegal); });
@@ -204,7 +158,7 @@ TEST_CASE("gemm on the emulator is right for each schedule, and its kernel is ma
                                                                             {Schedule::stream_k, 1, 4},
                                                                             {Schedule::stream_k_one_tile, 1, 4},
                                                                             {Schedule::stream_k_two_tile, 1, 4}}));
-  const KernelConfig config = with_schedule(small_sm80, schedule, splits, grid);
+  const KernelConfig config = with_schedule(sm80_config, schedule, splits, grid);
   HostOperands host(problem);
   for (int call = 0; call < 3; ++call) {
     host.poison();
@@ -266,7 +220,7 @@ TEST_CASE("A caller's workspace is used, and refused when it is too small or mis
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));
   const Problem problem{.m = 100, .n = 100, .k = 256};
-  const KernelConfig config = with_schedule(small_sm80, Schedule::split_k, 4, 0);
+  const KernelConfig config = with_schedule(sm80_config, Schedule::split_k, 4, 0);
   const std::size_t bytes = context.workspace_size(problem, config);
   CHECK(bytes == 4 * 4 * 64 * 64 * sizeof(float));
   HostOperands host(problem);
@@ -306,7 +260,7 @@ TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", 
   CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
   CHECK_THAT(plan.explain(), ContainsSubstring("packing") && ContainsSubstring("A and B"));
   CHECK_THAT(context.packing_source(problem, config), ContainsSubstring("pack_2_copied_copied"));
-  CHECK(context.packing_source(problem, small_sm80) == "");
+  CHECK(context.packing_source(problem, sm80_config) == "");
 
   HostOperands host(problem);
   for (int call = 0; call < 2; ++call) {  // the second finds the first one's copies
@@ -333,7 +287,7 @@ TEST_CASE("Threads that ask for the same new problem at once compile it once", "
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));
   const Problem problem{.m = 100, .n = 90, .k = 80};
-  const KernelConfig config = with_schedule(small_sm80, Schedule::split_k, 2, 0);
+  const KernelConfig config = with_schedule(sm80_config, Schedule::split_k, 2, 0);
   std::vector<std::string> violations(8, "not run");
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < violations.size(); ++i) {
@@ -439,68 +393,4 @@ TEST_CASE("compile and warm fill the cache, and plan then knows the registers", 
   CHECK(context->compile(problem).registers == plan.registers);
   CHECK(context->binary(problem).substr(1, 3) == "ELF");
   CHECK(context->counters().compiles == 1);
-}
-
-TEST_CASE("The workspace of a stream grows, and what earlier launches use stays", "[context]") {
-  const auto backend = make_emulator_backend({});
-  WorkspacePool pool(*backend);
-  const Stream stream = backend->create_stream(), other = backend->create_stream();
-  const Workspace first = pool.of_stream(stream, 1000, 10);
-  for (int i = 0; i < 10; ++i) CHECK(first.counters[i] == 0);
-  CHECK(pool.of_stream(stream, 500, 10).memory == first.memory);
-  const Workspace counters_only = pool.of_stream(stream, 0, 10);
-  CHECK(counters_only.counters == first.counters);
-
-  std::memset(first.memory, 1, 1000);
-  const Workspace grown = pool.of_stream(stream, 5000, 10);
-  CHECK(grown.memory != first.memory);
-  CHECK(grown.counters == first.counters);
-  std::memset(grown.memory, 2, 5000);
-  CHECK(static_cast<char*>(first.memory)[999] == 1);
-  const Workspace more_counters = pool.of_stream(stream, 5000, 100000);
-  CHECK(more_counters.memory == grown.memory);
-  CHECK(more_counters.counters[99999] == 0);
-
-  CHECK(pool.of_stream(other, 1000, 10).memory != grown.memory);
-  const Workspace captured = pool.of_capture(1000, 10), captured_next = pool.of_capture(1000, 10);
-  CHECK(captured.memory != captured_next.memory);
-  CHECK(captured.counters != captured_next.counters);
-
-  more_counters.counters[3] = 7;  // as after a launch that failed half way
-  pool.launch_failed(more_counters);
-  const Workspace fresh = pool.of_stream(stream, 1000, 10);
-  CHECK(fresh.counters == more_counters.counters);
-  CHECK(fresh.counters[3] == 0);
-}
-
-TEST_CASE("Threads get the tensor map that they ask for", "[context]") {
-  const auto backend = make_emulator_backend({});
-  TensorMapCache maps(*backend);
-  void* memory = backend->allocate(1 << 20);
-  const auto spec = [&](int i) {
-    return TensorMapSpec{.address = static_cast<char*>(memory) + 16 * (i % 512),
-                         .type = f16,
-                         .inner = 64 + i / 512,
-                         .outer = 64,
-                         .stride = 128,
-                         .box_inner = 64,
-                         .box_outer = 64};
-  };
-  std::vector<device::TensorMap> expected;
-  for (int i = 0; i < 3000; ++i) expected.push_back(backend->encode_tensor_map(spec(i)));
-  std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      Random random{std::uint64_t(t)};
-      for (int round = 0; round < 20000; ++round) {
-        const int i = random.between(0, 2999);
-        const device::TensorMap map = maps.get(spec(i));
-        wrong += std::memcmp(&map, &expected[std::size_t(i)], sizeof map) != 0;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == 0);
-  backend->release(memory);
 }

@@ -1,6 +1,4 @@
-// A Context on a real GPU: streams, graphs, threads, and what a call costs the host.
-#include <dlfcn.h>
-
+// A Context on a real GPU: streams, threads, and what a call costs the host.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,138 +6,15 @@
 #include <limits>
 #include <thread>
 
-#include "backend/cuda/cuda_backend.hpp"
 #include "catch.hpp"
 #include "core/launch_shape.hpp"
-#include "core/problem.hpp"
+#include "cuda_fixtures.hpp"
+#include "errors.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
-#include "jitgemm/jitgemm.hpp"
-#include "random.hpp"
-#include "reference.hpp"
-#include "sample_configs.hpp"
-#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
-
-namespace {
-
-const char* const no_gpu = "no CUDA device";
-
-/// What only tests need of the driver. The names are those that every driver since CUDA 12.0 has.
-struct GraphApi {
-  CUresult (*ctx_create)(CUcontext*, unsigned, CUdevice);
-  CUresult (*ctx_destroy)(CUcontext);
-  CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
-  CUresult (*end_capture)(CUstream, CUgraph*);
-  CUresult (*instantiate)(CUgraphExec*, CUgraph, unsigned long long);
-  CUresult (*launch)(CUgraphExec, CUstream);
-  CUresult (*exec_destroy)(CUgraphExec);
-  CUresult (*graph_destroy)(CUgraph);
-
-  GraphApi() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW);
-    bind(library, ctx_create, "cuCtxCreate_v2");
-    bind(library, ctx_destroy, "cuCtxDestroy_v2");
-    bind(library, begin_capture, "cuStreamBeginCapture_v2");
-    bind(library, end_capture, "cuStreamEndCapture");
-    bind(library, instantiate, "cuGraphInstantiateWithFlags");
-    bind(library, launch, "cuGraphLaunch");
-    bind(library, exec_destroy, "cuGraphExecDestroy");
-    bind(library, graph_destroy, "cuGraphDestroy");
-  }
-
- private:
-  template <typename Function>
-  static void bind(void* library, Function& function, const char* name) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (!function) throw std::runtime_error(std::string("the driver has no ") + name);
-  }
-};
-
-void require(CUresult result) {
-  if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(int(result)));
-}
-
-std::vector<KernelConfig> both_main_loops(const Backend& backend) {
-  std::vector<KernelConfig> configs = {sm80_config};
-  if (backend.device().has_wgmma()) configs.push_back(with_schedule(sm90_config, Schedule::persistent, 1, 132));
-  return configs;
-}
-
-/// f16 matrices on the device, with a copy on the host.
-class DeviceOperands {
- public:
-  DeviceOperands(Backend& backend, const Problem& problem, std::uint64_t seed = 1)
-      : backend_(backend), problem_(normalise(problem)) {
-    Random random(seed);
-    operands.a = filled(random, problem_.m * problem_.k, host_.a);
-    operands.b = filled(random, problem_.k * problem_.n, host_.b);
-    d_.resize(std::size_t(problem_.m * problem_.n) * size_of(problem_.d));
-    operands.d = allocate(d_.size());
-    poison();
-  }
-  ~DeviceOperands() {
-    for (void* memory : device_memory_) backend_.release(memory);
-  }
-  DeviceOperands(const DeviceOperands&) = delete;
-  DeviceOperands& operator=(const DeviceOperands&) = delete;
-
-  void* allocate(std::size_t bytes) { return device_memory_.emplace_back(backend_.allocate(bytes)); }
-  void poison() {
-    std::fill(d_.begin(), d_.end(), '\xff');
-    backend_.copy_to_device(operands.d, d_.data(), d_.size());
-  }
-  /// The caller has synchronised the stream.
-  const std::string& d() {
-    backend_.copy_to_host(d_.data(), operands.d, d_.size());
-    return d_;
-  }
-  std::string violation(MainLoop main_loop) {
-    if (expected_.d.empty()) expected_ = reference(problem_, host_, main_loop);
-    return test::violation(expected_, problem_, d().data());
-  }
-
-  Operands operands;
-
- private:
-  void* filled(Random& random, std::int64_t elements, const void*& host) {
-    std::string& memory = *host_memory_.emplace_back(std::make_unique<std::string>(elements * 2, '\0'));
-    for (std::int64_t i = 0; i < elements; ++i) store(2 * random.uniform() - 1, memory.data(), i, f16);
-    host = memory.data();
-    void* device = allocate(memory.size());
-    backend_.copy_to_device(device, memory.data(), memory.size());
-    return device;
-  }
-
-  Backend& backend_;
-  Problem problem_;
-  Operands host_;
-  Reference expected_;
-  std::string d_;
-  std::vector<std::unique_ptr<std::string>> host_memory_;
-  std::vector<void*> device_memory_;
-};
-
-class OwnStream {
- public:
-  explicit OwnStream(Backend& backend) : backend_(backend), stream_(backend.create_stream()) {}
-  ~OwnStream() { backend_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Backend& backend_;
-  Stream stream_;
-};
-
-ContextOptions options_in(const TemporaryDirectory& cache) {
-  return {.tuning = Tuning::off, .cache_dir = cache.path().string()};
-}
-
-}  // namespace
 
 TEST_CASE("gemm on a GPU is right on the default stream and on another, with all schedules", "[gpu][context]") {
   if (cuda_devices().empty()) SKIP(no_gpu);
@@ -168,107 +43,6 @@ TEST_CASE("gemm on a GPU is right on the default stream and on another, with all
     }
   }
   CHECK(context.plan(problem).registers <= 255);
-}
-
-TEST_CASE("a captured gemm replays, with split tiles too", "[gpu][context]") {
-  if (cuda_devices().empty()) SKIP(no_gpu);
-  const TemporaryDirectory cache;
-  const auto backend = make_cuda_backend();
-  const GraphApi api;
-  Context context(options_in(cache));
-  const OwnStream stream(*backend);
-  const Problem problem{.m = 256, .n = 256, .k = 2048};
-  DeviceOperands device(*backend, problem), second(*backend, problem, 2);
-  for (KernelConfig config : both_main_loops(*backend)) {
-    config = with_schedule(config, Schedule::stream_k, 1, 7);
-    CUcontext primary = nullptr, before = nullptr;
-    require(cuda::driver().ctx_get_current(&before));
-    require(cuda::driver().device_primary_ctx_retain(&primary, 0));
-    require(cuda::driver().ctx_push_current(primary));
-    // The kernel is not loaded yet: loading is legal in the relaxed mode, or the Error says what to do.
-    CUgraph graph = nullptr;
-    CUgraphExec exec = nullptr;
-    require(api.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    bool captured = true;
-    try {
-      context.gemm(problem, device.operands, stream, config);
-      context.gemm(problem, second.operands, stream, config);
-    } catch (const Error& error) {
-      captured = false;
-      CHECK(error.code() == ErrorCode::not_capturable);
-      CHECK_THAT(error.what(), Catch::Matchers::ContainsSubstring("before the capture"));
-    }
-    require(api.end_capture(stream, &graph));
-    if (!captured) {
-      require(api.graph_destroy(graph));
-      context.gemm(problem, device.operands, stream, config);
-      backend->synchronize(stream);
-      require(api.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-      context.gemm(problem, device.operands, stream, config);
-      context.gemm(problem, second.operands, stream, config);
-      require(api.end_capture(stream, &graph));
-    }
-    require(api.instantiate(&exec, graph, 0));
-    std::string first_bits;
-    for (int replay = 0; replay < 5; ++replay) {
-      device.poison();
-      second.poison();
-      require(api.launch(exec, stream));
-      backend->synchronize(stream);
-      CHECK(device.violation(config.main_loop) == "");
-      CHECK(second.violation(config.main_loop) == "");
-      if (replay == 0) first_bits = device.d();
-      CHECK(device.d() == first_bits);
-    }
-    require(api.exec_destroy(exec));
-    require(api.graph_destroy(graph));
-    CUcontext popped = nullptr;
-    require(cuda::driver().ctx_pop_current(&popped));
-    CUcontext after = nullptr;
-    require(cuda::driver().ctx_get_current(&after));
-    CHECK(after == before);
-    require(cuda::driver().device_primary_ctx_release(0));
-  }
-}
-
-TEST_CASE("a first call on one thread does not disturb a capture on another", "[gpu][context]") {
-  if (cuda_devices().empty()) SKIP(no_gpu);
-  const TemporaryDirectory cache;
-  const auto backend = make_cuda_backend();
-  const GraphApi api;
-  ContextOptions options = options_in(cache);
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 0.2;
-  Context context(options);
-  const OwnStream capturing(*backend), other(*backend);
-  const Problem problem{.m = 256, .n = 256, .k = 512};
-  DeviceOperands device(*backend, problem), second(*backend, problem, 2);
-  const KernelConfig config = with_schedule(sm80_config, Schedule::split_k, 2, 0);
-  context.gemm(problem, device.operands, capturing, config);
-  backend->synchronize(capturing);
-
-  CUcontext primary = nullptr;
-  require(cuda::driver().device_primary_ctx_retain(&primary, 0));
-  require(cuda::driver().ctx_push_current(primary));
-  require(api.begin_capture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  std::string failure;
-  std::thread([&] {
-    try {
-      context.gemm(problem, second.operands, other);  // measures, compiles, loads, allocates
-    } catch (const Error& error) {
-      failure = error.what();
-    }
-  }).join();
-  CHECK(failure == "");
-  context.gemm(problem, device.operands, capturing, config);
-  CUgraph graph = nullptr;
-  CHECK(api.end_capture(capturing, &graph) == CUDA_SUCCESS);
-  if (graph) require(api.graph_destroy(graph));
-  backend->synchronize(other);
-  CHECK(second.violation(context.plan(problem).config.main_loop) == "");
-  CUcontext popped = nullptr;
-  require(cuda::driver().ctx_pop_current(&popped));
-  require(cuda::driver().device_primary_ctx_release(0));
 }
 
 TEST_CASE("eight threads on eight streams at once get right results", "[gpu][context]") {
@@ -322,13 +96,8 @@ TEST_CASE("a caller's device workspace is used, and host memory is refused", "[g
   std::vector<char> host(256 * 1024 * 2);
   Operands wrong = device.operands;
   wrong.a = host.data();
-  try {
-    context.gemm(problem, wrong, stream, config);
-    FAIL("host memory was taken");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_operand);
-    CHECK_THAT(error.what(), Catch::Matchers::ContainsSubstring("A"));
-  }
+  CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { context.gemm(problem, wrong, stream, config); }),
+             Catch::Matchers::ContainsSubstring("A"));
 }
 
 TEST_CASE("a thread's own CUDA context stays current", "[gpu][context]") {

@@ -8,7 +8,9 @@
 
 #include "catch.hpp"
 #include "core/element.hpp"
+#include "errors.hpp"
 #include "random.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -314,33 +316,24 @@ TEST_CASE("The emulator's memory, streams and events serve the host", "[emulator
 }
 
 TEST_CASE("The emulator refuses options and launches that make no sense", "[emulator]") {
-  const auto refusal = [](const char* name, const char* value) {
-    setenv(name, value, 1);
-    std::string what;
-    try {
-      make_emulator_backend({});
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::invalid_option) what = error.what();
-    }
-    unsetenv(name);
-    return what;
+  const auto refusal_with = [](const char* name, const char* value) {
+    const ScopedEnvironment variable(name, value);
+    return refusal(ErrorCode::invalid_option, [] { make_emulator_backend({}); });
   };
-  CHECK_THAT(refusal("JITGEMM_EMULATOR_SEED", "many"), ContainsSubstring("JITGEMM_EMULATOR_SEED=many"));
-  CHECK_THAT(refusal("JITGEMM_EMULATOR_ASYNC", "late"), ContainsSubstring("issue, wait or random"));
-  CHECK_THAT(refusal("JITGEMM_EMULATOR_RESIDENT", "0"), ContainsSubstring("1..1024"));
-  CHECK(refusal("JITGEMM_EMULATOR_SEED", "12") == "");
+  CHECK_THAT(refusal_with("JITGEMM_EMULATOR_SEED", "many"), ContainsSubstring("JITGEMM_EMULATOR_SEED=many"));
+  CHECK_THAT(refusal_with("JITGEMM_EMULATOR_ASYNC", "late"), ContainsSubstring("issue, wait or random"));
+  CHECK_THAT(refusal_with("JITGEMM_EMULATOR_RESIDENT", "0"), ContainsSubstring("1..1024"));
+  CHECK(refusal_with("JITGEMM_EMULATOR_SEED", "12") == "");
   CHECK_THROWS_AS(make_emulator_backend({.architecture = "sm_12"}), Error);
   CHECK_THROWS_AS(make_emulator_backend({.architecture = "sm_80", .sm_count = 0}), Error);
 
   const auto backend = make_emulator_backend({.architecture = "sm_89"});
   const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
   const auto refused = [&](int grid, int threads, std::size_t smem) {
-    try {
+    const auto launch = [&] {
       backend->launch(*kernel, emulator_shape(grid, threads, smem), device::Arguments{}, nullptr);
-    } catch (const Error& error) {
-      return error.code() == ErrorCode::launch_failed;
-    }
-    return false;
+    };
+    return !refusal(ErrorCode::launch_failed, launch).empty();
   };
   CHECK(refused(0, 32, 0));
   CHECK(refused(1, 33, 0));

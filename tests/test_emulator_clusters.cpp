@@ -2,6 +2,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "errors.hpp"
 #include "test_emulator.hpp"
 
 using namespace jitgemm;
@@ -365,25 +366,21 @@ TEST_CASE("The emulator's shared memory begins at the same address in all blocks
 }
 
 TEST_CASE("The emulator refuses clusters that a device does not have", "[emulator]") {
-  const auto refusal = [](const char* architecture, int grid, int cluster) -> std::string {
+  const auto refused = [](const char* architecture, int grid, int cluster) -> std::string {
     const auto backend = make_emulator_backend({.architecture = architecture});
     const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", architecture, "test"}), 1 << 20);
     device::Arguments p{};
     std::vector<std::uint32_t> d(64 * 32);
     p.d = d.data();
     p.m = bases;
-    try {
-      backend->launch(*kernel, emulator_shape(grid, 64, 1024, cluster), p, nullptr);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::launch_failed) return error.what();
-    }
-    return "";
+    return refusal(ErrorCode::launch_failed,
+                   [&] { backend->launch(*kernel, emulator_shape(grid, 64, 1024, cluster), p, nullptr); });
   };
-  CHECK(refusal("sm_90a", 16, 8) == "");
-  CHECK(refusal("sm_89", 16, 1) == "");
-  CHECK_THAT(refusal("sm_90a", 15, 2), ContainsSubstring("a grid of 15 blocks in clusters of 2"));
-  CHECK_THAT(refusal("sm_90a", 12, 3), ContainsSubstring("clusters of 3 blocks, not 1, 2, 4 or 8"));
-  CHECK_THAT(refusal("sm_90a", 16, 16), ContainsSubstring("not 1, 2, 4 or 8"));
-  CHECK_THAT(refusal("sm_90a", 16, 0), ContainsSubstring("not 1, 2, 4 or 8"));
-  CHECK_THAT(refusal("sm_89", 16, 2), ContainsSubstring("which sm_89 does not have"));
+  CHECK(refused("sm_90a", 16, 8) == "");
+  CHECK(refused("sm_89", 16, 1) == "");
+  CHECK_THAT(refused("sm_90a", 15, 2), ContainsSubstring("a grid of 15 blocks in clusters of 2"));
+  CHECK_THAT(refused("sm_90a", 12, 3), ContainsSubstring("clusters of 3 blocks, not 1, 2, 4 or 8"));
+  CHECK_THAT(refused("sm_90a", 16, 16), ContainsSubstring("not 1, 2, 4 or 8"));
+  CHECK_THAT(refused("sm_90a", 16, 0), ContainsSubstring("not 1, 2, 4 or 8"));
+  CHECK_THAT(refused("sm_89", 16, 2), ContainsSubstring("which sm_89 does not have"));
 }

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/cuda_backend.hpp"
 #include "catch.hpp"
+#include "errors.hpp"
 #include "fake_gpu.hpp"
 #include "fake_nvrtc.hpp"
 #include "jitgemm/jitgemm.hpp"
@@ -18,16 +19,12 @@ namespace {
 /// The Error of a call: on one line, and with a way out behind what is wrong.
 template <typename Call>
 Error refusal(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    CHECK(text.find('\n') == std::string::npos);
-    CAPTURE(text);
-    CHECK((text.find(": ") != std::string::npos || text.find("; ") != std::string::npos));
-    return error;
-  }
-  throw std::runtime_error("no Error was thrown");
+  const Error error = error_of(call);
+  const std::string text = error.what();
+  CHECK(text.find('\n') == std::string::npos);
+  CAPTURE(text);
+  CHECK((text.find(": ") != std::string::npos || text.find("; ") != std::string::npos));
+  return error;
 }
 
 constexpr KernelConfig small_sm80{

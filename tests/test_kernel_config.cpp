@@ -7,6 +7,7 @@
 #include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "errors.hpp"
 #include "jitgemm/error.hpp"
 #include "random.hpp"
 
@@ -17,12 +18,7 @@ using jitgemm::test::Random;
 namespace {
 
 std::string refusal(std::string_view text) {
-  try {
-    return "read as " + to_string(parse_kernel_config(text));
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_config);
-    return error.what();
-  }
+  return test::refusal(ErrorCode::invalid_config, [&] { parse_kernel_config(text); });
 }
 
 constexpr std::array schedules{Schedule::data_parallel, Schedule::persistent,        Schedule::split_k,

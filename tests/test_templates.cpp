@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "catch.hpp"
+#include "errors.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
 
@@ -23,12 +24,7 @@ TEST_CASE("Each file of templates/ is embedded byte for byte", "[templates]") {
 }
 
 TEST_CASE("An unknown template's name is an internal error", "[templates]") {
-  try {
-    template_text("ptx/no_such_file.cuh");
-    FAIL("no exception");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::internal);
-  }
+  CHECK(test::error_of([] { template_text("ptx/no_such_file.cuh"); }).code() == ErrorCode::internal);
 }
 
 }  // namespace jitgemm

@@ -14,12 +14,19 @@ if(NOT Boost_FOUND)
   find_package(Boost REQUIRED COMPONENTS context)
 endif()
 
-# spdlog and fmt as headers, so that neither is a run-time dependency; src/util/spdlog.cpp compiles spdlog's code.
+# spdlog and fmt as headers, so that neither is a run-time dependency; src/util/spdlog.cpp and src/util/fmt.cpp compile
+# their code, which takes seconds in every file that logs or prints. Which part of fmt that is depends on its version.
 add_library(jitgemm_spdlog INTERFACE)
 target_compile_definitions(jitgemm_spdlog INTERFACE SPDLOG_FMT_EXTERNAL SPDLOG_COMPILED_LIB SPDLOG_DISABLE_DEFAULT_LOGGER)
 get_target_property(spdlog_include_dirs spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(jitgemm_spdlog SYSTEM INTERFACE ${spdlog_include_dirs})
-target_link_libraries(jitgemm_spdlog INTERFACE fmt::fmt-header-only Threads::Threads)
+target_link_libraries(jitgemm_spdlog INTERFACE Threads::Threads)
+if(fmt_VERSION VERSION_GREATER_EQUAL 10 OR fmt_VERSION VERSION_LESS 9)
+  target_link_libraries(jitgemm_spdlog INTERFACE fmt::fmt-header-only)
+else()
+  get_target_property(fmt_include_dirs fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(jitgemm_spdlog SYSTEM INTERFACE ${fmt_include_dirs})
+endif()
 
 # CUDA: headers to compile against; NVRTC and the driver are found again at run time.
 set(cuda_roots ${CUDA_HOME} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda ${PROJECT_SOURCE_DIR}/.cuda/nvidia/cu13)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,6 +10,10 @@
 #include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "problem_text.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace jitgemm::cli {
 

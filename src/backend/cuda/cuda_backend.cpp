@@ -1,12 +1,12 @@
 #include "backend/cuda/cuda_backend.hpp"
 
 #include <array>
-#include <bit>
 #include <map>
 #include <mutex>
 
 #include "backend/cuda/device_context.hpp"
 #include "backend/cuda/nvrtc.hpp"
+#include "backend/cuda/tensor_map.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm::cuda {
@@ -24,31 +24,6 @@ struct CudaKernel final : LoadedKernel {
   CUmodule module = nullptr;
   CUfunction function = nullptr;
 };
-
-CUtensorMapDataType tensor_map_type(DataType type) {
-  switch (type) {
-    case f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case f32:
-    case tf32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;  // as it is; wgmma drops what tf32 does not have
-    case f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case s32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case e4m3:
-    case e5m2:
-    case s8: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-  }
-  throw Error(ErrorCode::internal, "a data type that TMA does not copy");
-}
-
-CUtensorMapSwizzle swizzle_of(int box_bytes) {
-  switch (box_bytes) {
-    case 16: return CU_TENSOR_MAP_SWIZZLE_NONE;
-    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
-    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
-    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
-  }
-  throw Error(ErrorCode::internal, "a TMA box of " + std::to_string(box_bytes) + " bytes");
-}
 
 std::uint64_t mix(std::uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15;
@@ -97,7 +72,10 @@ class CudaBackend final : public Backend {
               Stream stream) override {
     launch_with(kernel, grid, &arguments, stream);
   }
-  device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override;
+  device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override {
+    const CurrentContext current(context_);
+    return cuda::encode_tensor_map(api_, spec);
+  }
 
   void* allocate(std::size_t bytes) override;
   void release(void* memory) noexcept override;
@@ -212,31 +190,6 @@ void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shap
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",
         result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "give a configuration of candidates() that needs less, and report it"
                                                      : earlier_failure);
-}
-
-device::TensorMap CudaBackend::encode_tensor_map(const TensorMapSpec& spec) {
-  const CurrentContext current(context_);
-  const cuuint64_t size = size_of(spec.type), stride = cuuint64_t(spec.stride) * size;  // bytes
-  // Of one matrix it does not matter, but must be legal.
-  const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
-  const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer), cuuint64_t(spec.batch)};
-  const cuuint64_t strides[] = {stride, batch_stride};
-  const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer), 1};
-  const cuuint32_t element_strides[] = {1, 1, 1};
-  CUtensorMap encoded;
-  const CUresult result = api_.tensor_map_encode_tiled(
-      &encoded, tensor_map_type(spec.type), 3, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
-  if (result != CUDA_SUCCESS) {
-    throw driver_error(api_, result, ErrorCode::internal,
-                       "cuTensorMapEncodeTiled of " + std::to_string(spec.batch) + " x " + std::to_string(spec.outer) +
-                           " x " + std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) + ", " +
-                           std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
-                           std::to_string(spec.box_inner) + ")",
-                       "use main_loop=sm80 for this problem and report it");
-  }
-  return std::bit_cast<device::TensorMap>(encoded);
 }
 
 void* CudaBackend::allocate(std::size_t bytes) {
@@ -394,52 +347,12 @@ std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launc
   return std::make_unique<CudaBackend>(api, dependent_launch);
 }
 
-DeviceInfo device_info(const DriverApi& api, CUdevice device) {
-  const char* way_out = "check nvidia-smi";
-  const auto attribute = [&](CUdevice_attribute which) {
-    int value = 0;
-    check(api, api.device_get_attribute(&value, which, device), ErrorCode::no_device, "cuDeviceGetAttribute", way_out);
-    return value;
-  };
-  char name[256] = "";
-  check(api, api.device_get_name(name, int(sizeof name), device), ErrorCode::no_device, "cuDeviceGetName", way_out);
-  DeviceInfo info;
-  info.name = name;
-  info.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                            attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  info.sm_count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  info.smem_per_block = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-  info.smem_per_sm = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
-  info.l2_bytes = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-  check(api, api.device_total_mem(&info.memory_bytes, device), ErrorCode::no_device, "cuDeviceTotalMem", way_out);
-  return info;
-}
-
 }  // namespace jitgemm::cuda
 
 namespace jitgemm {
 
 std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch) {
   return cuda::make_backend(cuda::driver(), dependent_launch);
-}
-
-std::vector<DeviceDescription> cuda_devices() {
-  const cuda::DriverApi* api = nullptr;
-  try {
-    api = &cuda::driver();
-  } catch (const Error& error) {
-    logger().info("no CUDA devices: {}", error.what());
-    return {};
-  }
-  int count = 0;
-  cuda::check(*api, api->device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
-  std::vector<DeviceDescription> devices;
-  for (int i = 0; i < count; ++i) {
-    CUdevice device = 0;
-    cuda::check(*api, api->device_get(&device, i), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
-    devices.push_back(describe(cuda::device_info(*api, device)));
-  }
-  return devices;
 }
 
 }  // namespace jitgemm

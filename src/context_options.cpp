@@ -1,0 +1,84 @@
+#include "context_options.hpp"
+
+#include <cstdlib>
+
+#include "jit/cache_directory.hpp"
+
+namespace jitgemm {
+namespace {
+
+[[noreturn]] void invalid_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
+
+Tuning tuning_mode(const ContextOptions& options) {
+  if (options.tuning) {
+    if (*options.tuning > Tuning::on) invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
+    return *options.tuning;
+  }
+  const char* text = std::getenv("JITGEMM_TUNING");
+  const std::string_view mode = text ? text : "";
+  if (mode == "off") return Tuning::off;
+  if (mode == "cached") return Tuning::cached;
+  if (mode == "on") return Tuning::on;
+  if (!mode.empty())
+    invalid_option("JITGEMM_TUNING=" + std::string(mode) + " is not known; set it to off, cached or on");
+  // Times of an emulated device say little, and take long to get.
+  return options.device == Device::cuda ? Tuning::on : Tuning::cached;
+}
+
+void check_budget(const char* name, double seconds) {
+  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
+  switch (options.device) {
+    case Device::cuda:
+      if (!options.architecture.empty()) {
+        invalid_option("architecture=" + options.architecture +
+                       " is for Device::compile_only and Device::emulator; leave it empty for a CUDA device");
+      }
+      return make_cuda_backend(options.dependent_launch);
+    case Device::emulator:
+      if (options.emulator_sm_count < 1)
+        invalid_option("emulator_sm_count is below 1; give the number of SMs to emulate");
+      return make_emulator_backend({options.architecture, options.emulator_sm_count, options.emulator_seed});
+    case Device::compile_only:
+      if (options.architecture.empty()) {
+        invalid_option("Device::compile_only needs an architecture; give one such as sm_80 or sm_90a");
+      }
+      return make_compile_only_backend(options.architecture);
+  }
+  invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
+}
+
+ChooserOptions chooser_options(const ContextOptions& options) {
+  check_budget("tuning_budget_seconds", options.tuning_budget_seconds);
+  check_budget("tuning_total_budget_seconds", options.tuning_total_budget_seconds);
+  ChooserOptions chooser;
+  chooser.tuning = tuning_mode(options);
+  const bool measures = options.device != Device::compile_only && !options.compile_in_background;
+  if (chooser.tuning == Tuning::on && !measures) chooser.tuning = Tuning::cached;
+  chooser.budget_seconds = options.tuning_budget_seconds;
+  chooser.total_budget_seconds = options.tuning_total_budget_seconds;
+  chooser.bucket_m = options.bucket_m;
+  const std::filesystem::path home =
+      options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
+  if (!home.empty()) chooser.tuning_db = home / "tuning.jsonl";
+  if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
+  return chooser;
+}
+
+KernelCacheOptions cache_options(const ContextOptions& options) {
+  KernelCacheOptions cache;
+  if (options.cache_dir) cache.directory = *options.cache_dir;
+  return cache;
+}
+
+bool compiles_in_background(const ContextOptions& options) {
+  if (options.fallback && !options.compile_in_background)
+    invalid_option("fallback serves while a kernel is compiled in the background; set compile_in_background, or leave it out");
+  return options.compile_in_background;
+}
+
+}  // namespace jitgemm

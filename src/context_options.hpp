@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.hpp"
+#include "chooser.hpp"
+#include "jit/kernel_cache.hpp"
+#include "jitgemm/context.hpp"
+
+namespace jitgemm {
+
+// What ContextOptions, and the environment where they leave something open, mean for the parts of a Context. What makes
+// no sense is an Error{invalid_option}.
+
+std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+ChooserOptions chooser_options(const ContextOptions& options);
+KernelCacheOptions cache_options(const ContextOptions& options);
+bool compiles_in_background(const ContextOptions& options);
+
+}  // namespace jitgemm

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "core/problem.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "random.hpp"
+#include "reference.hpp"
+#include "sample_configs.hpp"
+#include "sandbox.hpp"
+
+namespace jitgemm::test {
+
+inline constexpr const char* no_gpu = "no CUDA device";
+
+/// What only tests need of the driver. The names are those that every driver since CUDA 12.0 has.
+struct GraphApi {
+  CUresult (*ctx_create)(CUcontext*, unsigned, CUdevice);
+  CUresult (*ctx_destroy)(CUcontext);
+  CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
+  CUresult (*end_capture)(CUstream, CUgraph*);
+  CUresult (*instantiate)(CUgraphExec*, CUgraph, unsigned long long);
+  CUresult (*launch)(CUgraphExec, CUstream);
+  CUresult (*exec_destroy)(CUgraphExec);
+  CUresult (*graph_destroy)(CUgraph);
+
+  GraphApi() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    bind(library, ctx_create, "cuCtxCreate_v2");
+    bind(library, ctx_destroy, "cuCtxDestroy_v2");
+    bind(library, begin_capture, "cuStreamBeginCapture_v2");
+    bind(library, end_capture, "cuStreamEndCapture");
+    bind(library, instantiate, "cuGraphInstantiateWithFlags");
+    bind(library, launch, "cuGraphLaunch");
+    bind(library, exec_destroy, "cuGraphExecDestroy");
+    bind(library, graph_destroy, "cuGraphDestroy");
+  }
+
+ private:
+  template <typename Function>
+  static void bind(void* library, Function& function, const char* name) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (!function) throw std::runtime_error(std::string("the driver has no ") + name);
+  }
+};
+
+inline void require(CUresult result) {
+  if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(int(result)));
+}
+
+inline std::vector<KernelConfig> both_main_loops(const Backend& backend) {
+  std::vector<KernelConfig> configs = {sm80_config};
+  if (backend.device().has_wgmma()) configs.push_back(with_schedule(sm90_config, Schedule::persistent, 1, 132));
+  return configs;
+}
+
+/// f16 matrices on the device, with a copy on the host.
+class DeviceOperands {
+ public:
+  DeviceOperands(Backend& backend, const Problem& problem, std::uint64_t seed = 1)
+      : backend_(backend), problem_(normalise(problem)) {
+    Random random(seed);
+    operands.a = filled(random, problem_.m * problem_.k, host_.a);
+    operands.b = filled(random, problem_.k * problem_.n, host_.b);
+    d_.resize(std::size_t(problem_.m * problem_.n) * size_of(problem_.d));
+    operands.d = allocate(d_.size());
+    poison();
+  }
+  ~DeviceOperands() {
+    for (void* memory : device_memory_) backend_.release(memory);
+  }
+  DeviceOperands(const DeviceOperands&) = delete;
+  DeviceOperands& operator=(const DeviceOperands&) = delete;
+
+  void* allocate(std::size_t bytes) { return device_memory_.emplace_back(backend_.allocate(bytes)); }
+  void poison() {
+    std::fill(d_.begin(), d_.end(), '\xff');
+    backend_.copy_to_device(operands.d, d_.data(), d_.size());
+  }
+  /// The caller has synchronised the stream.
+  const std::string& d() {
+    backend_.copy_to_host(d_.data(), operands.d, d_.size());
+    return d_;
+  }
+  std::string violation(MainLoop main_loop) {
+    if (expected_.d.empty()) expected_ = reference(problem_, host_, main_loop);
+    return test::violation(expected_, problem_, d().data());
+  }
+
+  Operands operands;
+
+ private:
+  void* filled(Random& random, std::int64_t elements, const void*& host) {
+    std::string& memory = *host_memory_.emplace_back(std::make_unique<std::string>(elements * 2, '\0'));
+    for (std::int64_t i = 0; i < elements; ++i) store(2 * random.uniform() - 1, memory.data(), i, f16);
+    host = memory.data();
+    void* device = allocate(memory.size());
+    backend_.copy_to_device(device, memory.data(), memory.size());
+    return device;
+  }
+
+  Backend& backend_;
+  Problem problem_;
+  Operands host_;
+  Reference expected_;
+  std::string d_;
+  std::vector<std::unique_ptr<std::string>> host_memory_;
+  std::vector<void*> device_memory_;
+};
+
+class OwnStream {
+ public:
+  explicit OwnStream(Backend& backend) : backend_(backend), stream_(backend.create_stream()) {}
+  ~OwnStream() { backend_.destroy_stream(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator Stream() const { return stream_; }
+
+ private:
+  Backend& backend_;
+  Stream stream_;
+};
+
+inline ContextOptions options_in(const TemporaryDirectory& cache) {
+  return {.tuning = Tuning::off, .cache_dir = cache.path().string()};
+}
+
+}  // namespace jitgemm::test

@@ -1,0 +1,204 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_gpu.hpp"
+#include "fake_nvrtc.hpp"
+#include "fault_injection.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "sample_configs.hpp"
+#include "sandbox.hpp"
+
+namespace jitgemm::test {
+
+/// How much is alive.
+struct Books {
+  std::size_t objects = FakeGpu::alive.size(), programs = FakeNvrtc::alive.size();
+  int retained = FakeGpu::retained;
+  bool operator==(const Books&) const = default;
+  std::size_t count() const { return objects + programs + std::size_t(retained); }
+};
+
+/// A process that uses the library, from loading the driver to the end of the Context, step by step.
+class Scenario {
+ public:
+  Scenario() {
+    FakeGpu::reset();
+    FakeNvrtc::reset();
+    Faults::reset();
+    unwrapped<cuda::DriverApi> = FakeGpu::api();
+    unwrapped<cuda::NvrtcApi> = FakeNvrtc::api();
+    logger().set_level(spdlog::level::info);
+    FakeGpu::current = own_context();
+    for (void*& operand : memory_) operand = FakeGpu::allocate(largest * largest * sizeof(std::uint16_t));
+    for (int i = 0; i < largest * largest; ++i) {
+      store(i % 5 - 2, memory_[0], i, f16);
+      store(i % 7 - 3, memory_[1], i, f16);
+    }
+  }
+  ~Scenario() {
+    Faults::fault.reset();
+    context_.reset();
+    cuda::driver_for_tests = nullptr;
+    cuda::nvrtc_for_tests = nullptr;
+    logger().set_level(spdlog::level::warn);
+    FakeGpu::reset();
+  }
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
+
+  /// The one that is current on the test's thread, and is nothing to the library.
+  static CUcontext own_context() { return FakeGpu::context(9); }
+
+  void load_driver() {
+    driver_ = cuda::bind_driver(symbols<DriverFunctions>());
+    cuda::driver_for_tests = &driver_;
+  }
+  void load_nvrtc() {
+    nvrtc_ = cuda::bind_nvrtc(symbols<NvrtcFunctions>(), "libnvrtc.so");
+    nvrtc_.name = cuda::exact_name(nvrtc_);
+    cuda::nvrtc_for_tests = &nvrtc_;
+  }
+  void list_devices() { require(cuda_devices().size() == 1, "the device is listed"); }
+  void make_context() {
+    const WithCurrent none(nullptr);
+    context_.emplace(options());
+  }
+  void make_context_in_own() {
+    const WithCurrent own(FakeGpu::context(1));
+    Context(options()).device();
+  }
+  void compile() { require(context_->compile(problem, split).registers == 96, "registers are read"); }
+  void gemm_split() { run(problem, &split); }
+  void gemm_tma() { run(problem, &tma); }
+  void gemm_captured() {
+    FakeGpu::capturing = true;
+    const auto end = std::unique_ptr<bool, void (*)(bool*)>(&FakeGpu::capturing, [](bool* on) { *on = false; });
+    run(problem, &stream_k);
+  }
+  void gemm_refused() {
+    Faults::always["cuModuleLoadData"] = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    const auto end = finally();
+    run(problem, &other);
+  }
+  void compile_refused() {
+    Faults::always["nvrtcCompileProgram"] = NVRTC_ERROR_COMPILATION;
+    const auto end = finally();
+    context_->compile(problem, another);
+  }
+  void gemm_tuned() { run({.m = 16, .n = 16, .k = 64}, nullptr); }
+  void tune() { require(context_->tune({.m = 8, .n = 16, .k = 64}).plan.measured_us > 0, "something is measured"); }
+  void end() { context_.reset(); }
+
+  /// What the log says, by line, and forgets it.
+  std::vector<std::string> said() {
+    std::vector<std::string> lines;
+    std::istringstream text(log_->text());
+    for (std::string line; std::getline(text, line);) {
+      if (!line.starts_with("info: tuned ")) lines.push_back(without_names(line));
+    }
+    log_.emplace();
+    return lines;
+  }
+  /// The text without what differs from one machine or version to the next.
+  std::string without_names(std::string text) const {
+    const std::string cache = cache_.path().string();
+    for (std::size_t at; (at = text.find(cache)) != std::string::npos;) text.replace(at, cache.size(), "CACHE");
+    text = std::regex_replace(text, std::regex("CACHE/\\S+"), "(file)");
+    text = std::regex_replace(text, std::regex("of [0-9]+ bytes"), "of (n) bytes");
+    text = std::regex_replace(text, std::regex("Tiled of [^(]*\\([^)]*\\)"), "Tiled of (a matrix)");
+    text = std::regex_replace(text, std::regex("(tuning skipped|tuning of) [^:]*?(:| given up)"), "$1 (it)$2");
+    return text;
+  }
+
+ private:
+  static constexpr int largest = 128;
+  static constexpr Problem problem{.m = 16, .n = 16, .k = 128};
+  const KernelConfig split = with_schedule(sm80_config, Schedule::split_k, 2, 0);
+  const KernelConfig tma = with_schedule(sm90_config, Schedule::stream_k, 1, 2);
+  const KernelConfig stream_k = with_schedule(sm80_config, Schedule::stream_k, 1, 3);
+  const KernelConfig other = with_schedule(sm90_config, Schedule::data_parallel, 1, 0);
+  const KernelConfig another = with_schedule(sm90_config, Schedule::split_k, 2, 0);
+
+  struct WithCurrent {
+    explicit WithCurrent(CUcontext context) : before(std::exchange(FakeGpu::current, context)), given(context) {}
+    ~WithCurrent() {
+      if (FakeGpu::current == given) FakeGpu::current = before;
+    }
+    CUcontext before, given;
+  };
+  struct Forget {
+    ~Forget() { Faults::always.clear(); }
+  };
+  static Forget finally() { return {}; }
+  static void require(bool ok, const char* what) {
+    if (!ok) throw std::runtime_error(std::string("not so: ") + what);
+  }
+
+  ContextOptions options() const {
+    return {.tuning = Tuning::on, .tuning_budget_seconds = 60, .cache_dir = cache_.path().string()};
+  }
+
+  void run(const Problem& what, const KernelConfig* config) {
+    std::memset(memory_[2], 0xff, largest * largest * sizeof(std::uint16_t));
+    const Operands operands{.a = memory_[0], .b = memory_[1], .d = memory_[2]};
+    const auto stream = reinterpret_cast<Stream>(std::uintptr_t(0x5000));
+    config ? context_->gemm(what, operands, stream, *config) : context_->gemm(what, operands, stream);
+    for (int i = 0; i < what.m; ++i) {
+      for (int j = 0; j < what.n; ++j) {
+        double sum = 0;
+        for (int l = 0; l < what.k; ++l)
+          sum += load(memory_[0], i * what.k + l, f16) * load(memory_[1], l * what.n + j, f16);
+        require(load(memory_[2], i * what.n + j, f16) == sum, "D is right");
+      }
+    }
+  }
+
+  /// Where syncing costs nothing.
+  struct InMemory {
+    ScopedEnvironment folder{"TMPDIR", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::getenv("TMPDIR")};
+    TemporaryDirectory made;
+    const std::filesystem::path& path() const { return made.path(); }
+  };
+  const InMemory cache_;
+  std::optional<CapturedLog> log_{std::in_place};
+  cuda::DriverApi driver_;
+  cuda::NvrtcApi nvrtc_;
+  void* memory_[3] = {};
+  std::optional<Context> context_;
+};
+
+struct Step {
+  const char* name;
+  void (Scenario::*run)();
+  std::optional<ErrorCode> fails = {};  ///< what it ends with without a further fault
+  bool tunes = false;                   ///< keeps fewer kernels when something fails
+  std::size_t keeps_each_time = 0;      ///< what every call keeps that succeeds
+};
+inline const std::vector<Step> steps{
+    {"loading the driver", &Scenario::load_driver},
+    {"loading NVRTC", &Scenario::load_nvrtc},
+    {"cuda_devices()", &Scenario::list_devices},
+    {"Context()", &Scenario::make_context},
+    {"a Context's life in the thread's own CUDA context", &Scenario::make_context_in_own},
+    {"compile()", &Scenario::compile},
+    {"gemm(), cached on disk", &Scenario::gemm_split},
+    {"gemm() again", &Scenario::gemm_split},
+    {"gemm(), new, by TMA", &Scenario::gemm_tma},
+    {"gemm(), captured", &Scenario::gemm_captured, {}, false, 2},
+    {"gemm(), refused by the driver", &Scenario::gemm_refused, ErrorCode::load_failed},
+    {"compile(), refused by NVRTC", &Scenario::compile_refused, ErrorCode::compile_failed},
+    {"gemm() that tunes first", &Scenario::gemm_tuned, {}, true},
+    {"tune()", &Scenario::tune, {}, true},
+    {"~Context()", &Scenario::end},
+};
+
+}  // namespace jitgemm::test

@@ -1,0 +1,34 @@
+#include <cmath>
+
+#include "catch.hpp"
+#include "errors.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "sandbox.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("Options and variables that make no sense are refused with what would", "[context]") {
+  const TemporaryDirectory cache;
+  const auto refused = [](const ContextOptions& options, const char* word) {
+    const Error error = error_of([&] { Context context(options); });
+    CHECK(error.code() == ErrorCode::invalid_option);
+    CHECK_THAT(error.what(), ContainsSubstring(word));
+  };
+  refused({.device = Device::compile_only, .cache_dir = cache.path().string()}, "sm_90a");
+  refused({.device = Device::compile_only, .architecture = "sm_oops"}, "sm_oops");
+  refused({.device = Device::cuda, .architecture = "sm_80"}, "architecture");
+  const ContextOptions emulator{.device = Device::emulator, .cache_dir = cache.path().string()};
+  ContextOptions options = emulator;
+  options.emulator_sm_count = 0;
+  refused(options, "emulator_sm_count");
+  options = emulator;
+  options.tuning_budget_seconds = -1;
+  refused(options, "tuning_budget_seconds");
+  options = emulator;
+  options.tuning_total_budget_seconds = std::nan("");
+  refused(options, "tuning_total_budget_seconds");
+  const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
+  refused(emulator, "off, cached or on");
+}

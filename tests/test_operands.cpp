@@ -1,0 +1,146 @@
+// A call's pointers: alignment, null, overlap.
+#include <array>
+#include <limits>
+#include <string>
+
+#include "catch.hpp"
+#include "core/problem.hpp"
+#include "problem_refusal.hpp"
+
+using namespace jitgemm;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// Memory for the operands of 8 x 8 x 8 in f16, apart from each other.
+struct Memory {
+  alignas(256) std::array<char, 4096> bytes{};
+  Operands operands{.a = &bytes[256], .b = &bytes[512], .c = &bytes[768], .d = &bytes[1024], .bias = &bytes[1280]};
+
+  std::string refusal(const Problem& problem) const {
+    return test::problem_refusal(ErrorCode::invalid_operand, [&] { with_operands(normalise(problem), operands); });
+  }
+};
+const Problem small{.m = 8, .n = 8, .k = 8, .beta = 1, .bias = Bias::along_n};
+
+}  // namespace
+
+TEST_CASE("Alignment of a call comes from its pointers", "[problem]") {
+  Memory memory;
+  Problem problem = small;
+  problem.align_a = 2;
+  CHECK(with_operands(normalise(problem), memory.operands).align_a == 16);
+  memory.operands.b = static_cast<const char*>(memory.operands.b) + 4;
+  memory.operands.d = static_cast<char*>(memory.operands.d) + 2;
+  const Problem p = with_operands(normalise(problem), memory.operands);
+  CHECK(p.align_b == 4);
+  CHECK(p.align_c == 16);
+  CHECK(p.align_d == 2);
+}
+
+TEST_CASE("Null pointers are refused only where they are used", "[problem]") {
+  const auto without = [](auto change, Problem problem) {
+    Memory memory;
+    change(memory.operands);
+    return memory.refusal(problem);
+  };
+  const auto no_a = [](Operands& o) { o.a = nullptr; };
+  const auto no_b = [](Operands& o) { o.b = nullptr; };
+  const auto no_c = [](Operands& o) { o.c = nullptr; };
+  const auto no_d = [](Operands& o) { o.d = nullptr; };
+  const auto no_bias = [](Operands& o) { o.bias = nullptr; };
+  CHECK_THAT(without(no_a, small), ContainsSubstring("A is null"));
+  CHECK_THAT(without(no_b, small), ContainsSubstring("B is null"));
+  CHECK_THAT(without(no_c, small), ContainsSubstring("C is null"));
+  CHECK_THAT(without(no_d, small), ContainsSubstring("D is null"));
+  CHECK_THAT(without(no_bias, small), ContainsSubstring("bias is null"));
+
+  const auto with = [](auto change) {
+    Problem problem = small;
+    change(problem);
+    return problem;
+  };
+  const Problem no_alpha = with([](Problem&p) { p.alpha = 0; }), no_depth = with([](Problem&p) { p.k = 0; });
+  for (const Problem& p : {no_alpha, no_depth}) {
+    CHECK(without(no_a, p) == "no error");
+    CHECK(without(no_b, p) == "no error");
+  }
+  CHECK(without(no_c, with([](Problem& p) { p.beta = 0; })) == "no error");
+  CHECK_THAT(without(no_c, with([](Problem& p) { p.beta = not_a_number; })), ContainsSubstring("C is null"));
+  CHECK(without(no_bias, with([](Problem& p) { p.bias = Bias::none; })) == "no error");
+  const auto none = [](Operands& o) { o = {}; };
+  CHECK(without(none, with([](Problem& p) { p.m = 0; })) == "no error");
+  CHECK(without(none, with([](Problem& p) { p.n = 0; })) == "no error");
+}
+
+TEST_CASE("Pointers below the element's alignment are refused", "[problem]") {
+  Memory memory;
+  memory.operands.a = static_cast<const char*>(memory.operands.a) + 1;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("A is not a multiple of 2 bytes"));
+  Memory f32_memory;
+  Problem problem{.m = 4, .n = 4, .k = 4, .d = f32};
+  f32_memory.operands.d = static_cast<char*>(f32_memory.operands.d) + 2;
+  CHECK_THAT(f32_memory.refusal(problem), ContainsSubstring("D is not a multiple of 4 bytes"));
+}
+
+TEST_CASE("D may be C exactly and overlap nothing else", "[problem]") {
+  Memory memory;
+  const Operands apart = memory.operands;
+  const auto shifted = [](void* pointer, int bytes) { return static_cast<void*>(static_cast<char*>(pointer) + bytes); };
+  memory.operands.c = apart.d;
+  CHECK(memory.refusal(small) == "no error");
+  Problem wider = small;
+  wider.ldc = 16;
+  CHECK_THAT(memory.refusal(wider), ContainsSubstring("D overlaps C"));
+  memory.operands.c = shifted(apart.d, 2);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps C"));
+
+  memory.operands = apart;
+  memory.operands.a = shifted(apart.d, -126);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps A"));
+  memory.operands.a = shifted(apart.d, -128);  // ends where D begins
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.b = shifted(apart.d, 126);
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps B"));
+  memory.operands.b = shifted(apart.d, 128);
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.bias = apart.d;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("D overlaps bias"));
+
+  memory.operands = apart;
+  memory.operands.a = memory.operands.b;  // inputs may share
+  CHECK(memory.refusal(small) == "no error");
+  Problem unread = small;
+  unread.beta = 0;
+  memory.operands.c = shifted(apart.d, 2);
+  CHECK(memory.refusal(unread) == "no error");
+}
+
+TEST_CASE("A workspace of the caller's is aligned and apart from the operands", "[problem]") {
+  Memory memory;
+  memory.operands.workspace = &memory.bytes[2048];
+  memory.operands.workspace_bytes = 1024;
+  CHECK(memory.refusal(small) == "no error");
+  memory.operands.workspace = &memory.bytes[2048 + 16];
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace is not a multiple of 256 bytes"));
+  memory.operands.workspace = &memory.bytes[512];
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace overlaps"));
+}
+
+TEST_CASE("Scales belong to 8-bit floating-point operands", "[problem]") {
+  alignas(4) float scale = 2;
+  Memory memory;
+  memory.operands.scale_a = &scale;
+  CHECK_THAT(memory.refusal(small), ContainsSubstring("scale_a is given for an operand"));
+  const Problem fp8{.m = 8, .n = 8, .k = 8, .a = e4m3, .b = e5m2, .d = f16};
+  CHECK(memory.refusal(fp8) == "no error");
+  memory.operands.scale_d = &scale;
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("scale_d"));
+  memory.operands.scale_d = nullptr;
+  memory.operands.scale_a = reinterpret_cast<const float*>(static_cast<const char*>(memory.operands.d) + 4);
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("D overlaps scale_a"));
+  memory.operands.scale_a = reinterpret_cast<const float*>(reinterpret_cast<const char*>(&memory.bytes[2048]) + 2);
+  CHECK_THAT(memory.refusal(fp8), ContainsSubstring("scale_a is not a multiple of 4"));
+}

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "cache_samples.hpp"
+#include "tune/wisdom.hpp"
+#include "tuning_samples.hpp"
+
+namespace jitgemm::test {
+
+inline const Problem first = shape(1024, 1024, 1024), second = shape(2048, 512, 4096);
+
+inline TuningRecord dated(TuningRecord record, const std::string& date, double median_us) {
+  record.date = date;
+  record.median_us = median_us;
+  return record;
+}
+
+/// A machine's cache directory.
+struct Home {
+  explicit Home(const std::filesystem::path& path)
+      : directory(path), cache({.directory = path}), db(path / "tuning.jsonl") {}
+
+  std::filesystem::path directory;
+  KernelCache cache;
+  TuningDb db;
+
+  Wisdom collect(const WisdomSelection& selection = {}) { return collect_wisdom(db, cache, selection); }
+  void export_to(const std::filesystem::path& file, const WisdomSelection& selection = {}) {
+    const Wisdom wisdom = collect(selection);
+    write_wisdom(file, wisdom.records, wisdom.kernels);
+  }
+  WisdomImport import_from(const std::filesystem::path& file) { return import_wisdom({read_wisdom(file)}, db, cache); }
+};
+
+/// All files below a directory with what is in them, but the lock files.
+inline std::map<std::filesystem::path, std::string> contents(const std::filesystem::path& directory) {
+  std::map<std::filesystem::path, std::string> files;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(directory)) {
+    if (item.is_regular_file()) files[item.path().lexically_relative(directory)] = file_text(item.path());
+  }
+  return files;
+}
+
+/// A small file of two records and two kernels.
+inline std::string sample_wisdom(const std::filesystem::path& directory) {
+  Home home(directory / "sample");
+  home.db.add(dated(record_of(first), "2026-11-21", 12.5));
+  home.db.add(dated(record_of(second, 32), "2026-11-20", 7.25));
+  home.cache.store(key_of(sample_entry("a", 300)), sample_entry("a", 300));
+  home.cache.store(key_of(sample_entry("b", 200)), sample_entry("b", 200));
+  home.export_to(directory / "sample.wisdom");
+  return file_text(directory / "sample.wisdom");
+}
+
+}  // namespace jitgemm::test
