@@ -4,6 +4,8 @@
 #include <bit>
 
 #include "jitgemm/version.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "tune/nearest.hpp"
 #include "util/log.hpp"
 

@@ -10,6 +10,8 @@
 #include "first_calls.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "ready_table.hpp"
 #include "tensor_map_cache.hpp"
 #include "workspace_pool.hpp"

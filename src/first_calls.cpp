@@ -13,6 +13,8 @@
 #include "core/packing.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {

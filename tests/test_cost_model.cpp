@@ -8,6 +8,7 @@
 #include "core/problem.hpp"
 #include "plan/candidates.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "jit/source_generator.hpp"
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "tuning_samples.hpp"
 
 using namespace jitgemm;

@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "sandbox.hpp"
 #include "tuning_samples.hpp"
 

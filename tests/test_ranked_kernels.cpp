@@ -12,7 +12,7 @@
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm {
 namespace {

@@ -168,7 +168,10 @@ bool stores_by_tma(const KernelConfig& c, const Problem& p) {
 int threads_of(const KernelConfig& c) { return c.warps * 32 + (c.main_loop == MainLoop::sm90 ? 128 : 0); }
 
 std::size_t smem_bytes_of(const KernelConfig& c, const Problem& asked) {
-  const Problem p = kernel_problem(asked, c);
+  return smem_bytes_of_kernel(c, kernel_problem(asked, c));
+}
+
+std::size_t smem_bytes_of_kernel(const KernelConfig& c, const Problem& p) {
   const std::size_t element = size_of(p.a), stages = std::size_t(c.stages);
   // An N-major B comes in boxes of 64 columns.
   const bool whole_boxes = c.main_loop == MainLoop::sm90 && p.layout_b == Layout::row_major;

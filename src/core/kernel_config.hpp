@@ -48,6 +48,8 @@ bool stores_by_tma(const KernelConfig& config, const Problem& problem);
 /// Threads of a block, and bytes of dynamic shared memory.
 int threads_of(const KernelConfig& config);
 std::size_t smem_bytes_of(const KernelConfig& config, const Problem& problem);
+/// The same of what kernel_problem() says.
+std::size_t smem_bytes_of_kernel(const KernelConfig& config, const Problem& kernel_problem);
 
 std::size_t hash_value(const KernelConfig& config);
 

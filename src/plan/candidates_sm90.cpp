@@ -9,6 +9,7 @@
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm {
 namespace {
@@ -33,108 +34,83 @@ constexpr int widest = 256;
 constexpr int most_stages = 10;
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
-std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
-int round_up(std::int64_t x, int multiple) { return int(ceil_div(x, multiple) * multiple); }
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
 int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInfo& device, int blocks) {
-  const std::size_t reserved = 1024;  // of each block, by the driver
-  for (config.stages = most_stages; config.stages >= 2; --config.stages) {
-    const std::size_t bytes = smem_bytes_of(config, problem);
-    if (bytes <= device.smem_per_block && std::size_t(blocks) * (bytes + reserved) <= device.smem_per_sm) return config.stages;
-  }
-  return 0;
+  constexpr std::size_t reserved = 1024;  // of each block, by the driver
+  const auto bytes_with = [&](int stages) {
+    config.stages = stages;
+    return smem_bytes_of_kernel(config, problem);
+  };
+  const std::size_t fixed = bytes_with(0), stage = bytes_with(1) - fixed;
+  const std::size_t room = std::min(device.smem_per_block, device.smem_per_sm / std::size_t(blocks) - reserved);
+  return room < fixed ? 0 : int(std::min<std::size_t>(most_stages, (room - fixed) / stage));
 }
 
-/// The tile widths that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many.
-/// An N-major operand comes in boxes of 64 columns.
-std::vector<int> widths(const Rows& rows, const Cluster& cluster, const Problem& problem, const DeviceInfo& device) {
+/// A few tile widths.
+struct Widths {
+  std::array<int, 12> values;
+  int count = 0;
+
+  void add(int width) {
+    if (width <= widest && std::find(values.begin(), values.begin() + count, width) == values.begin() + count)
+      values[std::size_t(count++)] = width;
+  }
+  const int* begin() const { return values.data(); }
+  const int* end() const { return values.data() + count; }
+};
+
+/// Those that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many tiles. An
+/// N-major operand comes in boxes of 64 columns.
+Widths widths(const Rows& rows, const Cluster& cluster, const Problem& problem, const DeviceInfo& device) {
   const bool k_major = problem.layout_b == Layout::column_major;
   const int granularity = !k_major ? (problem.layout_a == Layout::column_major ? 32 : 64) : size_of(problem.a) == 1 ? 16 : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   const std::int64_t row_blocks = round_up(ceil_div(problem.m, rows.block_m), cluster.m) * cluster.k * problem.batch;
-  std::vector<int> result;
-  const auto add = [&](std::int64_t width) {
-    const int rounded = std::max(16, round_up(width, multiple));
-    if (rounded <= widest && std::find(result.begin(), result.end(), rounded) == result.end()) result.push_back(rounded);
-  };
+  Widths result;
   const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
   for (int waves = 1; waves <= 3; ++waves) {
-    const std::int64_t columns = waves * slots / row_blocks / cluster.n * cluster.n;
-    if (columns > 0) add(std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32)));
+    const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;
+    if (columns == 0) continue;
+    const std::int64_t width = std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32));
+    if (width <= widest) result.add(std::max(16, int(round_up(width, multiple))));
   }
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
   if (2 * blocks > 3 * device.sm_count)
     for (int width : {96, 128, 160, 192, 224, 256})
-      if (width % granularity == 0 && (width > 96 || problem.accumulation == Accumulation::promoted)) add(width);
+      if (width % granularity == 0 && (width > 96 || problem.accumulation == Accumulation::promoted))
+        result.add(int(round_up(width, multiple)));
   return result;
 }
 
-/// Those with or without swapped operands.
-void add_candidates(const Problem& asked, bool swap_ab, const DeviceInfo& device, std::vector<KernelConfig>& legal) {
-  const KernelConfig form{.swap_ab = swap_ab, .pack_a = needs_packing_a(asked), .pack_b = needs_packing_b(asked)};
-  const Problem problem = kernel_problem(asked, form);
-  const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
-  const bool outgrows_l2 = operand_bytes > 0.5 * double(device.l2_bytes);
-  // Raster orders differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the operands.
-  const auto add = [&](KernelConfig config, bool waves) {
-    std::vector<int> group_rows{8};  // tiles
-    if (waves && outgrows_l2) group_rows.insert(group_rows.end(), {4, 16});
-    for (int tiles : group_rows) {
-      config.group_m = std::max(1, tiles / config.cluster_m);
-      if (why_illegal(config, asked, device).empty()) legal.push_back(config);
-    }
-  };
+/// Blocks of a launch without splits.
+std::int64_t blocks_of(const KernelConfig& c, const Problem& kernel_problem) {
+  return round_up(ceil_div(kernel_problem.m, c.block_m), c.cluster_m) *
+         round_up(ceil_div(kernel_problem.n, c.block_n), c.cluster_n) * c.cluster_k * kernel_problem.batch;
+}
+
+void add_tiles(const DeviceInfo& device, TilesSm90& form) {
+  const Problem& problem = form.problem;
   const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a)));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
     if (rows.block_m > 64 && problem.m <= rows.block_m / 2) continue;
     for (const Cluster& cluster : clusters) {
-      const int size = cluster.m * cluster.n * cluster.k, slots = usable_sms(size, device);
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
-      if (cluster.k > 1 && k_steps < cluster.k * min_steps_per_part) continue;
+      if (cluster.k > 1 && (rows.ping_pong || k_steps < cluster.k * min_steps_per_part)) continue;
+      const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       for (int width : widths(rows, cluster, problem, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width);
         if (5 * (round_up(tiles_n, cluster.n) - tiles_n) > tiles_n) continue;
-        KernelConfig config{.main_loop = MainLoop::sm90,
-                            .block_m = rows.block_m,
-                            .block_n = width,
-                            .block_k = 128 / int(size_of(problem.a)),
-                            .warps = rows.warps,
-                            .cluster_m = cluster.m,
-                            .cluster_n = cluster.n,
-                            .cluster_k = cluster.k,
-                            .ping_pong = rows.ping_pong,
-                            .swap_ab = swap_ab,
-                            .pack_a = form.pack_a,
-                            .pack_b = form.pack_b};
-        const std::int64_t blocks =
-            round_up(tiles_m, cluster.m) * round_up(tiles_n, cluster.n) * std::int64_t(cluster.k) * problem.batch;
+        KernelConfig tile = form.form;
+        tile.block_m = rows.block_m, tile.block_n = width, tile.warps = rows.warps, tile.ping_pong = rows.ping_pong;
+        tile.cluster_m = cluster.m, tile.cluster_n = cluster.n, tile.cluster_k = cluster.k;
+        const std::int64_t blocks = blocks_of(tile, problem);
         if (cluster.k > 1 && blocks > 2 * slots) continue;
-        config.stages = stages_that_fit(config, asked, device, 1);
-        if (config.stages < 3) continue;
-        if (!rows.ping_pong) add(config, blocks > slots);
-        if (blocks_per_sm_of(config, problem) == 2 && blocks > slots) {
-          KernelConfig two = config;
-          two.stages = stages_that_fit(config, asked, device, 2);
-          if (two.stages >= 3) add(two, true);
-        }
-        if (cluster.k > 1) continue;
-        const auto with = [&](Schedule schedule, int splits, int grid) {
-          KernelConfig other = config;
-          other.schedule = schedule;
-          other.splits = splits;
-          other.grid = grid;
-          add(other, blocks > slots);
-        };
-        if (blocks > slots) with(Schedule::persistent, 1, slots);
-        if (rows.ping_pong) continue;
-        for (int splits : {2, 3, 4, 6, 8})
-          if (k_steps >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
-        if (size > 2 || k_steps < 8 || blocks % slots == 0) continue;
-        if (blocks < 2 * slots && blocks * k_steps >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);
-        if (blocks > 2 * slots && blocks < 8 * slots) with(Schedule::stream_k_two_tile, 1, slots);
+        if (rows.ping_pong && blocks <= slots) continue;
+        tile.stages = stages_that_fit(tile, problem, device, 1);
+        if (tile.stages >= 3) form.tiles.push_back(tile);
       }
     }
   }
@@ -147,10 +123,73 @@ int usable_sms(int cluster_size, const DeviceInfo& device) {
   return std::max(1, usable / cluster_size) * cluster_size;
 }
 
+std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& device) {
+  std::array<TilesSm90, 2> forms;
+  if (!device.has_wgmma() || !reads_ab(asked)) return forms;
+  for (bool swap_ab : {false, true}) {
+    TilesSm90& form = forms[swap_ab];
+    form.form = {.main_loop = MainLoop::sm90,
+                 .block_k = 128 / int(size_of(asked.a)),
+                 .swap_ab = swap_ab,
+                 .pack_a = needs_packing_a(asked),
+                 .pack_b = needs_packing_b(asked)};
+    form.problem = kernel_problem(asked, form.form);
+    add_tiles(device, form);
+  }
+  return forms;
+}
+
+std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
+  std::vector<KernelConfig> result;
+  const int size = tile.cluster_m * tile.cluster_n * tile.cluster_k, slots = usable_sms(size, device);
+  const std::int64_t blocks = blocks_of(tile, problem), k_steps = ceil_div(problem.k, tile.block_k);
+  const auto with = [&](Schedule schedule, int splits, int grid) {
+    KernelConfig config = tile;
+    config.schedule = schedule;
+    config.splits = splits;
+    config.grid = grid;
+    result.push_back(config);
+  };
+  if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
+  if (blocks_per_sm_of(tile, problem) == 2 && blocks > slots) {
+    KernelConfig two = tile;
+    two.stages = stages_that_fit(two, problem, device, 2);
+    if (two.stages >= 3) result.push_back(two);
+  }
+  if (tile.cluster_k > 1) return result;
+  if (blocks > slots) with(Schedule::persistent, 1, slots);
+  if (tile.ping_pong) return result;
+  for (int splits : {2, 3, 4, 6, 8})
+    if (k_steps >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
+  if (size > 2 || k_steps < 8 || blocks % slots == 0) return result;
+  if (blocks < 2 * slots && blocks * k_steps >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);
+  if (blocks > 2 * slots && blocks < 8 * slots) with(Schedule::stream_k_two_tile, 1, slots);
+  return result;
+}
+
+std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
+  const bool waves = blocks_of(config, problem) > usable_sms(config.cluster_m * config.cluster_n * config.cluster_k, device);
+  std::vector<KernelConfig> result;
+  for (int rows : {8, 4, 16}) {  // of tiles
+    result.push_back(config);
+    result.back().group_m = std::max(1, rows / config.cluster_m);
+    // They differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the operands.
+    if (!waves || operand_bytes <= 0.5 * double(device.l2_bytes)) break;
+  }
+  return result;
+}
+
 std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
-  if (!device.has_wgmma() || !reads_ab(asked)) return legal;
-  for (bool swap_ab : {false, true}) add_candidates(asked, swap_ab, device, legal);
+  for (const TilesSm90& form : tiles_sm90(asked, device)) {
+    for (const KernelConfig& tile : form.tiles) {
+      for (const KernelConfig& config : schedules_sm90(tile, form.problem, device)) {
+        if (!why_illegal(config, asked, device).empty()) continue;
+        for (const KernelConfig& raster : rasters_sm90(config, form.problem, device)) legal.push_back(raster);
+      }
+    }
+  }
   return legal;
 }
 

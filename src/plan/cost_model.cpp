@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <iterator>
 
+#include "core/kernel_problem.hpp"
 #include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
-#include "plan/candidates.hpp"
 #include "plan/cost_model_sm90.hpp"
 
 namespace jitgemm {
@@ -40,16 +40,6 @@ constexpr MainLoopModel sm80_model{.flops = 440e6 / 132,
                                    .step_us = 0.235,
                                    .mma_us = 0.0089,
                                    .epilogue_us = 2.7};
-// 800 TFLOP/s dense, power-limited. The producer fetches the next tile during the epilogue.
-constexpr MainLoopModel sm90_model{.flops = 900e6 / 132,
-                                   .device_flops = 800e6,
-                                   .prologue_us = 3.1,
-                                   .tile_prologue_us = 0,
-                                   .fill_latency_us = 0.79,
-                                   .step_us = 0.027,
-                                   .mma_us = 0,
-                                   .epilogue_us = 0.3};
-
 /// What differs between devices and DeviceInfo does not say. Memory rates are about 0.87 of the data sheet's.
 struct DeviceModel {
   int compute_capability;
@@ -84,6 +74,7 @@ constexpr double unhidden = 0.22;              // of what runs beside the longes
 constexpr double arrival_us = 2.2;             // of a split tile: release, atomic round trip, acquire
 // The packing pass, which reads and writes each byte of what it packs.
 constexpr double packing_launch_us = 1.2, packing_bytes_us = 3.5e6;
+constexpr double slab_us = 3.95;  // launch and prologue of a further GEMM kernel
 constexpr int sm_registers = 65536, sm_threads = 2048;
 constexpr int registers_besides_accumulators = 72;
 
@@ -178,13 +169,13 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
          double(shape.partial_bytes) / 1000;
 }
 
-/// What slabs of D cost besides is the model's share of a prologue, and the A that each of their columns packs again.
+/// What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
 double packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
   const Slab slab = slab_of(problem, config);
   const double slabs = std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
   const double bytes = slabs * double(packing_of(problem, config).bytes);
   if (device.emulated) return bytes / 500;
-  return slabs * packing_launch_us + (slabs - 1) * (launch_us + sm90_model.prologue_us) + 2 * bytes / packing_bytes_us;
+  return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
 }
 
 }  // namespace
@@ -195,17 +186,17 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
     gemm.pack_a = gemm.pack_b = false;
     return packing_us(config, problem, device) + predict_us(gemm, packed_problem(problem, config), device);
   }
+  if (config.main_loop == MainLoop::sm90 && !device.emulated)
+    return predict_sm90_us(config, kernel_problem(problem, config), device);
   const LaunchShape shape = launch_shape(problem, config);
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return launch_us;
   if (device.emulated) return emulated_us(config, shape);
-  if (config.main_loop == MainLoop::sm90) return predict_sm90_us(config, problem, device);
 
   const DeviceModel& device_model = model_of(device);
-  const bool hopper = config.main_loop == MainLoop::sm90;
-  const MainLoopModel& model = hopper ? sm90_model : sm80_model;
+  const MainLoopModel& model = sm80_model;
   const double rate = relative_rate(problem.a, config.main_loop);
-  const double sms = device.sm_count, flops = rate * (hopper ? model.flops : model.flops * device_model.mma_sync);
+  const double sms = device.sm_count, flops = rate * model.flops * device_model.mma_sync;
 
   // Programs run on the busiest SM in batches of those that it holds at once. The last batch may be smaller.
   const Share share = busiest_share(config, d);
@@ -245,46 +236,6 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
   const double longest_us = std::max({products_us, memory_us, l2_us});
   const double main_us = longest_us + unhidden * (products_us + memory_us + l2_us - longest_us);
   return launch_us + main_us + overhead_us + fixup_us;
-}
-
-namespace {
-
-/// The first `limit` of a sorted list, but no tile and no schedule of a tile crowds out the others: what the model has
-/// wrong about one of them, a measurement of another finds.
-std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std::size_t limit) {
-  const auto same_tile = [](KernelConfig x, const KernelConfig& y) {
-    x.schedule = y.schedule, x.splits = y.splits, x.grid = y.grid, x.group_m = y.group_m;
-    return x == y;
-  };
-  std::vector<RankedConfig> chosen, others;
-  for (const RankedConfig& ranked : sorted) {
-    if (chosen.size() == limit) break;
-    std::size_t of_tile = 0, of_schedule = 0;
-    for (const RankedConfig& earlier : chosen) {
-      if (!same_tile(earlier.config, ranked.config)) continue;
-      ++of_tile;
-      of_schedule += earlier.config.schedule == ranked.config.schedule;
-    }
-    const bool crowded = of_tile >= std::max<std::size_t>(1, limit / 4) || of_schedule >= 2;
-    (crowded ? others : chosen).push_back(ranked);
-  }
-  for (std::size_t i = 0; i < others.size() && chosen.size() < limit; ++i) chosen.push_back(others[i]);
-  return chosen;
-}
-
-}  // namespace
-
-std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
-  std::vector<RankedConfig> ranked;
-  for (const KernelConfig& config : candidates(problem, device)) {
-    ranked.push_back({config, predict_us(config, problem, device)});
-  }
-  const auto sooner = [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; };
-  std::stable_sort(ranked.begin(), ranked.end(), sooner);
-  if (limit == 0 || limit >= ranked.size()) return ranked;
-  ranked = shortlist(ranked, limit);
-  std::stable_sort(ranked.begin(), ranked.end(), sooner);
-  return ranked;
 }
 
 }  // namespace jitgemm

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "core/kernel_config.hpp"
-#include "core/kernel_problem.hpp"
-#include "core/launch_shape.hpp"
+#include "core/kernel_interface.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "plan/candidates_sm90.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm {
 namespace {
@@ -34,30 +34,51 @@ struct Model {
 };
 constexpr Model model;
 
-double ceil_div(std::int64_t x, std::int64_t y) { return double((x + y - 1) / y); }
+/// What of device::Decomposition the model is about.
+struct Cut {
+  std::int64_t tiles, k_steps, programs, stream_k_tiles = 0, splits = 1;
+};
+
+Cut cut_of(const KernelConfig& c, const Problem& p) {
+  Cut cut;
+  cut.tiles = ceil_div(p.m, c.block_m * c.cluster_m) * ceil_div(p.n, c.block_n * c.cluster_n) * p.batch;
+  cut.k_steps = reads_ab(p) ? ceil_div(p.k, c.block_k) : 1;
+  if (c.schedule == Schedule::split_k) cut.splits = std::min<std::int64_t>(c.splits, cut.k_steps);
+  const std::int64_t grid = quotient(c.grid, cluster_size_of(c));
+  cut.programs = grid > 0 ? grid : cut.tiles * cut.splits;
+  switch (c.schedule) {
+    case Schedule::stream_k: cut.stream_k_tiles = cut.tiles; break;
+    case Schedule::stream_k_one_tile: cut.stream_k_tiles = device::one_tile_stream_k_tiles(int(cut.tiles), int(cut.programs)); break;
+    case Schedule::stream_k_two_tile: cut.stream_k_tiles = device::two_tile_stream_k_tiles(int(cut.tiles), int(cut.programs)); break;
+    default: cut.programs = std::min(cut.programs, cut.tiles * cut.splits);
+  }
+  return cut;
+}
+
+/// Whether shared memory holds two blocks of an SM.
+bool two_fit(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
+  return 2 * (smem_bytes_of_kernel(c, p) + 1024) <= device.smem_per_sm;
+}
 
 }  // namespace
 
-double predict_sm90_us(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
-  const Problem p = kernel_problem(asked, c);
-  const LaunchShape shape = launch_shape(asked, c);
-  const device::Decomposition& d = shape.decomposition;
-  if (shape.grid == 0) return model.launch_us;
+double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
+  const Cut d = cut_of(c, p);
+  if (d.tiles == 0) return model.launch_us;
 
-  const int size = shape.cluster, sms = device.sm_count;
+  const int size = cluster_size_of(c), sms = device.sm_count;
   const double element = double(size_of(p.a));
-  const std::int64_t tiles = std::int64_t(device::tile_count(d)) * c.cluster_m * c.cluster_n;  // of one block
+  const std::int64_t tiles = d.tiles * c.cluster_m * c.cluster_n;  // of one block
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const bool b_k_major = p.layout_b == Layout::column_major;
-  const double loaded_n = b_k_major ? n : ceil_div(c.block_n, 64) * 64;
-  const bool two = blocks_per_sm_of(c, p) == 2 && 2 * (shape.smem_bytes + 1024) <= device.smem_per_sm;
-  const int resident = two ? 2 : 1;
+  const double loaded_n = b_k_major ? n : double(ceil_div(c.block_n, 64) * 64);
+  const int resident = blocks_per_sm_of(c, p) == 2 && two_fit(c, p, device) ? 2 : 1;
   const int usable = usable_sms(size, device);
 
   // One k-step of the blocks that are active.
   const double ingest = 2 * (m + loaded_n) * model.ingest;
   const auto row_us = [&](std::int64_t ld) {
-    return 1e-3 * (std::int64_t(double(ld) * element) % 128 == 0 ? model.row_ns : model.straddling_row_ns);
+    return 1e-3 * (ld * int(element) % 128 == 0 ? model.row_ns : model.straddling_row_ns);
   };
   const double rows_us = m / c.cluster_n * row_us(p.lda) + loaded_n / c.cluster_m * row_us(p.ldb);
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
@@ -80,9 +101,9 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
   switch (c.schedule) {
     case Schedule::data_parallel:
     case Schedule::split_k: {
-      const double steps = ceil_div(std::int64_t(ceil_div(d.k_steps, d.splits)), c.cluster_k);
+      const double steps = double(ceil_div(ceil_div(d.k_steps, d.splits), c.cluster_k));
       const std::int64_t blocks = tiles * c.cluster_k * d.splits, slots = std::int64_t(usable) * resident;
-      const std::int64_t full = blocks / slots, rest = blocks % slots;
+      const std::int64_t full = quotient(blocks, slots), rest = blocks - full * slots;
       body = double(full) * steps * step_us(double(slots), resident);
       if (rest > 0) body += steps * step_us(double(rest), rest <= usable ? 1 : resident);
       const double waves = double(full + (rest > 0));
@@ -91,38 +112,62 @@ double predict_sm90_us(const KernelConfig& c, const Problem& asked, const Device
         fixup = model.cluster_sum_us +
                 2 * part_bytes * (c.cluster_k - 1) / c.cluster_k / model.cluster_sum_bytes_clock / model.clocks;
       if (d.splits > 1)
-        fixup += model.arrival_us + (1 + d.splits) * part_bytes / model.part_bytes_us;
+        fixup += model.arrival_us + double(1 + d.splits) * part_bytes / model.part_bytes_us;
       break;
     }
     case Schedule::persistent: {
-      const std::int64_t grid = shape.grid, full = tiles / grid, rest = tiles % grid;
-      body = double(full) * d.k_steps * step_us(double(grid), 1) + (rest > 0 ? d.k_steps * step_us(double(rest), 1) : 0);
+      const std::int64_t grid = d.programs * size, full = quotient(tiles, grid), rest = tiles - full * grid;
+      body = double(d.k_steps) * (double(full) * step_us(double(grid), 1) + (rest > 0 ? step_us(double(rest), 1) : 0));
       const double rounds = double(full + (rest > 0));
       epilogues = c.ping_pong ? epilogue : rounds * epilogue;  // all but the last behind the other consumer's products
       break;
     }
     default: {
-      const std::int64_t programs = std::max(1, d.programs), cut = d.stream_k_tiles, all = device::tile_count(d);
-      const double range = ceil_div(cut * d.k_steps, programs), whole = ceil_div(all - cut, programs);
-      body = (range + whole * d.k_steps) * step_us(double(shape.grid), 1);
-      const double peers = std::min(double(programs), std::ceil(d.k_steps / std::max(1.0, range)) + 1);
-      epilogues = (whole + std::floor(range / d.k_steps) + 1) * epilogue;
+      const std::int64_t cut = d.stream_k_tiles, k_steps = d.k_steps;
+      const std::int64_t range = ceil_div(cut * k_steps, d.programs), whole = ceil_div(d.tiles - cut, d.programs);
+      body = double(range + whole * k_steps) * step_us(double(d.programs * size), 1);
+      const double peers = double(std::min(d.programs, ceil_div(k_steps, std::max<std::int64_t>(1, range)) + 1));
+      epilogues = double(whole + range / k_steps + 1) * epilogue;
       fixup = model.arrival_us + (1 + peers) * part_bytes / model.part_bytes_us;
       // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
       const double once = (double(p.m) + double(p.n)) * double(p.k) * element;
       if (once > 0.7 * double(device.l2_bytes))
-        body += std::max(0.0, double(cut) * c.cluster_m * c.cluster_n * (m + n) * d.k_steps * 128 - once) / 4e6;
+        body += std::max(0.0, double(cut) * c.cluster_m * c.cluster_n * (m + n) * double(k_steps) * 128 - once) / 4e6;
     }
   }
 
   const double rate = size_of(p.a) == 1 ? 2 : p.a == tf32 ? 0.5 : 1;
-  const double flops = 2.0 * double(tiles) * tile * d.k_steps * c.block_k;
+  const double flops = 2.0 * double(tiles) * tile * double(d.k_steps) * c.block_k;
   const double power = flops / (model.peak_flops_us * rate * sms / 132);
   const double memory = minimum_bytes(p) / model.memory_bytes_us;
   // What a program does between its tiles costs nothing where the power limit holds it back anyway.
   const double programs_us = body + epilogues + fixup, longest = std::max({programs_us, memory, power});
   const double main = longest + model.unhidden * (programs_us + memory + power - longest) / 2;
   return model.launch_us + main;
+}
+
+double predict_tile_sm90_us(const KernelConfig& tile, const Problem& p, const DeviceInfo& device) {
+  KernelConfig c = tile;
+  const std::int64_t slots = usable_sms(cluster_size_of(c), device);
+  const Cut whole = cut_of(c, p);
+  const std::int64_t blocks = whole.tiles * cluster_size_of(c);
+  const bool fills = blocks > slots;
+  if (fills && c.cluster_k == 1) {
+    c.schedule = Schedule::persistent;
+    c.grid = int(slots);
+  }
+  double us = predict_sm90_us(c, p, device);
+  if (c.cluster_k > 1 || c.ping_pong) return us;
+  if (!fills && 2 * blocks <= slots) {
+    c.schedule = Schedule::split_k;
+    c.splits = int(std::min<std::int64_t>(8, slots / blocks));
+    us = std::min(us, predict_sm90_us(c, p, device));
+  } else if (fills && blocks_per_sm_of(c, p) == 2) {
+    c = tile;
+    while (c.stages > 3 && !two_fit(c, p, device)) --c.stages;
+    us = std::min(us, predict_sm90_us(c, p, device));
+  }
+  return us;
 }
 
 }  // namespace jitgemm

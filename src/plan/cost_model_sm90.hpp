@@ -5,7 +5,10 @@
 
 namespace jitgemm {
 
-/// predict_us() of the Hopper main loop on a device that has it.
-double predict_sm90_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
+/// predict_us() of the Hopper main loop on a device that has it, for what kernel_problem() says: without packing.
+double predict_sm90_us(const KernelConfig& config, const Problem& kernel_problem, const DeviceInfo& device);
+
+/// About the same for a data-parallel tile with the best of its schedules.
+double predict_tile_sm90_us(const KernelConfig& tile, const Problem& kernel_problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -8,7 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "jit/kernel_store.hpp"
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm {
 

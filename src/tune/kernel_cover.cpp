@@ -10,6 +10,7 @@
 
 #include "jit/source_generator.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm {
 namespace {

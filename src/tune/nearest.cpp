@@ -1,4 +1,6 @@
 #include "tune/nearest.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 #include <cstdio>
 

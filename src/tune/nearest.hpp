@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm {

@@ -10,6 +10,7 @@
 #include "fuzz.hpp"
 #include "jitgemm/error.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 using namespace jitgemm;
 using fuzz::expect;

@@ -8,10 +8,8 @@ namespace {
 
 ContextOptions compiling(ContextOptions options, const DeviceInfo& device) {
   options.tuning = Tuning::off;
-  if (!device.emulated) {
-    options.device = Device::compile_only;
-    options.architecture = device.architecture();
-  }
+  options.device = Device::compile_only;
+  options.architecture = device.architecture();
   return options;
 }
 
@@ -19,6 +17,7 @@ ContextOptions compiling(ContextOptions options, const DeviceInfo& device) {
 
 KernelsAhead::KernelsAhead(const ContextOptions& options, const TunePlan& plan)
     : context_(compiling(options, plan.device)) {
+  if (plan.device.emulated) return;  // its processors are what is timed
   for (const TuneTask& task : plan.tasks) {
     for (const RankedConfig& candidate : task.candidates) kernels_.push_back({&task.problem, &candidate.config});
   }

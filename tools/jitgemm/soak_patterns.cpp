@@ -8,7 +8,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm::cli {
 namespace {

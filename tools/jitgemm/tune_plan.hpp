@@ -5,7 +5,7 @@
 
 #include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
-#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm::cli {
 

@@ -1,0 +1,87 @@
+#include "plan/ranking.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernel_config.hpp"
+#include "core/problem.hpp"
+#include "plan/candidates.hpp"
+#include "plan/candidates_sm90.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/cost_model_sm90.hpp"
+
+namespace jitgemm {
+namespace {
+
+bool sooner(const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; }
+
+/// The first `limit` of a sorted list, but no tile and no schedule of a tile crowds out the others: what the model has
+/// wrong about one of them, a measurement of another finds.
+std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std::size_t limit) {
+  const auto same_tile = [](KernelConfig x, const KernelConfig& y) {
+    x.schedule = y.schedule, x.splits = y.splits, x.grid = y.grid, x.group_m = y.group_m;
+    return x == y;
+  };
+  std::vector<RankedConfig> chosen, others;
+  for (const RankedConfig& ranked : sorted) {
+    if (chosen.size() == limit) break;
+    std::size_t of_tile = 0, of_schedule = 0;
+    for (const RankedConfig& earlier : chosen) {
+      if (!same_tile(earlier.config, ranked.config)) continue;
+      ++of_tile;
+      of_schedule += earlier.config.schedule == ranked.config.schedule;
+    }
+    const bool crowded = of_tile >= std::max<std::size_t>(1, limit / 4) || of_schedule >= 2;
+    (crowded ? others : chosen).push_back(ranked);
+  }
+  for (std::size_t i = 0; i < others.size() && chosen.size() < limit; ++i) chosen.push_back(others[i]);
+  return chosen;
+}
+
+/// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the best of them.
+std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
+  const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
+  struct Tile {
+    RankedConfig ranked;
+    const Problem* problem;
+  };
+  std::vector<Tile> tiles;
+  tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
+  for (const TilesSm90& form : forms) {
+    for (const KernelConfig& tile : form.tiles)
+      tiles.push_back({{tile, predict_tile_sm90_us(tile, form.problem, device)}, &form.problem});
+  }
+  const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
+  std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
+                    [](const Tile& x, const Tile& y) { return sooner(x.ranked, y.ranked); });
+  tiles.resize(kept);
+
+  std::vector<RankedConfig> ranked;
+  for (const Tile& tile : tiles) {
+    for (const KernelConfig& config : schedules_sm90(tile.ranked.config, *tile.problem, device)) {
+      if (!why_illegal(config, problem, device).empty()) continue;
+      const double us = predict_us(config, problem, device);
+      for (const KernelConfig& raster : rasters_sm90(config, *tile.problem, device)) ranked.push_back({raster, us});
+    }
+  }
+  return ranked;
+}
+
+}  // namespace
+
+std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
+  // The portable loop was never the fastest where the Hopper loop is legal: 0 of 800 tuned shapes.
+  std::vector<RankedConfig> ranked;
+  if (limit > 0 && !device.emulated) ranked = rank_sm90(problem, device, limit);
+  if (ranked.empty()) {
+    for (const KernelConfig& config : candidates(problem, device))
+      ranked.push_back({config, predict_us(config, problem, device)});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  if (limit == 0 || limit >= ranked.size()) return ranked;
+  ranked = shortlist(ranked, limit);
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  return ranked;
+}
+
+}  // namespace jitgemm
