@@ -44,17 +44,19 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   struct Tile {
     RankedConfig ranked;
     const Problem* problem;
+    std::size_t index;
   };
   std::vector<Tile> tiles;
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
   for (const TilesSm90& form : forms) {
     for (const KernelConfig& tile : form.tiles)
-      tiles.push_back({{tile, predict_tile_sm90_us(tile, form.problem, device)}, &form.problem});
+      tiles.push_back({{tile, predict_tile_sm90_us(tile, form.problem, device)}, &form.problem, tiles.size()});
   }
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
                     [](const Tile& x, const Tile& y) { return sooner(x.ranked, y.ranked); });
   tiles.resize(kept);
+  std::ranges::sort(tiles, {}, &Tile::index);  // so that equals stay in the order of candidates()
 
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {

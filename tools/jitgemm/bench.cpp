@@ -33,6 +33,7 @@ struct Options {
   std::vector<std::string> configs;
   Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
+  int finalists = 0;
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
   DeviceOptions device;
@@ -189,8 +190,15 @@ class Bench {
     record.check = "ok";
     if (emulated_) return;
     const double round_ms = record.floor_us > power_limited_us ? 2.5 : 0.6;
-    const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
-    arms.time(*backend_, stream_.get(), inputs_, {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms});
+    const auto time = [&] {
+      const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
+      arms.time(*backend_, stream_.get(), inputs_, {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms});
+    };
+    time();
+    if (options_.finalists == 0) return;
+    arms.keep_fastest(std::size_t(options_.finalists),
+                      {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt, &record.triton});
+    time();
   }
 
   /// Whether an arm is to be timed: it is named, or none is.
@@ -419,6 +427,10 @@ void add_bench(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--seed", options->draw.seed, "Of --random")->capture_default_str();
+  add("--finalists", options->finalists,
+      "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
       ->check(CLI::IsMember({"sm80", "sm90"}));
   command->add_flag("--frozen", options->frozen,

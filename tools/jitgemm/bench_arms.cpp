@@ -68,6 +68,18 @@ std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, 
   return {};
 }
 
+void BenchArms::keep_fastest(std::size_t count, const std::vector<const ArmResult*>& always) {
+  std::vector<double> us;
+  for (const One& arm : arms_) us.push_back(arm.results.front()->us);
+  std::sort(us.begin(), us.end());
+  if (count >= us.size()) return;
+  const double limit = count > 0 ? us[count - 1] : 0;
+  std::erase_if(arms_, [&](const One& arm) {
+    const bool stays = std::ranges::any_of(arm.results, [&](const ArmResult* result) { return std::ranges::count(always, result) > 0; });
+    return !stays && arm.results.front()->us > limit;
+  });
+}
+
 void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options) {
   std::vector<Arm> timed;
   for (const One& arm : arms_) {
