@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <map>
-#include <string>
 
 #include "catch.hpp"
 #include "core/problem.hpp"
@@ -100,25 +97,6 @@ TEST_CASE("More work takes longer, and unaligned rows do", "[cost_model]") {
   CHECK(best(normalise({.m = 4096, .n = 4096, .k = 64, .beta = 1})) > best(shape(4096, 4096, 64)));
 }
 
-TEST_CASE("A short list starts with the best, is sorted, and has several tiles", "[cost_model]") {
-  for (const Problem& problem : {shape(4096, 4096, 4096), shape(128, 128, 6400), shape(1537, 1793, 1001)}) {
-    const std::vector<RankedConfig> all = rank(problem, h200), few = rank(problem, h200, 16);
-    CAPTURE(to_string(problem));
-    REQUIRE(few.size() == 16);
-    CHECK(few.front().config == all.front().config);
-    std::map<std::string, int> of_tile;
-    for (std::size_t i = 0; i < few.size(); ++i) {
-      if (i > 0) CHECK(few[i - 1].predicted_us <= few[i].predicted_us);
-      KernelConfig tile = few[i].config;
-      tile.schedule = Schedule::data_parallel, tile.splits = 1, tile.grid = 0, tile.group_m = 0;
-      ++of_tile[to_string(tile)];
-    }
-    CHECK(of_tile.size() >= 4);
-    for (const auto& [tile, count] : of_tile) CHECK(count <= 4);
-  }
-  CHECK(rank(shape(4096, 4096, 4096), h200, 1).size() == 1);
-}
-
 TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
   for (const char* architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
     DeviceInfo device = device_info_for(architecture);
@@ -144,11 +122,4 @@ TEST_CASE("The emulator's model prefers what executes least", "[cost_model]") {
   const KernelConfig best = rank(shape(40, 40, 64), device).front().config;
   CHECK(best.block_m * best.block_n <= 64 * 64);
   CHECK(whole_tiles(best));
-}
-
-TEST_CASE("Ranking takes less than a few milliseconds", "[cost_model]") {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 10; ++i) rank(shape(4096, 4096 + 8 * i, 4096), h200, 16);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  CHECK(seconds.count() / 10 < 0.02);  // 0.2 ms optimised on an idle machine
 }

@@ -134,6 +134,7 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
                  .pack_a = needs_packing_a(asked),
                  .pack_b = needs_packing_b(asked)};
     form.problem = kernel_problem(asked, form.form);
+    form.tiles.reserve(256);
     add_tiles(device, form);
   }
   return forms;

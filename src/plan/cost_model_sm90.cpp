@@ -33,6 +33,7 @@ struct Model {
   double wave_us = 1.9;  // between two waves of blocks
 };
 constexpr Model model;
+constexpr double clock_us = 1 / model.clocks;  // a division takes as long as ten products, and this is what ranking waits for
 
 /// What of device::Decomposition the model is about.
 struct Cut {
@@ -84,17 +85,19 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
   const double products = m / 64 * 4 * std::max(n / 2, 16 + n / 4);  // clocks
   const bool promotes_alone = p.accumulation == Accumulation::promoted && (c.ping_pong || c.warps == 4);
+  const double latency = model.latency_us / (c.stages - 0.5);
   const auto step_us = [&](double active, int share) {
-    const double into_sm = ingest * share / model.clocks, l2 = rows_us * active;
-    const double promotion = promotes_alone && share == 1 ? tile / model.promotions : 0;
-    const double multiply = (products * share + promotion) / model.clocks;
-    const double longest = std::max({into_sm, l2, multiply, model.latency_us / (c.stages - 0.5)});
+    const double into_sm = ingest * share * clock_us, l2 = rows_us * active;
+    const double promotion = promotes_alone && share == 1 ? tile * (1 / model.promotions) : 0;
+    const double multiply = (products * share + promotion) * clock_us;
+    const double longest = std::max({into_sm, l2, multiply, latency});
     return longest + model.unhidden * std::min(into_sm, l2) / 2;
   };
 
-  const double d_bytes = tile / c.cluster_k * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
-  const int epilogue_threads = c.ping_pong ? 128 : c.warps * 32;
-  const double epilogue = model.epilogue_us * tile / c.cluster_k / epilogue_threads / 128 + d_bytes / model.store_bytes_clock / model.clocks;
+  const double stored = tile / c.cluster_k;  // by one block
+  const double d_bytes = stored * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
+  const int epilogue_warps = c.ping_pong ? 4 : c.warps;
+  const double epilogue = model.epilogue_us / (128 * 32) * stored / epilogue_warps + d_bytes * (clock_us / model.store_bytes_clock);
   const double part_bytes = tile * double(size_of(accumulator_of(p)));
 
   double body = 0, epilogues = 0, fixup = 0;
@@ -110,7 +113,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
       epilogues = waves * epilogue / (resident == 1 ? 1 : 1.5) + (waves - 1) * model.wave_us / resident;
       if (c.cluster_k > 1)
         fixup = model.cluster_sum_us +
-                2 * part_bytes * (c.cluster_k - 1) / c.cluster_k / model.cluster_sum_bytes_clock / model.clocks;
+                2 * part_bytes * (c.cluster_k - 1) / c.cluster_k * (clock_us / model.cluster_sum_bytes_clock);
       if (d.splits > 1)
         fixup += model.arrival_us + double(1 + d.splits) * part_bytes / model.part_bytes_us;
       break;
@@ -139,7 +142,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
   const double rate = size_of(p.a) == 1 ? 2 : p.a == tf32 ? 0.5 : 1;
   const double flops = 2.0 * double(tiles) * tile * double(d.k_steps) * c.block_k;
   const double power = flops / (model.peak_flops_us * rate * sms / 132);
-  const double memory = minimum_bytes(p) / model.memory_bytes_us;
+  const double memory = minimum_bytes(p) * (1 / model.memory_bytes_us);
   // What a program does between its tiles costs nothing where the power limit holds it back anyway.
   const double programs_us = body + epilogues + fixup, longest = std::max({programs_us, memory, power});
   const double main = longest + model.unhidden * (programs_us + memory + power - longest) / 2;

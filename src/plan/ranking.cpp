@@ -42,7 +42,8 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
 std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {
-    RankedConfig ranked;
+    double us;
+    const KernelConfig* config;
     const Problem* problem;
     std::size_t index;
   };
@@ -50,17 +51,17 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
   for (const TilesSm90& form : forms) {
     for (const KernelConfig& tile : form.tiles)
-      tiles.push_back({{tile, predict_tile_sm90_us(tile, form.problem, device)}, &form.problem, tiles.size()});
+      tiles.push_back({predict_tile_sm90_us(tile, form.problem, device), &tile, &form.problem, tiles.size()});
   }
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
-                    [](const Tile& x, const Tile& y) { return sooner(x.ranked, y.ranked); });
+                    [](const Tile& x, const Tile& y) { return x.us < y.us; });
   tiles.resize(kept);
   std::ranges::sort(tiles, {}, &Tile::index);  // so that equals stay in the order of candidates()
 
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {
-    for (const KernelConfig& config : schedules_sm90(tile.ranked.config, *tile.problem, device)) {
+    for (const KernelConfig& config : schedules_sm90(*tile.config, *tile.problem, device)) {
       if (!why_illegal(config, problem, device).empty()) continue;
       const double us = predict_us(config, problem, device);
       for (const KernelConfig& raster : rasters_sm90(config, *tile.problem, device)) ranked.push_back({raster, us});
