@@ -36,6 +36,8 @@ class Command {
   /// Runs it beside this process, under the id that is returned.
   pid_t start(const std::string& arguments) const {
     const std::string exec = line(arguments);
+    // Of one that is killed before it opens them, what the one before it said is not its output.
+    for (const char* name : {"stdout", "stderr"}) std::filesystem::remove(path(name));
     return spawn([&] { return execl("/bin/sh", "sh", "-c", exec.c_str(), nullptr); });
   }
   /// Of the last one.
