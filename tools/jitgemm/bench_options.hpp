@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench_draw.hpp"
+#include "options.hpp"
+
+namespace jitgemm::cli {
+
+struct BenchOptions {
+  ProblemOptions problem;
+  std::string shapes, csv, json, main_loop, triton_manifest;
+  std::vector<std::string> configs;
+  Draw draw;
+  bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
+  int finalists = 0;
+  double seconds_per_shape = 0.8;
+  std::optional<double> tune_seconds;
+  DeviceOptions device;
+};
+
+/// Times the arms that are asked for on each shape. Throws Error, also at the end if a shape failed.
+void bench(const BenchOptions& options);
+
+}  // namespace jitgemm::cli
