@@ -55,7 +55,8 @@ TEST_CASE("Two stages find what ranking every candidate finds", "[ranking]") {
   constexpr int problems = 60;
   for (int i = 0; i < problems; ++i) {
     const int multiple = i % 3 == 0 ? 1 : 16;
-    Problem problem{.m = log_uniform(random, multiple), .n = log_uniform(random, multiple), .k = log_uniform(random, multiple)};
+    Problem problem{
+        .m = log_uniform(random, multiple), .n = log_uniform(random, multiple), .k = log_uniform(random, multiple)};
     if (i % 4 == 1) {
       problem.a = problem.b = e4m3, problem.d = bf16, problem.layout_b = Layout::column_major;
       if (i % 8 == 1) problem.accumulation = Accumulation::promoted;

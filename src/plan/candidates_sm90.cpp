@@ -34,7 +34,6 @@ constexpr int widest = 256;
 constexpr int most_stages = 10;
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
-
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
 int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInfo& device, int blocks) {
   constexpr std::size_t reserved = 1024;  // of each block, by the driver
@@ -60,11 +59,13 @@ struct Widths {
   const int* end() const { return values.data() + count; }
 };
 
-/// Those that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many tiles. An
-/// N-major operand comes in boxes of 64 columns.
+/// Those that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many
+/// tiles. An N-major operand comes in boxes of 64 columns.
 Widths widths(const Rows& rows, const Cluster& cluster, const Problem& problem, const DeviceInfo& device) {
   const bool k_major = problem.layout_b == Layout::column_major;
-  const int granularity = !k_major ? (problem.layout_a == Layout::column_major ? 32 : 64) : size_of(problem.a) == 1 ? 16 : 8;
+  const int granularity = !k_major                  ? (problem.layout_a == Layout::column_major ? 32 : 64)
+                          : size_of(problem.a) == 1 ? 16
+                                                    : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   const std::int64_t row_blocks = round_up(ceil_div(problem.m, rows.block_m), cluster.m) * cluster.k * problem.batch;
   Widths result;
@@ -72,7 +73,8 @@ Widths widths(const Rows& rows, const Cluster& cluster, const Problem& problem, 
   for (int waves = 1; waves <= 3; ++waves) {
     const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;
     if (columns == 0) continue;
-    const std::int64_t width = std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32));
+    const std::int64_t width =
+        std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32));
     if (width <= widest) result.add(std::max(16, int(round_up(width, multiple))));
   }
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
@@ -170,12 +172,14 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
 
 std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
   const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
-  const bool waves = blocks_of(config, problem) > usable_sms(config.cluster_m * config.cluster_n * config.cluster_k, device);
+  const bool waves =
+      blocks_of(config, problem) > usable_sms(config.cluster_m * config.cluster_n * config.cluster_k, device);
   std::vector<KernelConfig> result;
   for (int rows : {8, 4, 16}) {  // of tiles
     result.push_back(config);
     result.back().group_m = std::max(1, rows / config.cluster_m);
-    // They differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the operands.
+    // They differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the
+    // operands.
     if (!waves || operand_bytes <= 0.5 * double(device.l2_bytes)) break;
   }
   return result;

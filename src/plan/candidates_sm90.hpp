@@ -9,13 +9,13 @@
 
 namespace jitgemm {
 
-/// SMs that blocks can occupy at once when only whole clusters of a size do: those of a cluster share a GPC, whose number of SMs
-/// is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8).
+/// SMs that blocks can occupy at once when only whole clusters of a size do: those of a cluster share a GPC, whose
+/// number of SMs is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8).
 int usable_sms(int cluster_size, const DeviceInfo& device);
 
-/// With or without swapped operands: the problem as the kernel sees it, and the tiles that are worth a look. Each way to share a
-/// tile's rows among warpgroups, with the clusters and the tile widths that fill whole waves of the device. Operands that the main loop takes only packed
-/// are packed.
+/// With or without swapped operands: the problem as the kernel sees it, and the tiles that are worth a look. Each way
+/// to share a tile's rows among warpgroups, with the clusters and the tile widths that fill whole waves of the device.
+/// Operands that the main loop takes only packed are packed.
 struct TilesSm90 {
   KernelConfig form;
   Problem problem;
@@ -24,9 +24,11 @@ struct TilesSm90 {
 std::array<TilesSm90, 2> tiles_sm90(const Problem& normalised, const DeviceInfo& device);
 
 /// The ways to deal out a tile's work, legal or not.
-std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& kernel_problem, const DeviceInfo& device);
+std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& kernel_problem,
+                                         const DeviceInfo& device);
 /// The raster orders of one of these that may differ.
-std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& kernel_problem, const DeviceInfo& device);
+std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& kernel_problem,
+                                       const DeviceInfo& device);
 
 /// All of these that are legal.
 std::vector<KernelConfig> candidates_sm90(const Problem& normalised, const DeviceInfo& device);

@@ -14,26 +14,29 @@
 namespace jitgemm {
 namespace {
 
-// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 3000 measured candidates of 129 shapes on an
-// H200: aligned, unaligned, decoding, fp8 (tools/results/NOTES.md, 22); other devices scale with their SMs.
+// Units: microseconds; bytes and operations a microsecond; clocks of an SM. Fitted to 3000 measured candidates of 129
+// shapes on an H200: aligned, unaligned, decoding, fp8 (tools/results/NOTES.md, 22); other devices scale with their
+// SMs.
 struct Model {
   double launch_us = 1.65;  // to the first product, and from the last store to the end
-  double clocks = 1.7e3;  // a microsecond
-  double ingest = 0.847;  // of the clocks that 64 bytes a clock take into an SM's shared memory
-  double row_ns = 0.0090, straddling_row_ns = 0.0142;  // 128 bytes of an operand from the L2, in one line or two, all SMs together
-  double latency_us = 0.764;  // of a load, hidden by the stages
-  double promotions = 33.6;  // of partial sums, a clock
+  double clocks = 1.7e3;    // a microsecond
+  double ingest = 0.847;    // of the clocks that 64 bytes a clock take into an SM's shared memory
+  // 128 bytes of an operand from the L2, in one line or two, all SMs together.
+  double row_ns = 0.0090, straddling_row_ns = 0.0142;
+  double latency_us = 0.764;   // of a load, hidden by the stages
+  double promotions = 33.6;    // of partial sums, a clock
   double epilogue_us = 0.249;  // of 128 accumulators a thread
   double store_bytes_clock = 23.1;
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
   double arrival_us = 1.29, part_bytes_us = 2.19e+04;  // of a tile cut across programs
   double memory_bytes_us = 4.52e6;
   double peak_flops_us = 800e6;  // the power limit
-  double unhidden = 0.364;  // of what runs beside the longest
-  double wave_us = 1.9;  // between two waves of blocks
+  double unhidden = 0.364;       // of what runs beside the longest
+  double wave_us = 1.9;          // between two waves of blocks
 };
 constexpr Model model;
-constexpr double clock_us = 1 / model.clocks;  // a division takes as long as ten products, and this is what ranking waits for
+// A division takes as long as ten products, and this is what ranking waits for.
+constexpr double clock_us = 1 / model.clocks;
 
 /// What of device::Decomposition the model is about.
 struct Cut {
@@ -48,10 +51,17 @@ Cut cut_of(const KernelConfig& c, const Problem& p) {
   const std::int64_t grid = quotient(c.grid, cluster_size_of(c));
   cut.programs = grid > 0 ? grid : cut.tiles * cut.splits;
   switch (c.schedule) {
-    case Schedule::stream_k: cut.stream_k_tiles = cut.tiles; break;
-    case Schedule::stream_k_one_tile: cut.stream_k_tiles = device::one_tile_stream_k_tiles(int(cut.tiles), int(cut.programs)); break;
-    case Schedule::stream_k_two_tile: cut.stream_k_tiles = device::two_tile_stream_k_tiles(int(cut.tiles), int(cut.programs)); break;
-    default: cut.programs = std::min(cut.programs, cut.tiles * cut.splits);
+    case Schedule::stream_k:
+      cut.stream_k_tiles = cut.tiles;
+      break;
+    case Schedule::stream_k_one_tile:
+      cut.stream_k_tiles = device::one_tile_stream_k_tiles(int(cut.tiles), int(cut.programs));
+      break;
+    case Schedule::stream_k_two_tile:
+      cut.stream_k_tiles = device::two_tile_stream_k_tiles(int(cut.tiles), int(cut.programs));
+      break;
+    default:
+      cut.programs = std::min(cut.programs, cut.tiles * cut.splits);
   }
   return cut;
 }
@@ -97,7 +107,8 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
   const double stored = tile / c.cluster_k;  // by one block
   const double d_bytes = stored * double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3);
   const int epilogue_warps = c.ping_pong ? 4 : c.warps;
-  const double epilogue = model.epilogue_us / (128 * 32) * stored / epilogue_warps + d_bytes * (clock_us / model.store_bytes_clock);
+  const double epilogue =
+      model.epilogue_us / (128 * 32) * stored / epilogue_warps + d_bytes * (clock_us / model.store_bytes_clock);
   const double part_bytes = tile * double(size_of(accumulator_of(p)));
 
   double body = 0, epilogues = 0, fixup = 0;
@@ -114,8 +125,7 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
       if (c.cluster_k > 1)
         fixup = model.cluster_sum_us +
                 2 * part_bytes * (c.cluster_k - 1) / c.cluster_k * (clock_us / model.cluster_sum_bytes_clock);
-      if (d.splits > 1)
-        fixup += model.arrival_us + double(1 + d.splits) * part_bytes / model.part_bytes_us;
+      if (d.splits > 1) fixup += model.arrival_us + double(1 + d.splits) * part_bytes / model.part_bytes_us;
       break;
     }
     case Schedule::persistent: {

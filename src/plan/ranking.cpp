@@ -38,7 +38,8 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
   return chosen;
 }
 
-/// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the best of them.
+/// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
+/// best of them.
 std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {

@@ -12,11 +12,12 @@
 
 namespace jitgemm {
 
-/// Of the cost model's first choices: the best of as many were within 0.1 % of the best measured (tools/results/NOTES.md, 22).
+/// Of the cost model's first choices: the best of as many were within 0.1 % of the best measured
+/// (tools/results/NOTES.md, 22).
 inline constexpr int tuned_candidates = 12;
 
 struct TuneOptions {
-  double budget_seconds = 1.0;  ///< for compiling and measuring, from when the first candidate is compiled
+  double budget_seconds = 1.0;        ///< for compiling and measuring, from when the first candidate is compiled
   int candidates = tuned_candidates;  ///< most that are measured
   std::function<void(int, int)> progress = {};  ///< (done, total), called by the calling thread
   std::exception_ptr* why_nothing = nullptr;    ///< gets what kept it from measuring, which is logged otherwise
@@ -38,10 +39,10 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked);
 /// kept unless another beats it by more than the noise. A candidate's D is checked against a reference and the others'
 /// D; one that fails to compile, launch or agree is reported and skipped. Not for a thread that captures a stream.
 ///
-/// It stops early: from six samples on, a candidate is out, with no more samples, once the fastest is ahead of it by 1 % and
-/// by three standard errors of the difference of their medians, and measuring ends when all others are out. Of normal
-/// times, one such look puts the faster of two out in 1 of 700 cases; there are up to 22 looks, and what is lost is as small
-/// as the difference. Who is not out gets all rounds. The budget bounds it all.
+/// It stops early: from six samples on, a candidate is out, with no more samples, once the fastest is ahead of it by 1
+/// % and by three standard errors of the difference of their medians, and measuring ends when all others are out. Of
+/// normal times, one such look puts the faster of two out in 1 of 700 cases; there are up to 22 looks, and what is lost
+/// is as small as the difference. Who is not out gets all rounds. The budget bounds it all.
 ///
 /// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that.
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,

@@ -4,7 +4,8 @@
 
 namespace jitgemm {
 
-/// x / y for x >= 0 and y > 0. Most values are small, and dividing 64 bits takes many processors three times as long as 32.
+/// x / y for x >= 0 and y > 0. Most values are small, and dividing 64 bits takes many processors three times as long
+/// as 32.
 constexpr std::int64_t quotient(std::int64_t x, std::int64_t y) {
   return (x | y) >> 32 == 0 ? std::int64_t(std::uint32_t(x) / std::uint32_t(y)) : x / y;
 }

@@ -306,7 +306,8 @@ class Bench {
                             [](int candidate) { return std::to_string(candidate); }};
     record.cublaslt_candidates =
         arms.add_fastest(record.cublaslt, lt, *backend_, stream_.get(), inputs_, screening_ms());
-    if (record.cublaslt_candidates == 0) note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
+    if (record.cublaslt_candidates == 0)
+      note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
   }
 
   void add_default_peer(BenchRecord& record, BenchArms& arms) {

@@ -75,7 +75,8 @@ void BenchArms::keep_fastest(std::size_t count, const std::vector<const ArmResul
   if (count >= us.size()) return;
   const double limit = count > 0 ? us[count - 1] : 0;
   std::erase_if(arms_, [&](const One& arm) {
-    const bool stays = std::ranges::any_of(arm.results, [&](const ArmResult* result) { return std::ranges::count(always, result) > 0; });
+    const bool stays = std::ranges::any_of(
+        arm.results, [&](const ArmResult* result) { return std::ranges::count(always, result) > 0; });
     return !stays && arm.results.front()->us > limit;
   });
 }

@@ -26,8 +26,8 @@ class BenchArms {
  public:
   /// `result` outlives this; it gets its configuration now and its time from time().
   void add(ArmResult& result, const std::string& program, const std::string& config, Launch launch);
-  /// The fastest of the candidates: of the three best by a brief measurement of each, the best when they are timed in turn.
-  /// One only, as the least of several times would be a time that none of them has. How many run at all.
+  /// The fastest of the candidates: of the three best by a brief measurement of each, the best when they are timed in
+  /// turn. One only, as the least of several times would be a time that none of them has. How many run at all.
   int add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,
                   const InputPools& inputs, double round_ms);
   std::size_t size() const { return arms_.size(); }

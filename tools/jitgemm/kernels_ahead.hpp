@@ -10,8 +10,8 @@
 
 namespace jitgemm::cli {
 
-/// Compiles the kernels of a plan into the on-disk cache, in its order, while its tasks are being measured: on all processors but
-/// the one that measures, and without touching the GPU. What does not compile is the tuner's to report.
+/// Compiles the kernels of a plan into the on-disk cache, in its order, while its tasks are being measured: on all
+/// processors but the one that measures, and without touching the GPU. What does not compile is the tuner's to report.
 class KernelsAhead {
  public:
   KernelsAhead(const ContextOptions& options, const TunePlan& plan);

@@ -41,8 +41,8 @@ Timing timing_of(const std::vector<double>& us, int launches) {
           .launches = launches};
 }
 
-/// Visits every arm in each round, in an order drawn anew: whoever always came after the same arm would live with the clocks
-/// that that one leaves behind.
+/// Visits every arm in each round, in an order drawn anew: whoever always came after the same arm would live with the
+/// clocks that that one leaves behind.
 template <typename Visit>
 void alternate(int rounds, std::size_t arms, const Visit& visit) {
   std::vector<std::size_t> order(arms);
