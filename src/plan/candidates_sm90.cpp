@@ -32,6 +32,7 @@ constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 
 
 constexpr int widest = 256;
 constexpr int most_stages = 10;
+constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as long (tools/results/NOTES.md, 23)
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
@@ -108,6 +109,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
         KernelConfig tile = form.form;
         tile.block_m = rows.block_m, tile.block_n = width, tile.warps = rows.warps, tile.ping_pong = rows.ping_pong;
         tile.cluster_m = cluster.m, tile.cluster_n = cluster.n, tile.cluster_k = cluster.k;
+        tile.group_m = std::max(1, raster_rows / cluster.m);
         const std::int64_t blocks = blocks_of(tile, problem);
         if (cluster.k > 1 && blocks > 2 * slots) continue;
         if (rows.ping_pong && blocks <= slots) continue;
@@ -170,28 +172,12 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
   return result;
 }
 
-std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
-  const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
-  const bool waves =
-      blocks_of(config, problem) > usable_sms(config.cluster_m * config.cluster_n * config.cluster_k, device);
-  std::vector<KernelConfig> result;
-  for (int rows : {8, 4, 16}) {  // of tiles
-    result.push_back(config);
-    result.back().group_m = std::max(1, rows / config.cluster_m);
-    // They differ in what they read from device memory: not when one wave covers all tiles or the L2 holds the
-    // operands.
-    if (!waves || operand_bytes <= 0.5 * double(device.l2_bytes)) break;
-  }
-  return result;
-}
-
 std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
   for (const TilesSm90& form : tiles_sm90(asked, device)) {
     for (const KernelConfig& tile : form.tiles) {
       for (const KernelConfig& config : schedules_sm90(tile, form.problem, device)) {
-        if (!why_illegal(config, asked, device).empty()) continue;
-        for (const KernelConfig& raster : rasters_sm90(config, form.problem, device)) legal.push_back(raster);
+        if (why_illegal(config, asked, device).empty()) legal.push_back(config);
       }
     }
   }

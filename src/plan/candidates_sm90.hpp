@@ -26,9 +26,6 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& normalised, const DeviceInfo&
 /// The ways to deal out a tile's work, legal or not.
 std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& kernel_problem,
                                          const DeviceInfo& device);
-/// The raster orders of one of these that may differ.
-std::vector<KernelConfig> rasters_sm90(const KernelConfig& config, const Problem& kernel_problem,
-                                       const DeviceInfo& device);
 
 /// All of these that are legal.
 std::vector<KernelConfig> candidates_sm90(const Problem& normalised, const DeviceInfo& device);

@@ -63,9 +63,8 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {
     for (const KernelConfig& config : schedules_sm90(*tile.config, *tile.problem, device)) {
-      if (!why_illegal(config, problem, device).empty()) continue;
-      const double us = predict_us(config, problem, device);
-      for (const KernelConfig& raster : rasters_sm90(config, *tile.problem, device)) ranked.push_back({raster, us});
+      if (why_illegal(config, problem, device).empty())
+        ranked.push_back({config, predict_us(config, problem, device)});
     }
   }
   return ranked;
