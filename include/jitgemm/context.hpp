@@ -52,6 +52,16 @@ struct ContextOptions {
 enum class PlanSource : std::uint8_t { pinned, exact, measured, nearest, model, fallback };
 JITGEMM_EXPORT std::string_view to_string(PlanSource source);
 
+/// Where the cost model expects the time to go, in microseconds. `us` is less than the sum: memory and power run beside the main
+/// loop and the epilogue, mostly hidden behind whichever takes longest.
+struct PredictedTime {
+  double us = 0;
+  double launch_us = 0, packing_us = 0, main_loop_us = 0, epilogue_us = 0;
+  double fixup_us = 0;  ///< of tiles that several programs share
+  double memory_us = 0;  ///< what has to be read and written, at the device's rate
+  double power_us = 0;   ///< all products, at the rate that the device's power sustains
+};
+
 /// A choice, and why.
 struct JITGEMM_EXPORT Plan {
   Problem problem;  ///< normalised: leading dimensions filled in

@@ -32,7 +32,9 @@ DeviceInfo device_info_for(const std::string& architecture) {
   std::string known;
   for (const DeviceInfo& device : typical_devices) {
     if (architecture == device.architecture() || architecture == "sm_" + std::to_string(device.compute_capability)) {
-      return device;
+      DeviceInfo typical = device;
+      typical.rates = rates_of(device);
+      return typical;
     }
     known += (known.empty() ? "" : ", ") + device.architecture();
   }

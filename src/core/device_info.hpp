@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/device_rates.hpp"
 #include "jitgemm/context.hpp"
 
 namespace jitgemm {
@@ -15,6 +16,8 @@ struct DeviceInfo {
   std::size_t smem_per_sm = 0;     ///< bytes
   std::size_t l2_bytes = 0, memory_bytes = 0;
   bool emulated = false;
+  double clock_ghz = 0, memory_gb_s = 0;  ///< at most; 0: not known
+  DeviceRates rates = {};
 
   /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
   std::string architecture() const;

@@ -18,39 +18,6 @@ namespace {
 
 // Units: microseconds; bytes, and floating point operations, a microsecond. So 1e6 is 1 TB/s or 1 TFLOP/s.
 
-/// What one SM does with a main loop. The figures are an H200's; other devices scale `flops`.
-struct MainLoopModel {
-  double flops;             // sustained by one SM, shared memory and barriers left out
-  double device_flops;      // by all of them together: the power limit
-  double prologue_us;       // from a program's start to its first product, cold
-  double tile_prologue_us;  // the same for a program's later tiles
-  double fill_latency_us;   // from the issue of a copy to its data in shared memory
-  double step_us;           // barrier, waits and issue of a k-step, exposed when one program has the SM
-  double mma_us;            // between two mma of one warp, which is what a warp alone on its tensor core runs at
-  double epilogue_us;       // of a tile, besides its bytes, with 128 accumulators a thread
-};
-
-// The rates are what large problems sustain; the rest is fitted to 2500 measured candidates of 190 shapes on an H200
-// (tools/results/NOTES.md, 6), where the best predicted is within 3 % of the best measured in the geometric mean.
-constexpr MainLoopModel sm80_model{.flops = 440e6 / 132,
-                                   .device_flops = 440e6,
-                                   .prologue_us = 2.7,
-                                   .tile_prologue_us = 0.56,
-                                   .fill_latency_us = 1.28,
-                                   .step_us = 0.235,
-                                   .mma_us = 0.0089,
-                                   .epilogue_us = 2.7};
-/// What differs between devices and DeviceInfo does not say. Memory rates are about 0.87 of the data sheet's.
-struct DeviceModel {
-  int compute_capability;
-  double mma_sync;      // one SM's dense rate with f32 accumulation, an H200's = 1
-  double memory_bytes;  // a microsecond
-};
-constexpr std::array device_models{DeviceModel{80, 0.75, 1.6e6},  DeviceModel{86, 0.26, 0.80e6},
-                                   DeviceModel{87, 0.26, 0.17e6}, DeviceModel{89, 0.36, 0.85e6},
-                                   DeviceModel{90, 1.0, 4.2e6},   DeviceModel{100, 1.0, 6.8e6},
-                                   DeviceModel{103, 1.0, 6.8e6},  DeviceModel{120, 0.36, 1.5e6}};
-
 /// A main loop's rate with inputs of a type; of 16 bits = 1. H200's data sheet: 990 TFLOP/s of f16, 1980 of 8 bits, 495 of
 /// tf32, 67 of f64 on tensor cores and of f32 without. Hopper's mma.sync turns fp8 into f16.
 double relative_rate(DataType a, MainLoop main_loop) {
@@ -65,25 +32,11 @@ double relative_rate(DataType a, MainLoop main_loop) {
   }
 }
 
-constexpr double launch_us = 0.85;             // besides the prologue
-constexpr double l2_bytes_us = 17e6;           // partials: all SMs together, reads and writes
-constexpr double operand_l2_bytes_us = 8.2e6;  // a 128x256 kernel without multicast draws 9 at 700 TFLOP/s
-constexpr double sm_l2_bytes_us = 0.125e6;     // one SM alone: 64 bytes a clock at best
-constexpr double sm_shared_bytes_us = 0.28e6;  // 128 bytes a clock at best
-constexpr double unhidden = 0.22;              // of what runs beside the longest of products, memory and L2 transfers
-constexpr double arrival_us = 2.2;             // of a split tile: release, atomic round trip, acquire
 // The packing pass, which reads and writes each byte of what it packs.
 constexpr double packing_launch_us = 1.2, packing_bytes_us = 3.5e6;
 constexpr double slab_us = 3.95;  // launch and prologue of a further GEMM kernel
 constexpr int sm_registers = 65536, sm_threads = 2048;
 constexpr int registers_besides_accumulators = 72;
-
-const DeviceModel& model_of(const DeviceInfo& device) {
-  const auto newer = std::find_if(device_models.begin(), device_models.end(), [&](const DeviceModel& model) {
-    return model.compute_capability > device.compute_capability;
-  });
-  return newer == device_models.begin() ? *newer : *std::prev(newer);
-}
 
 /// Rate of copies into shared memory relative to 16-byte ones: below 4 bytes there is no cp.async, and each element
 /// is one load and one store.
@@ -124,20 +77,20 @@ int programs_per_sm(const KernelConfig& config, const Problem& problem, const La
 }
 
 /// One k-step of `resident` programs that share an SM: the slowest of products, shared memory, copies, and latencies.
-double step_us(const KernelConfig& config, const Problem& problem, const MainLoopModel& model, double flops,
+double step_us(const KernelConfig& config, const Problem& problem, const PortableRates& rates, double flops,
                int resident) {
   const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a));
   const double products = 2 * m * n * k / flops;
   // An m64 wgmma reads its A once, its B for each warpgroup; mma.sync reads both for each warp.
   const WarpGrid warps = warp_grid_of(config);
   const double reads = config.main_loop == MainLoop::sm90 ? m + config.warps / 4 * n : m * warps.n + n * warps.m;
-  const double shared = (reads + m + n) * k * element / sm_shared_bytes_us;
+  const double shared = (reads + m + n) * k * element / rates.sm_smem_bytes_us;
   const double copies =
-      (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element / sm_l2_bytes_us;
+      (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element / rates.sm_l2_bytes_us;
   const double mmas = m / warps.m / 16 * n / warps.n / 8 * k * element / 32;  // of one warp
   const double alone =  // four tensor cores an SM
-      std::max(products / std::min(1.0, config.warps / 4.0), mmas * model.mma_us) + model.step_us;
-  const double latency = model.fill_latency_us / (config.stages - 1);
+      std::max(products / std::min(1.0, config.warps / 4.0), mmas * rates.mma_us) + rates.step_us;
+  const double latency = rates.latency_us / (config.stages - 1);
   return std::max({resident * std::max({products, shared, copies}), alone, latency});
 }
 
@@ -169,62 +122,48 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
          double(shape.partial_bytes) / 1000;
 }
 
-/// What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
-double packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
-  const Slab slab = slab_of(problem, config);
-  const double slabs = std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
-  const double bytes = slabs * double(packing_of(problem, config).bytes);
-  if (device.emulated) return bytes / 500;
-  return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
-}
-
-}  // namespace
-
-double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
-  if (packs(config)) {
-    KernelConfig gemm = config;
-    gemm.pack_a = gemm.pack_b = false;
-    return packing_us(config, problem, device) + predict_us(gemm, packed_problem(problem, config), device);
-  }
-  if (config.main_loop == MainLoop::sm90 && !device.emulated)
-    return predict_sm90_us(config, kernel_problem(problem, config), device);
+PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  const PortableRates& rates = device.rates.sm80;
+  PredictedTime time;
+  time.us = time.launch_us = rates.launch_us;
   const LaunchShape shape = launch_shape(problem, config);
   const device::Decomposition& d = shape.decomposition;
-  if (shape.grid == 0) return launch_us;
-  if (device.emulated) return emulated_us(config, shape);
+  if (shape.grid == 0) return time;
+  if (device.emulated) {
+    time.us = emulated_us(config, shape);
+    return time;
+  }
 
-  const DeviceModel& device_model = model_of(device);
-  const MainLoopModel& model = sm80_model;
   const double rate = relative_rate(problem.a, config.main_loop);
-  const double sms = device.sm_count, flops = rate * model.flops * device_model.mma_sync;
+  const double sms = device.sm_count, flops = rate * rates.sm_flops_us;
 
   // Programs run on the busiest SM in batches of those that it holds at once. The last batch may be smaller.
   const Share share = busiest_share(config, d);
   const int programs = int((shape.grid + device.sm_count - 1) / device.sm_count);
   const int resident = std::min(programs, programs_per_sm(config, problem, shape, device));
   const int batches = programs / resident, rest = programs % resident;
-  double products_us = batches * share.steps * step_us(config, problem, model, flops, resident);
-  if (rest > 0) products_us += share.steps * step_us(config, problem, model, flops, rest);
+  time.main_loop_us = batches * share.steps * step_us(config, problem, rates, flops, resident);
+  if (rest > 0) time.main_loop_us += share.steps * step_us(config, problem, rates, flops, rest);
   const double all_flops = 2.0 * device::tile_count(d) * d.k_steps * config.block_m * config.block_n * config.block_k;
-  const double device_flops = model.device_flops * flops / model.flops * sms / 132;
-  products_us = std::max(products_us, all_flops / device_flops);
+  time.power_us = all_flops / (rate * rates.power_flops_us);
 
   // What a tile costs besides products. Programs that share an SM hide it behind each other's products.
   const double tile_elements = double(config.block_m) * config.block_n;
   const double d_bytes = tile_elements * double(size_of(problem.d)) * (reads_c(problem) ? 2 : 1);
   const double store_efficiency = std::min(1.0, problem.align_d / 8.0);
-  const double epilogue = model.epilogue_us * accumulators_of(config) / 128 + d_bytes / (sm_l2_bytes_us * store_efficiency);
-  const double program_us = model.prologue_us + (share.tiles - 1) * model.tile_prologue_us + share.tiles * epilogue;
+  const double epilogue =
+      rates.epilogue_us * accumulators_of(config) / 128 + d_bytes / (rates.sm_l2_bytes_us * store_efficiency);
+  const double program_us = rates.prologue_us + (share.tiles - 1) * rates.tile_prologue_us + share.tiles * epilogue;
   const double exposed = std::ceil(double(programs) / resident);
-  const double overhead_us = program_us * (resident == 1 ? exposed : 1 + (exposed - 1) / resident);
+  time.epilogue_us = program_us * (resident == 1 ? exposed : 1 + (exposed - 1) / resident);
 
   // A cut tile: each peer writes its part, the last to arrive reads them all.
-  double fixup_us = 0;
   if (share.peers > 1) {
     const double part_bytes = tile_elements * double(size_of(accumulator_of(problem)));
     const double all_parts =
         share.peers * part_bytes * (config.schedule == Schedule::split_k ? device::tile_count(d) : d.stream_k_tiles);
-    fixup_us = arrival_us + (1 + share.peers) * part_bytes / sm_l2_bytes_us + 2 * all_parts / l2_bytes_us;
+    time.fixup_us = rates.arrival_us + (1 + share.peers) * part_bytes / rates.sm_l2_bytes_us +
+                    2 * all_parts / rates.partial_bytes_us;
   }
 
   const double wave = std::min(double(device::tile_count(d)), sms * programs_per_sm(config, problem, shape, device));
@@ -232,10 +171,44 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
       minimum_bytes(problem) + (reads_ab(problem) ? repeated_bytes(config, problem, d, wave, device) : 0);
   const double l2_bytes = double(device::tile_count(d)) * d.k_steps * (config.block_m + config.block_n) *
                           config.block_k * double(size_of(problem.a));
-  const double memory_us = bytes / device_model.memory_bytes, l2_us = l2_bytes / operand_l2_bytes_us;
-  const double longest_us = std::max({products_us, memory_us, l2_us});
-  const double main_us = longest_us + unhidden * (products_us + memory_us + l2_us - longest_us);
-  return launch_us + main_us + overhead_us + fixup_us;
+  time.memory_us = bytes / rates.memory_bytes_us;
+  const double l2_us = l2_bytes / rates.operand_bytes_us;
+  const double products_us = std::max(time.main_loop_us, time.power_us);
+  const double longest_us = std::max({products_us, time.memory_us, l2_us});
+  const double main_us = longest_us + rates.unhidden * (products_us + time.memory_us + l2_us - longest_us);
+  time.us += main_us + time.epilogue_us + time.fixup_us;
+  return time;
+}
+
+}  // namespace
+
+double predict_packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  if (!packs(config)) return 0;
+  const Slab slab = slab_of(problem, config);
+  // What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
+  const double slabs = std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
+  const double bytes = slabs * double(packing_of(problem, config).bytes);
+  if (device.emulated) return bytes / 500;
+  return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
+}
+
+PredictedTime predict(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  if (packs(config)) {
+    KernelConfig gemm = config;
+    gemm.pack_a = gemm.pack_b = false;
+    PredictedTime time = predict(gemm, packed_problem(problem, config), device);
+    time.packing_us = predict_packing_us(config, problem, device);
+    time.us += time.packing_us;
+    return time;
+  }
+  if (config.main_loop == MainLoop::sm80 || device.emulated) return predict_sm80(config, problem, device);
+  const Problem asked = kernel_problem(problem, config);
+  return CostModelSm90(asked, device).time(config);
+}
+
+double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+  return predict(config, problem, device).us;
 }
 
 }  // namespace jitgemm
+

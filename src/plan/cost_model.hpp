@@ -1,10 +1,16 @@
 #pragma once
 
+#include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
+#include "jitgemm/context.hpp"
 
 namespace jitgemm {
 
-/// Predicted microseconds of one launch with a cold L2, from device facts and fitted constants; no measurement.
+/// The time of one launch with a cold L2, from device facts and DeviceRates; no measurement.
+PredictedTime predict(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
+
+/// Of that, what packing operands takes; 0 if the configuration packs none. Configurations that pack the same take the same.
+double predict_packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

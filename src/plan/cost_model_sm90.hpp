@@ -1,14 +1,35 @@
 #pragma once
 
+#include <cstdint>
+
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
+#include "jitgemm/context.hpp"
 
 namespace jitgemm {
 
-/// predict_us() of the Hopper main loop on a device that has it, for what kernel_problem() says: without packing.
-double predict_sm90_us(const KernelConfig& config, const Problem& kernel_problem, const DeviceInfo& device);
+/// What one problem, as kernel_problem() gives it, takes with the Hopper main loop on a device that has it, without packing. Refers
+/// to both while it lives.
+class CostModelSm90 {
+ public:
+  CostModelSm90(const Problem& kernel_problem, const DeviceInfo& device);
 
-/// About the same for a data-parallel tile with the best of its schedules.
-double predict_tile_sm90_us(const KernelConfig& tile, const Problem& kernel_problem, const DeviceInfo& device);
+  PredictedTime time(const KernelConfig& config) const;
+  double us(const KernelConfig& config) const { return time(config).us; }
+  /// About the least us() of a data-parallel tile's schedules.
+  double tile_us(const KernelConfig& tile) const;
+
+ private:
+  struct Cut;
+  Cut cut_of(const KernelConfig& config) const;
+  bool two_fit(const KernelConfig& config) const;
+
+  const Problem& problem_;
+  const DeviceInfo& device_;
+  const HopperRates& rates_;
+  bool multiplies_, b_k_major_, promoted_;
+  double us_per_clock_, element_, row_us_a_, row_us_b_, d_bytes_, part_element_;
+  double flop_us_, memory_us_, operand_bytes_;
+};
 
 }  // namespace jitgemm

@@ -45,14 +45,16 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   struct Tile {
     double us;
     const KernelConfig* config;
-    const Problem* problem;
-    std::size_t index;
+    std::size_t form, index;
   };
+  const std::array models{CostModelSm90(forms[0].problem, device), CostModelSm90(forms[1].problem, device)};
+  const std::array packing_us{predict_packing_us(forms[0].form, problem, device),
+                              predict_packing_us(forms[1].form, problem, device)};
   std::vector<Tile> tiles;
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
-  for (const TilesSm90& form : forms) {
-    for (const KernelConfig& tile : form.tiles)
-      tiles.push_back({predict_tile_sm90_us(tile, form.problem, device), &tile, &form.problem, tiles.size()});
+  for (std::size_t form : {0, 1}) {
+    for (const KernelConfig& tile : forms[form].tiles)
+      tiles.push_back({models[form].tile_us(tile), &tile, form, tiles.size()});
   }
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
@@ -62,9 +64,9 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
 
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {
-    for (const KernelConfig& config : schedules_sm90(*tile.config, *tile.problem, device)) {
+    for (const KernelConfig& config : schedules_sm90(*tile.config, forms[tile.form].problem, device)) {
       if (why_illegal(config, problem, device).empty())
-        ranked.push_back({config, predict_us(config, problem, device)});
+        ranked.push_back({config, packing_us[tile.form] + models[tile.form].us(config)});
     }
   }
   return ranked;

@@ -155,6 +155,7 @@ class Bench {
         *arm = {};
       }
       record.pinned.clear();
+      record.others.clear();
       record.absent.clear();
     }
   }
@@ -170,6 +171,7 @@ class Bench {
 
     BenchArms arms;
     add_ours(record, arms, runner);
+    const auto repeats = add_repeats(record, arms, runner);
     add_peers(record, arms);
     add_triton(record, arms);
     if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
@@ -184,8 +186,10 @@ class Bench {
     };
     time();
     if (options_.finalists == 0) return;
-    arms.keep_fastest(std::size_t(options_.finalists),
-                      {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt, &record.triton});
+    std::vector<const ArmResult*> always{&record.model,  &record.tuned,    &record.best,
+                                         &record.cublas, &record.cublaslt, &record.triton};
+    for (const NamedArm& other : record.others) always.push_back(&other.result);
+    arms.keep_fastest(std::size_t(options_.finalists), always);
     time();
   }
 
@@ -199,13 +203,14 @@ class Bench {
   }
 
   /// One of ours. The workspace is the caller's: else each captured launch would own one.
-  void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config) {
+  void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
+           const std::string& program = "jitgemm") {
     if (!fits(runner, p, config)) {
       throw Error(ErrorCode::workspace_too_small,
                   fmt::format("{} needs more than the {} of workspace that each side may use", to_string(config),
                               bytes_text(workspace_limit)));
     }
-    arms.add(result, "jitgemm", to_string(config), [this, &runner, p, config](const Operands& operands) {
+    arms.add(result, program, to_string(config), [this, &runner, p, config](const Operands& operands) {
       Operands all = operands;
       all.workspace = workspace_.data();
       all.workspace_bytes = workspace_.bytes();
@@ -235,6 +240,28 @@ class Bench {
     const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);
     if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
+  }
+
+  /// Our first arm's configuration again, as arms of their own. Every second one has a module of its own, too, in the
+  /// Contexts that are returned.
+  std::vector<std::unique_ptr<Context>> add_repeats(BenchRecord& record, BenchArms& arms, Context& runner) {
+    std::vector<std::unique_ptr<Context>> contexts;
+    if (options_.repeats == 0) return contexts;
+    const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;
+    const KernelConfig config = parse_kernel_config(chosen.config);
+    record.others.reserve(record.others.size() + std::size_t(options_.repeats));
+    for (int i = 0; i < options_.repeats; ++i) {
+      const bool own = i % 2 == 1;
+      if (own) {
+        ContextOptions options = context_options_;
+        options.tuning = Tuning::off;
+        contexts.push_back(std::make_unique<Context>(options));
+      }
+      record.others.push_back({"repeat" + std::to_string(i + 1)});
+      add(arms, record.others.back().result, own ? *contexts.back() : runner, record.problem, config,
+          record.others.back().name);
+    }
+    return contexts;
   }
 
   struct Choices {

@@ -39,6 +39,9 @@ void add_bench(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--seed", options->draw.seed, "Of --random")->capture_default_str();
+  add("--repeats", options->repeats, "Time the tuned choice as many times more: the noise floor")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Arms (all if none is named)");
   add("--finalists", options->finalists,
       "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has")
       ->check(CLI::NonNegativeNumber)

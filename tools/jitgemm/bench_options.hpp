@@ -15,6 +15,8 @@ struct BenchOptions {
   std::vector<std::string> configs;
   Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
+  int repeats = 0;
+  std::string nearest;  ///< cache directory with a database of other shapes
   int finalists = 0;
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;

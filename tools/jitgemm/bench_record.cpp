@@ -46,6 +46,29 @@ std::vector<ArmResult> parse_pinned(const std::string& text) {
   return arms;
 }
 
+/// "repeat1 12.3 0.01 sm80 128x128x32 ...; ..."
+std::string others_text(const std::vector<NamedArm>& arms) {
+  std::string text;
+  for (const NamedArm& arm : arms) {
+    text += fmt::format("{}{} {:.5g} {:.4f} {}", text.empty() ? "" : "; ", arm.name, arm.result.us, arm.result.spread,
+                        arm.result.config);
+  }
+  return text;
+}
+
+std::vector<NamedArm> parse_others(const std::string& text) {
+  std::vector<NamedArm> arms;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    std::istringstream words(part);
+    NamedArm arm;
+    words >> arm.name >> arm.result.us >> arm.result.spread >> std::ws;
+    std::getline(words, arm.result.config);
+    arms.push_back(std::move(arm));
+  }
+  return arms;
+}
+
 Fields fields_of(const BenchRecord& r) {
   const Problem& p = r.problem;
   Fields fields{{"m", std::to_string(p.m)},
@@ -76,6 +99,7 @@ Fields fields_of(const BenchRecord& r) {
   fields.push_back({"triton_over_tuned", ratio_text(r.triton, r.tuned)});
   fields.push_back({"floor_over_best", r.best.timed() ? fmt::format("{:.4f}", r.floor_us / r.best.us) : ""});
   fields.push_back({"pinned", pinned_text(r.pinned)});
+  fields.push_back({"others", others_text(r.others)});
   fields.push_back({"absent", r.absent});
   fields.push_back({"check", r.check});
   return fields;
@@ -146,6 +170,7 @@ BenchRecord record_of(const Columns& field) {
   r.triton = arm("triton");
   r.cublaslt_candidates = count(field, "cublaslt_candidates");
   r.pinned = parse_pinned(field.at("pinned"));
+  r.others = parse_others(field.at("others"));
   r.absent = field.at("absent");
   r.check = field.at("check");
   return r;
@@ -269,6 +294,7 @@ nlohmann::ordered_json to_json(const BenchRecord& r) {
                               {"absent", r.absent},
                               {"check", r.check}};
   for (const ArmResult& pinned : r.pinned) json["pinned"].push_back(arm(pinned));
+  for (const NamedArm& other : r.others) json[other.name] = arm(other.result);
   return json;
 }
 

@@ -20,6 +20,12 @@ struct ArmResult {
   bool timed() const { return us > 0; }
 };
 
+/// An arm that has no column of its own.
+struct NamedArm {
+  std::string name;  ///< one word
+  ArmResult result = {};
+};
+
 /// All that `jitgemm bench` finds out about one shape: one line of its CSV.
 struct BenchRecord {
   std::string device;
@@ -32,6 +38,7 @@ struct BenchRecord {
   int cublaslt_candidates = 0;
   std::string absent;  ///< why peers have no time, where they cannot do the problem
   std::vector<ArmResult> pinned;
+  std::vector<NamedArm> others;
   std::string check;  ///< "ok", or what is wrong
 
   /// Whether both are about the same problem on the same device.

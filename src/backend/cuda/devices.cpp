@@ -22,6 +22,11 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
   info.smem_per_sm = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
   info.l2_bytes = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   check(api, api.device_total_mem(&info.memory_bytes, device), ErrorCode::no_device, "cuDeviceTotalMem", way_out);
+  // 0 where a driver does not say; the memory moves two words a clock.
+  info.clock_ghz = 1e-6 * attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  info.memory_gb_s = 2e-6 * attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
+                     attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
+  info.rates = rates_of(info);
   return info;
 }
 
