@@ -3,9 +3,12 @@
 #include <cstdlib>
 
 #include "jit/cache_directory.hpp"
+#include "tune/calibration_file.hpp"
 
 namespace jitgemm {
 namespace {
+
+constexpr const char* calibration_name = "calibration.jsonl";
 
 [[noreturn]] void invalid_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
 
@@ -25,13 +28,11 @@ Tuning tuning_mode(const ContextOptions& options) {
   return options.device == Device::cuda ? Tuning::on : Tuning::cached;
 }
 
-void check_budget(const char* name, double seconds) {
-  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
+std::filesystem::path home_of(const ContextOptions& options) {
+  return options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
 }
 
-}  // namespace
-
-std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
+std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
   switch (options.device) {
     case Device::cuda:
       if (!options.architecture.empty()) {
@@ -52,6 +53,30 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
   invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
 }
 
+void check_budget(const char* name, double seconds) {
+  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
+  std::unique_ptr<Backend> backend = uncalibrated_backend(options);
+  const DeviceInfo& device = backend->device();
+  if (device.emulated) return backend;
+  std::optional<DeviceRates> rates;
+  if (const auto file = calibration_file(options)) rates = read_rates(*file, device);
+  if (const auto system = readable_system_cache_directory(); system && !rates)
+    rates = read_rates(*system / calibration_name, device);
+  if (rates) backend->set_rates(*rates);
+  return backend;
+}
+
+std::optional<std::filesystem::path> calibration_file(const ContextOptions& options) {
+  const std::filesystem::path home = home_of(options);
+  if (home.empty()) return std::nullopt;
+  return home / calibration_name;
+}
+
 ChooserOptions chooser_options(const ContextOptions& options) {
   check_budget("tuning_budget_seconds", options.tuning_budget_seconds);
   check_budget("tuning_total_budget_seconds", options.tuning_total_budget_seconds);
@@ -62,9 +87,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
-  const std::filesystem::path home =
-      options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
-  if (!home.empty()) chooser.tuning_db = home / "tuning.jsonl";
+  if (const std::filesystem::path home = home_of(options); !home.empty()) chooser.tuning_db = home / "tuning.jsonl";
   if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
   return chooser;
 }

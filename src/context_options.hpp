@@ -1,6 +1,8 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "backend/backend.hpp"
 #include "chooser.hpp"
@@ -12,7 +14,10 @@ namespace jitgemm {
 // What ContextOptions, and the environment where they leave something open, mean for the parts of a Context. What makes
 // no sense is an Error{invalid_option}.
 
+/// With the device's calibrated rates, where the cache directory or the system's has them.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+/// Where calibrated rates are kept; nullopt without a cache directory.
+std::optional<std::filesystem::path> calibration_file(const ContextOptions& options);
 ChooserOptions chooser_options(const ContextOptions& options);
 KernelCacheOptions cache_options(const ContextOptions& options);
 bool compiles_in_background(const ContextOptions& options);

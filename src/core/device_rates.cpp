@@ -35,6 +35,7 @@ DeviceRates derived_rates(const DeviceInfo& device) {
   const double peak_clocks_us = 1e3 * (device.clock_ghz > 0 ? device.clock_ghz : architecture.clock_ghz);
   const double memory_bytes_us = 1e3 * (device.memory_gb_s > 0 ? device.memory_gb_s : architecture.memory_gb_s);
   DeviceRates rates;
+  rates.origin = "derived from the device's attributes";
 
   HopperRates& hopper = rates.sm90;
   const double clocks = 0.9 * peak_clocks_us;  // under load

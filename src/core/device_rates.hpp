@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,6 +52,7 @@ struct PortableRates {
 struct DeviceRates {
   HopperRates sm90;
   PortableRates sm80;
+  std::string origin = "an H200's";  ///< or "derived", or when they were calibrated
 };
 
 /// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and memory, and

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -15,18 +14,10 @@
 #include "jitgemm/error.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
+#include "util/today.hpp"
 
 namespace jitgemm {
 namespace {
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
-  return text;
-}
 
 std::string origin(const TuningRecord& record) { return "measured " + record.date + " on " + record.device_name; }
 

@@ -10,6 +10,7 @@
 #include "bench_draw.hpp"
 #include "bench_options.hpp"
 #include "bench_record.hpp"
+#include "context_options.hpp"
 #include "core/problem.hpp"
 #include "launch_graph.hpp"
 #include "measure.hpp"
@@ -17,6 +18,7 @@
 #include "parallel.hpp"
 #include "peers.hpp"
 #include "peers_triton.hpp"
+#include "plan/ranking.hpp"
 #include "progress.hpp"
 #include "text.hpp"
 #include "tune/autotuner.hpp"
@@ -92,6 +94,10 @@ class Bench {
                   "no GPU found, and times on a CPU mean nothing: add --device emulator to try the steps");
     }
     ContextOptions context_options = options.device.context_options();
+    for (const std::string& choice : options.choices) {
+      if (const std::size_t equals = choice.find('='); equals == 0 || equals >= choice.size() - 1)
+        throw Error(ErrorCode::invalid_option, "--choice " + choice + " is not NAME=DIR");
+    }
     if (context_options.device == Device::compile_only) {
       throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
     }
@@ -171,7 +177,7 @@ class Bench {
 
     BenchArms arms;
     add_ours(record, arms, runner);
-    const auto repeats = add_repeats(record, arms, runner);
+    const auto contexts = add_others(record, arms, runner);
     add_peers(record, arms);
     add_triton(record, arms);
     if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
@@ -189,13 +195,15 @@ class Bench {
     std::vector<const ArmResult*> always{&record.model,  &record.tuned,    &record.best,
                                          &record.cublas, &record.cublaslt, &record.triton};
     for (const NamedArm& other : record.others) always.push_back(&other.result);
-    arms.keep_fastest(std::size_t(options_.finalists), always);
+    const auto finalists = arms.keep_fastest(std::size_t(options_.finalists), always);
     time();
+    for (std::size_t i = 0; i < finalists.size(); ++i)
+      record.others.push_back({"finalist" + std::to_string(i + 1), *finalists[i]});
   }
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.model || options_.tuned || options_.best || !pinned_.empty() || !options_.draw.empty());
+    return flag || !(options_.derived || !options_.choices.empty() || options_.model || options_.tuned || options_.best || !pinned_.empty() || !options_.draw.empty());
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -242,24 +250,42 @@ class Bench {
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
   }
 
-  /// Our first arm's configuration again, as arms of their own. Every second one has a module of its own, too, in the
-  /// Contexts that are returned.
-  std::vector<std::unique_ptr<Context>> add_repeats(BenchRecord& record, BenchArms& arms, Context& runner) {
+  /// Arms without a column of their own. What is returned lives until they have been timed.
+  std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner) {
+    const Problem& p = record.problem;
     std::vector<std::unique_ptr<Context>> contexts;
-    if (options_.repeats == 0) return contexts;
+    record.others.reserve(1 + options_.choices.size() + std::size_t(options_.repeats + options_.finalists));
+    const auto add_other = [&](const std::string& name, Context& context, const KernelConfig& config,
+                               const std::string& program) {
+      record.others.push_back({name});
+      add(arms, record.others.back().result, context, p, config, program);
+    };
+    if (options_.derived) {
+      DeviceInfo device = backend_->device();
+      device.rates = derived_rates(device);
+      for (const RankedConfig& ranked : rank(shape_of(p), device, tuned_candidates)) {
+        if (!fits(runner, p, ranked.config)) continue;
+        add_other("derived", runner, ranked.config, "jitgemm");
+        break;
+      }
+    }
+    for (const std::string& choice : options_.choices) {
+      const std::size_t equals = choice.find('=');
+      ContextOptions options = context_options_;
+      options.tuning = Tuning::cached;
+      options.cache_dir = choice.substr(equals + 1);
+      add_other(choice.substr(0, equals), runner, Context(options).plan(p).config, "jitgemm");
+    }
+    // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
     const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;
-    const KernelConfig config = parse_kernel_config(chosen.config);
-    record.others.reserve(record.others.size() + std::size_t(options_.repeats));
     for (int i = 0; i < options_.repeats; ++i) {
-      const bool own = i % 2 == 1;
-      if (own) {
+      const std::string name = "repeat" + std::to_string(i + 1);
+      if (i % 2 == 1) {
         ContextOptions options = context_options_;
         options.tuning = Tuning::off;
         contexts.push_back(std::make_unique<Context>(options));
       }
-      record.others.push_back({"repeat" + std::to_string(i + 1)});
-      add(arms, record.others.back().result, own ? *contexts.back() : runner, record.problem, config,
-          record.others.back().name);
+      add_other(name, i % 2 == 1 ? *contexts.back() : runner, parse_kernel_config(chosen.config), name);
     }
     return contexts;
   }

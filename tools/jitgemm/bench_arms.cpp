@@ -68,17 +68,23 @@ std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, 
   return {};
 }
 
-void BenchArms::keep_fastest(std::size_t count, const std::vector<const ArmResult*>& always) {
-  std::vector<double> us;
-  for (const One& arm : arms_) us.push_back(arm.results.front()->us);
-  std::sort(us.begin(), us.end());
-  if (count >= us.size()) return;
-  const double limit = count > 0 ? us[count - 1] : 0;
+std::vector<const ArmResult*> BenchArms::keep_fastest(std::size_t count, const std::vector<const ArmResult*>& always) {
+  std::vector<const One*> ours;
+  for (const One& arm : arms_) {
+    if (arm.program == "jitgemm") ours.push_back(&arm);
+  }
+  std::ranges::sort(ours, {}, [](const One* arm) { return arm->results.front()->us; });
+  ours.resize(std::min(count, ours.size()));
+  std::vector<const ArmResult*> kept;
+  for (const One* arm : ours) kept.push_back(arm->results.front());
   std::erase_if(arms_, [&](const One& arm) {
-    const bool stays = std::ranges::any_of(
-        arm.results, [&](const ArmResult* result) { return std::ranges::count(always, result) > 0; });
-    return !stays && arm.results.front()->us > limit;
+    const auto is_in = [&](const std::vector<const ArmResult*>& some) {
+      return std::ranges::any_of(arm.results,
+                                 [&](const ArmResult* result) { return std::ranges::count(some, result) > 0; });
+    };
+    return !is_in(kept) && !is_in(always);
   });
+  return kept;
 }
 
 void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options) {

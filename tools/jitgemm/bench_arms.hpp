@@ -36,8 +36,8 @@ class BenchArms {
   /// agree.
   std::string check(Backend& backend, Stream stream, const Problem& normalised, const InputPools& inputs) const;
   void time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options);
-  /// Leaves the `count` fastest that time() found, and those that one of `always` reads.
-  void keep_fastest(std::size_t count, const std::vector<const ArmResult*>& always);
+  /// Leaves the `count` fastest of ours that time() found, and those that one of `always` reads. Which they are.
+  std::vector<const ArmResult*> keep_fastest(std::size_t count, const std::vector<const ArmResult*>& always);
 
  private:
   struct One {

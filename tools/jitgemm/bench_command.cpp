@@ -39,11 +39,19 @@ void add_bench(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--seed", options->draw.seed, "Of --random")->capture_default_str();
-  add("--repeats", options->repeats, "Time the tuned choice as many times more: the noise floor")
+  command
+      ->add_flag("--derived", options->derived,
+                 "Time the cost model's choice with rates derived from the device's attributes")
+      ->group("Arms (all if none is named)");
+  add("--choice", options->choices,
+      "NAME=DIR: time what is chosen with this cache directory's tuning database and calibration; may be repeated")
+      ->group("Arms (all if none is named)");
+  add("--repeats", options->repeats, "Time the tuned choice, else the model's, as many times more: the noise floor")
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--finalists", options->finalists,
-      "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has")
+      "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has. They are "
+      "in the column `others`, too")
       ->check(CLI::NonNegativeNumber)
       ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")

@@ -16,7 +16,8 @@ struct BenchOptions {
   Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   int repeats = 0;
-  std::string nearest;  ///< cache directory with a database of other shapes
+  bool derived = false;
+  std::vector<std::string> choices;  ///< NAME=DIR
   int finalists = 0;
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;

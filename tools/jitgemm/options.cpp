@@ -168,19 +168,6 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
   return options;
 }
 
-std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
-  switch (options.device) {
-    case Device::cuda:
-      return make_cuda_backend(options.dependent_launch);
-    case Device::compile_only:
-      return make_compile_only_backend(options.architecture);
-    case Device::emulator:
-      break;
-  }
-  return make_emulator_backend(
-      {.architecture = options.architecture, .sm_count = options.emulator_sm_count, .seed = options.emulator_seed});
-}
-
 std::vector<Shape> read_shapes(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file)

@@ -62,8 +62,6 @@ class DeviceOptions {
   bool dependent_launch_ = true;
 };
 
-/// Memory, streams and events of the device that a Context with these options uses.
-std::unique_ptr<Backend> make_backend(const ContextOptions& options);
 
 struct Shape {
   std::int64_t m, n, k;

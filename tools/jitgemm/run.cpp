@@ -5,6 +5,7 @@
 #include "backend/backend.hpp"
 #include "check.hpp"
 #include "commands.hpp"
+#include "context_options.hpp"
 #include "core/problem.hpp"
 #include "launch_graph.hpp"
 #include "measure.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "context_options.hpp"
 #include "core/problem.hpp"
 #include "launch_graph.hpp"
 #include "parallel.hpp"

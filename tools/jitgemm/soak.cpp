@@ -17,6 +17,7 @@
 #include "backend/cuda/driver_api.hpp"
 #include "check.hpp"
 #include "commands.hpp"
+#include "context_options.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"

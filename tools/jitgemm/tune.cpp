@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "calibrate.hpp"
 #include "commands.hpp"
 #include "core/problem.hpp"
 #include "kernels_ahead.hpp"
@@ -21,7 +22,7 @@ struct Options {
   ProblemOptions problem;
   DeviceOptions device;
   std::string shapes, gpus = "1";
-  bool again = false, dry_run = false, json = false;
+  bool again = false, dry_run = false, calibrate = false, json = false;
 };
 
 void print_report(const TuneReport& report) {
@@ -182,7 +183,9 @@ void tune(const Options& options) {
   if (context_options.device == Device::compile_only) {
     throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
   }
-  if (options.shapes.empty())
+  if (options.calibrate)
+    calibrate(context_options, options.json);
+  else if (options.shapes.empty())
     tune_one(context_options, options);
   else
     tune_many(context_options, options);
@@ -207,12 +210,17 @@ void add_tune(CLI::App& app) {
       ->group("Device");
   command->add_flag("--again", options->again, "Measure all shapes, also those tuned already")->needs(shapes);
   command->add_flag("--dry-run", options->dry_run, "Say what it would cost, and do nothing")->needs(shapes);
+  command
+      ->add_flag("--calibrate", options->calibrate,
+                 "Fit the cost model to this device instead, in under a minute; no problem is needed")
+      ->excludes(shapes);
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:
   jitgemm tune -m 1536 -n 1792 -k 6016
   jitgemm tune --shapes shapes.txt --type bf16 --layout nt --tuning-budget 0.5
   jitgemm tune --shapes shapes.txt --dry-run       shapes, kernels and seconds
+  jitgemm tune --calibrate                         the cost model's rates, for a device of another kind
   jitgemm tune --shapes shapes.txt --gpus all      one process a GPU, one database
 )");
   command->callback([options] { tune(*options); });

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "context_options.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/kernel_cache.hpp"

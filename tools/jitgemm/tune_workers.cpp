@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "commands.hpp"
+#include "context_options.hpp"
 #include "core/problem.hpp"
 #include "options.hpp"
 #include "problem_text.hpp"

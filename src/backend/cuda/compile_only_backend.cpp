@@ -11,6 +11,7 @@ class CompileOnlyBackend final : public Backend {
   explicit CompileOnlyBackend(const std::string& architecture) : device_(device_info_for(architecture)) {}
 
   const DeviceInfo& device() const override { return device_; }
+  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return cuda::nvrtc_kind(); }
   std::string compiler_version() override { return cuda::nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(cuda::nvrtc(), source); }

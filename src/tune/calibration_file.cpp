@@ -1,0 +1,72 @@
+#include "tune/calibration_file.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "jitgemm/error.hpp"
+#include "jitgemm/version.hpp"
+#include "util/line_file.hpp"
+#include "util/log.hpp"
+#include "util/today.hpp"
+
+namespace jitgemm {
+namespace {
+
+using nlohmann::json;
+
+constexpr int schema = 1;
+
+bool is_for(const json& line, const DeviceInfo& device) {
+  const json& of = line.at("device");
+  return line.at("schema") == schema && line.at("library") == JITGEMM_VERSION && of.at("name") == device.name &&
+         of.at("compute_capability") == device.compute_capability && of.at("sm_count") == device.sm_count;
+}
+
+/// Throws std::exception.
+DeviceRates rates_from(const json& line) {
+  DeviceRates rates;
+  const json& object = line.at("rates");
+  for (const auto& [name, value] : fields_of(rates)) {
+    *value = object.at(std::string(name)).get<double>();
+    if (!(*value > 0) || !std::isfinite(*value)) throw std::invalid_argument(std::string(name) + " is no rate");
+  }
+  rates.origin = "calibrated " + line.at("date").get<std::string>();
+  return rates;
+}
+
+}  // namespace
+
+std::optional<DeviceRates> read_rates(const std::filesystem::path& file, const DeviceInfo& device) {
+  std::optional<DeviceRates> rates;
+  std::string damaged, why;
+  const auto visit = [&](const LineFile::Line& line) {
+    if (line.skipped || line.text.empty() || !line.ended) return;
+    try {
+      const json object = json::parse(line.text);
+      if (is_for(object, device)) rates = rates_from(object);
+    } catch (const std::exception& error) {
+      damaged = std::to_string(line.number) + ": " + error.what();
+    }
+  };
+  LineFile lines(file);
+  if (!lines.read([] {}, visit, &why)) logger().warn("{} cannot be read: {}; the cost model goes without", file.string(), why);
+  if (!damaged.empty())
+    logger().warn("{}:{}; skipped: calibrate again, or remove the line", file.string(), damaged);
+  return rates;
+}
+
+void add_rates(const std::filesystem::path& file, const DeviceInfo& device, DeviceRates rates) {
+  json line{{"schema", schema},
+            {"library", JITGEMM_VERSION},
+            {"date", today()},
+            {"device",
+             {{"name", device.name},
+              {"compute_capability", device.compute_capability},
+              {"sm_count", device.sm_count}}}};
+  for (const auto& [name, value] : fields_of(rates)) line["rates"][std::string(name)] = *value;
+  std::string why;
+  if (!LineFile(file).append(std::vector{line.dump(-1, ' ', false, json::error_handler_t::replace)}, &why))
+    throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + why);
+}
+
+}  // namespace jitgemm
