@@ -44,15 +44,18 @@ DeviceRates derived_rates(const DeviceInfo& device) {
   hopper.ingest = 1;
   hopper.row_ns = 128 / (64 * sms * clocks) * 1e3;  // all SMs take in 64 bytes a clock
   hopper.straddling_row_ns = 2 * hopper.row_ns;
+  hopper.hot_row = 0.3;
   hopper.latency_us = 1200 / clocks;
   hopper.promotions = 32;           // two f32 additions a lane, and two moves, in four clocks
   hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
+  hopper.unaligned_epilogue_us = 10 * hopper.epilogue_us;
   hopper.store_bytes_clock = 32;
   hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
   hopper.cluster_sum_bytes_clock = 16;
   hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
   hopper.part_bytes_us = 16 * clocks;
   hopper.wave_us = 2;
+  hopper.second_block_us = 0.3;
   hopper.unhidden = 0.3;
   hopper.power_flops_us = 0.75 * 4096 * sms * peak_clocks_us;
   hopper.memory_bytes_us = 0.9 * memory_bytes_us;
@@ -85,15 +88,18 @@ std::vector<std::pair<std::string_view, double*>> fields_of(DeviceRates& rates) 
           {"sm90.ingest", &x.ingest},
           {"sm90.row_ns", &x.row_ns},
           {"sm90.straddling_row_ns", &x.straddling_row_ns},
+          {"sm90.hot_row", &x.hot_row},
           {"sm90.latency_us", &x.latency_us},
           {"sm90.promotions", &x.promotions},
           {"sm90.epilogue_us", &x.epilogue_us},
+          {"sm90.unaligned_epilogue_us", &x.unaligned_epilogue_us},
           {"sm90.store_bytes_clock", &x.store_bytes_clock},
           {"sm90.cluster_sum_us", &x.cluster_sum_us},
           {"sm90.cluster_sum_bytes_clock", &x.cluster_sum_bytes_clock},
           {"sm90.arrival_us", &x.arrival_us},
           {"sm90.part_bytes_us", &x.part_bytes_us},
           {"sm90.wave_us", &x.wave_us},
+          {"sm90.second_block_us", &x.second_block_us},
           {"sm90.unhidden", &x.unhidden},
           {"sm90.power_flops_us", &x.power_flops_us},
           {"sm90.memory_bytes_us", &x.memory_bytes_us},

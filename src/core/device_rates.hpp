@@ -10,7 +10,7 @@ namespace jitgemm {
 struct DeviceInfo;
 
 /// What the cost model takes a device to do. The defaults are an H200's: fitted to measured candidates, 3000 of 129 shapes for the
-/// Hopper loop and 2500 of 190 for the portable one (tools/results/NOTES.md, 22 and 6). Microseconds; bytes and operations a
+/// Hopper loop and 2500 of 190 for the portable one (tools/results/NOTES.md, 22, 24 and 6). Microseconds; bytes and operations a
 /// microsecond; "a clock" is one SM's.
 struct HopperRates {
   double launch_us = 1.65;  ///< to the first product, and from the last store to the end
@@ -18,13 +18,16 @@ struct HopperRates {
   double ingest = 0.847;  ///< of the clocks that 64 bytes a clock take into an SM's shared memory
   /// 128 bytes of an operand from the L2, in one line or two, all SMs together.
   double row_ns = 0.0090, straddling_row_ns = 0.0142;
+  double hot_row = 0.3;        ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
   double latency_us = 0.764;   ///< of a load, hidden by the stages
   double promotions = 33.6;    ///< of partial sums, a clock
   double epilogue_us = 0.249;  ///< of 128 accumulators a thread
+  double unaligned_epilogue_us = 2.7;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
   double arrival_us = 1.29, part_bytes_us = 2.19e4;  ///< of a tile cut across programs
   double wave_us = 1.9;                              ///< between two waves of blocks
+  double second_block_us = 0.3;                      ///< for another block on each SM
   double unhidden = 0.364;                           ///< of what runs beside the longest
   double power_flops_us = 800e6;                     ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;

@@ -13,7 +13,7 @@ namespace jitgemm {
 
 /// What of device::Decomposition the model is about.
 struct CostModelSm90::Cut {
-  std::int64_t tiles, k_steps, programs, stream_k_tiles = 0, splits = 1;
+  std::int64_t tiles_m, tiles_n, tiles, k_steps, programs, stream_k_tiles = 0, splits = 1;
 };
 
 CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
@@ -25,11 +25,12 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
       promoted_(p.accumulation == Accumulation::promoted),
       us_per_clock_(1 / rates_.clocks_us),
       element_(double(size_of(p.a))),
-      d_bytes_(double(size_of(p.d)) * (reads_c(p) ? 2 : 1) * (p.align_d == 16 ? 1 : 3)),
+      d_bytes_(double(size_of(p.d)) * (reads_c(p) ? 2 : 1)),
       part_element_(double(size_of(accumulator_of(p)))) {
   const auto row_us = [&](std::int64_t ld) {
     return 1e-3 * (ld * int(element_) % 128 == 0 ? rates_.row_ns : rates_.straddling_row_ns);
   };
+  epilogue_us_ = (p.align_d == 16 ? rates_.epilogue_us : rates_.unaligned_epilogue_us) / (128 * 32);
   row_us_a_ = row_us(p.lda);
   row_us_b_ = row_us(p.ldb);
   const double rate = size_of(p.a) == 1 ? 2 : p.a == tf32 ? 0.5 : 1;
@@ -41,7 +42,8 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
 CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
   const Problem& p = problem_;
   Cut cut;
-  cut.tiles = ceil_div(p.m, c.block_m * c.cluster_m) * ceil_div(p.n, c.block_n * c.cluster_n) * p.batch;
+  cut.tiles_m = ceil_div(p.m, c.block_m * c.cluster_m), cut.tiles_n = ceil_div(p.n, c.block_n * c.cluster_n);
+  cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
   cut.k_steps = multiplies_ ? ceil_div(p.k, c.block_k) : 1;
   if (c.schedule == Schedule::split_k) cut.splits = std::min<std::int64_t>(c.splits, cut.k_steps);
   const std::int64_t grid = quotient(c.grid, cluster_size_of(c));
@@ -62,6 +64,10 @@ CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
   return cut;
 }
 
+double CostModelSm90::heat(double clusters) const {
+  return clusters <= 8 ? 1 : 1 + rates_.hot_row * std::log2(clusters / 8);
+}
+
 bool CostModelSm90::two_fit(const KernelConfig& c) const {
   return 2 * (smem_bytes_of_kernel(c, problem_) + 1024) <= device_.smem_per_sm;
 }
@@ -76,12 +82,17 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
   const std::int64_t tiles = d.tiles * c.cluster_m * c.cluster_n;  // of one block
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const double loaded_n = b_k_major_ ? n : double(ceil_div(c.block_n, 64) * 64);
-  const int resident = blocks_per_sm_of(c, problem_) == 2 && two_fit(c) ? 2 : 1;
+  const int resident = size < 8 && blocks_per_sm_of(c, problem_) == 2 && two_fit(c) ? 2 : 1;
   const int usable = usable_sms(size, device_);
 
   // One k-step of the blocks that are active.
   const double ingest = 2 * (m + loaded_n) * rates_.ingest;
-  const double rows_us = m / c.cluster_n * row_us_a_ + loaded_n / c.cluster_m * row_us_b_;
+  // Clusters of a wave that share rows of A, and of B.
+  const double clusters = double(std::min<std::int64_t>(d.tiles * c.cluster_k * d.splits, usable / size));
+  const double rows_of_wave = double(std::min<std::int64_t>(d.tiles_m, std::max(1, c.group_m)));
+  const double columns_of_wave = std::max(1., std::min(double(d.tiles_n), clusters / rows_of_wave));
+  const double rows_us = m / c.cluster_n * row_us_a_ * heat(columns_of_wave) +
+                         loaded_n / c.cluster_m * row_us_b_ * heat(rows_of_wave);
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
   const double products = m / 64 * 4 * std::max(n / 2, 16 + n / 4);  // clocks
   const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
@@ -96,7 +107,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
 
   const double stored = tile / c.cluster_k;  // by one block
   const int epilogue_warps = c.ping_pong ? 4 : c.warps;
-  const double epilogue = rates_.epilogue_us / (128 * 32) * stored / epilogue_warps +
+  const double epilogue = epilogue_us_ * stored / epilogue_warps +
                           stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
   const double part_bytes = tile * part_element_;
 
@@ -110,6 +121,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
       if (rest > 0) time.main_loop_us += steps * step_us(double(rest), rest <= usable ? 1 : resident);
       const double waves = double(full + (rest > 0));
       time.epilogue_us = waves * epilogue / (resident == 1 ? 1 : 1.5) + (waves - 1) * rates_.wave_us / resident;
+      if (blocks > usable && resident == 2) time.epilogue_us += rates_.second_block_us;
       if (c.cluster_k > 1) {
         time.fixup_us = rates_.cluster_sum_us + 2 * part_bytes * (c.cluster_k - 1) / c.cluster_k * us_per_clock_ /
                                                     rates_.cluster_sum_bytes_clock;
@@ -121,9 +133,9 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
       const std::int64_t grid = d.programs * size, full = quotient(tiles, grid), rest = tiles - full * grid;
       time.main_loop_us =
           double(d.k_steps) * (double(full) * step_us(double(grid), 1) + (rest > 0 ? step_us(double(rest), 1) : 0));
-      const double rounds = double(full + (rest > 0));
-      // Two consumers in turn: all but the last behind the other one's products.
-      time.epilogue_us = c.ping_pong ? epilogue : rounds * epilogue;
+      const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;
+      // Two consumers in turn: each one's epilogue behind the other's products, if those take as long.
+      time.epilogue_us = c.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us) : rounds * epilogue;
       break;
     }
     default: {
@@ -166,7 +178,7 @@ double CostModelSm90::tile_us(const KernelConfig& tile) const {
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(8, slots / blocks));
     least = std::min(least, us(c));
-  } else if (fills && blocks_per_sm_of(c, problem_) == 2) {
+  } else if (fills && cluster_size_of(c) < 8 && blocks_per_sm_of(c, problem_) == 2) {
     c = tile;
     while (c.stages > 3 && !two_fit(c)) --c.stages;
     least = std::min(least, us(c));

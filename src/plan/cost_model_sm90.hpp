@@ -22,13 +22,14 @@ class CostModelSm90 {
  private:
   struct Cut;
   Cut cut_of(const KernelConfig& config) const;
+  double heat(double clusters) const;
   bool two_fit(const KernelConfig& config) const;
 
   const Problem& problem_;
   const DeviceInfo& device_;
   const HopperRates& rates_;
   bool multiplies_, b_k_major_, promoted_;
-  double us_per_clock_, element_, row_us_a_, row_us_b_, d_bytes_, part_element_;
+  double us_per_clock_, element_, epilogue_us_, row_us_a_, row_us_b_, d_bytes_, part_element_;
   double flop_us_, memory_us_, operand_bytes_;
 };
 
