@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/kernel_config.hpp"
 #include "core/kernel_interface.hpp"
@@ -159,7 +160,11 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
   return model.launch_us + main;
 }
 
-double predict_tile_sm90_us(const KernelConfig& tile, const Problem& p, const DeviceInfo& device) {
+double predict_tile_sm90_us(const KernelConfig& tile, const Problem& p, const DeviceInfo& device,
+                            const std::function<bool(const KernelConfig&)>& allows) {
+  const auto predict_us = [&](const KernelConfig& config) {
+    return allows && !allows(config) ? std::numeric_limits<double>::infinity() : predict_sm90_us(config, p, device);
+  };
   KernelConfig c = tile;
   const std::int64_t slots = usable_sms(cluster_size_of(c), device);
   const Cut whole = cut_of(c, p);
@@ -169,16 +174,16 @@ double predict_tile_sm90_us(const KernelConfig& tile, const Problem& p, const De
     c.schedule = Schedule::persistent;
     c.grid = int(slots);
   }
-  double us = predict_sm90_us(c, p, device);
+  double us = predict_us(c);
   if (c.cluster_k > 1 || c.ping_pong) return us;
   if (!fills && 2 * blocks <= slots) {
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(8, slots / blocks));
-    us = std::min(us, predict_sm90_us(c, p, device));
+    us = std::min(us, predict_us(c));
   } else if (fills && blocks_per_sm_of(c, p) == 2) {
     c = tile;
     while (c.stages > 3 && !two_fit(c, p, device)) --c.stages;
-    us = std::min(us, predict_sm90_us(c, p, device));
+    us = std::min(us, predict_us(c));
   }
   return us;
 }

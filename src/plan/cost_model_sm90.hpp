@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
 
@@ -8,7 +10,9 @@ namespace jitgemm {
 /// predict_us() of the Hopper main loop on a device that has it, for what kernel_problem() says: without packing.
 double predict_sm90_us(const KernelConfig& config, const Problem& kernel_problem, const DeviceInfo& device);
 
-/// About the same for a data-parallel tile with the best of its schedules.
-double predict_tile_sm90_us(const KernelConfig& tile, const Problem& kernel_problem, const DeviceInfo& device);
+/// About the same for a data-parallel tile with the best of its schedules, of those that are allowed if not all are; infinite
+/// if none is.
+double predict_tile_sm90_us(const KernelConfig& tile, const Problem& kernel_problem, const DeviceInfo& device,
+                            const std::function<bool(const KernelConfig&)>& allows = {});
 
 }  // namespace jitgemm
