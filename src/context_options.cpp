@@ -62,6 +62,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
+  chooser.constraints = options.constraints;
   const std::filesystem::path home =
       options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
   if (!home.empty()) chooser.tuning_db = home / "tuning.jsonl";
