@@ -43,8 +43,8 @@ std::string to_string(const Constraints& constraints) {
 DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints) {
   if (constraints.sms < 0 || constraints.sms > device.sm_count) {
     const std::string count = std::to_string(device.sm_count);
-    throw Error(ErrorCode::invalid_option, "sms=" + std::to_string(constraints.sms) + " where " + device.name + " has " + count +
-                                               "; give 1 to " + count + ", or 0 for all");
+    throw Error(ErrorCode::invalid_option, "sms=" + std::to_string(constraints.sms) + " where " + device.name +
+                                               " has " + count + "; give 1 to " + count + ", or 0 for all");
   }
   DeviceInfo part = device;
   if (constraints.sms > 0) part.sm_count = constraints.sms;
@@ -70,15 +70,15 @@ std::string ConstraintFilter::why_not(const KernelConfig& config) const {
 
 std::string ConstraintFilter::why_too_much(const KernelConfig& config) const {
   if (constraints_.sms == 0 && constraints_.workspace_bytes == Constraints{}.workspace_bytes) return {};
+  if (constraints_.sms > 0 && packs(config)) return "the packing kernel knows no limit of SMs";
   const LaunchShape shape = launch_shape(problem_, config);
   if (shape.workspace_bytes() > constraints_.workspace_bytes) {
     return "it needs " + std::to_string(shape.workspace_bytes()) + " bytes of workspace where " +
            std::to_string(constraints_.workspace_bytes) + " are allowed";
   }
-  if (constraints_.sms == 0) return {};
-  if (packs(config)) return "the packing kernel knows no limit of SMs";
-  if (shape.grid > constraints_.sms) {
-    return "its " + std::to_string(shape.grid) + " thread blocks may take more than " + std::to_string(constraints_.sms) + " SMs";
+  if (constraints_.sms > 0 && shape.grid > constraints_.sms) {
+    return "its " + std::to_string(shape.grid) + " thread blocks may take more than " +
+           std::to_string(constraints_.sms) + " SMs";
   }
   return {};
 }

@@ -25,8 +25,8 @@ class ConstraintFilter {
   std::string why_not(const KernelConfig& config) const;
   bool allows(const KernelConfig& config) const { return why_not(config).empty(); }
 
-  /// Deterministic choices have one main loop a problem: whether it is the sm90 one depends on this configuration alone, so
-  /// not on what is a candidate on a device. nullopt: it is the sm80 one.
+  /// Deterministic choices have one main loop a problem: whether it is the sm90 one depends on this configuration
+  /// alone, so not on what is a candidate on a device. nullopt: it is the sm80 one.
   const std::optional<KernelConfig>& deterministic_sm90() const { return deterministic_sm90_; }
 
  private:

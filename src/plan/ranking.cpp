@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <limits>
 
 #include "core/constraints.hpp"
@@ -44,7 +43,7 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
 /// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
 /// best of them.
 std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit,
-                                    const std::function<bool(const KernelConfig&)>& allows) {
+                                    const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {
     double us;
@@ -56,9 +55,9 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
   for (const TilesSm90& form : forms) {
     for (const KernelConfig& tile : form.tiles)
-      tiles.push_back({predict_tile_sm90_us(tile, form.problem, device, allows), &tile, &form.problem, tiles.size()});
+      tiles.push_back({predict_tile_sm90_us(tile, form.problem, device, filter), &tile, &form.problem, tiles.size()});
   }
-  if (allows) std::erase_if(tiles, [](const Tile& tile) { return tile.us == std::numeric_limits<double>::infinity(); });
+  if (filter) std::erase_if(tiles, [](const Tile& tile) { return tile.us == std::numeric_limits<double>::infinity(); });
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
                     [](const Tile& x, const Tile& y) { return x.us < y.us; });
@@ -68,7 +67,7 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {
     for (const KernelConfig& config : schedules_sm90(*tile.config, *tile.problem, device)) {
-      if ((!allows || allows(config)) && why_illegal(config, problem, device).empty())
+      if ((!filter || filter->allows(config)) && why_illegal(config, problem, device).empty())
         ranked.push_back({config, predict_us(config, problem, device)});
     }
   }
@@ -77,13 +76,13 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
 
 /// The candidates that are allowed, or so many of the best of them and more.
 std::vector<RankedConfig> predict_all(const Problem& problem, const DeviceInfo& device, std::size_t limit,
-                                      const std::function<bool(const KernelConfig&)>& allows = {}) {
+                                      const ConstraintFilter* filter = nullptr) {
   // The portable loop was never the fastest where the Hopper loop is legal: 0 of 800 tuned shapes.
   std::vector<RankedConfig> ranked;
-  if (limit > 0 && !device.emulated) ranked = rank_sm90(problem, device, limit, allows);
+  if (limit > 0 && !device.emulated) ranked = rank_sm90(problem, device, limit, filter);
   if (!ranked.empty()) return ranked;
   for (const KernelConfig& config : candidates(problem, device)) {
-    if (!allows || allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
+    if (!filter || filter->allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
   }
   return ranked;
 }
@@ -92,8 +91,7 @@ std::vector<RankedConfig> predict_all_within(const Problem& problem, const Devic
                                              const Constraints& constraints) {
   const DeviceInfo device = part_of(whole, constraints);
   const ConstraintFilter filter(constraints, problem, device);
-  std::vector<RankedConfig> ranked =
-      predict_all(problem, device, limit, [&filter](const KernelConfig& config) { return filter.allows(config); });
+  std::vector<RankedConfig> ranked = predict_all(problem, device, limit, &filter);
   if (const auto& config = filter.deterministic_sm90(); ranked.empty() && config)
     ranked.push_back({*config, predict_us(*config, problem, device)});
   return ranked;
