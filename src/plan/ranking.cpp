@@ -60,7 +60,7 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   if (filter) std::erase_if(tiles, [](const Tile& tile) { return tile.us == std::numeric_limits<double>::infinity(); });
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
-                    [](const Tile& x, const Tile& y) { return x.us < y.us; });
+                    [](const Tile& x, const Tile& y) { return x.us != y.us ? x.us < y.us : x.index < y.index; });
   tiles.resize(kept);
   std::ranges::sort(tiles, {}, &Tile::index);  // so that equals stay in the order of candidates()
 
