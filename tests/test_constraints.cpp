@@ -155,9 +155,13 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
   Random random(test_seed());
   double regrets = 0;
   int problems = 0;
-  while (problems < 60) {
-    const Problem problem = random_problem(random);
-    const Constraints constraints = random_constraints(random, h200);
+  while (problems < 80) {
+    // Every other one has few tiles and a deep k, so that the best of all are those that cut it.
+    const Problem deep =
+        normalise({.m = random.between(1, 64) * 8, .n = random.between(1, 64) * 8, .k = random.between(256, 2048) * 8});
+    const Problem problem = problems % 2 == 0 ? random_problem(random) : deep;
+    const Constraints constraints =
+        problems % 4 == 1 ? Constraints{.deterministic = true} : random_constraints(random, h200);
     double best = std::numeric_limits<double>::infinity();
     for (const RankedConfig& ranked : rank(problem, h200, 0, constraints)) {
       if (ranked.config.main_loop == MainLoop::sm90) best = std::min(best, ranked.predicted_us);
@@ -166,10 +170,10 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
     ++problems;
     CAPTURE(to_string(problem), to_string(constraints));
     const double found = rank(problem, h200, 12, constraints).at(0).predicted_us;
-    CHECK(found <= 1.2 * best);
+    CHECK(found <= 1.1 * best);
     regrets += std::log(found / best);
   }
-  CHECK(std::exp(regrets / problems) <= 1.01);
+  CHECK(std::exp(regrets / problems) <= 1.005);
 }
 
 TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraints][ranking]") {
