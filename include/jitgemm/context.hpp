@@ -35,7 +35,7 @@ struct Constraints {
   /// not aligned for TMA they do depend on whether sms and workspace_bytes let them be packed. Costs most where few tiles have
   /// a deep k.
   bool deterministic = false;
-  std::size_t workspace_bytes = SIZE_MAX;  ///< most bytes of workspace: partial tiles and packed operands
+  std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
   /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all. Then no operands are packed. With
   /// ContextOptions::dependent_launch, blocks of the next call on the stream may begin while these still run.
   int sms = 0;
