@@ -53,11 +53,8 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
     } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
       if (why_not(result->config, problem).empty()) {
-        choice = {result->config,
-                  PlanSource::measured,
-                  "fastest of those measured now",
-                  predict(result->config, problem),
-                  result->median_us,
+        const double predicted_us = predict(result->config, problem);
+        choice = {result->config, PlanSource::measured, "fastest of those measured now", predicted_us, result->median_us,
                   result->spread};
       }
     } else {
@@ -134,8 +131,8 @@ Choice Chooser::by_model(const Problem& problem) {
                                           " bytes of shared memory a block, and no kernel does with them; use another");
   }
   if (ranked.empty() && constrain(options_.constraints) && !rank(problem, backend_.device(), 1).empty()) {
-    throw Error(ErrorCode::invalid_option,
-                "no configuration keeps to the constraints (" + to_string(options_.constraints) + "); allow more SMs or workspace");
+    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" +
+                                               to_string(options_.constraints) + "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
     KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};

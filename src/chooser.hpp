@@ -44,7 +44,8 @@ struct ChooserOptions {
   std::optional<std::filesystem::path> tuning_db, system_tuning_db;
 };
 
-/// Chooses configurations for normalised problems, within constraints. What choose() has settled once stays, until tune(). Thread-safe.
+/// Chooses configurations for normalised problems, within constraints. What choose() has settled once stays, until
+/// tune(). Thread-safe.
 class Chooser {
  public:
   Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options);

@@ -342,9 +342,9 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(
-        problem, {result.config, PlanSource::measured, "fastest of those measured now",
-                  self.chooser.predict(result.config, problem), result.median_us, result.spread});
+    report.plan =
+        self.make_plan(problem, {result.config, PlanSource::measured, "fastest of those measured now",
+                                 self.chooser.predict(result.config, problem), result.median_us, result.spread});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;

@@ -26,14 +26,15 @@ enum class Tuning : std::uint8_t {
   on,      ///< as cached for an exact hit, else measure on first use; never during stream capture
 };
 
-/// What every choice of a Context keeps to, besides being legal. Part of the key of tuning results: what is tuned with other
-/// constraints counts for none. Does not concern what the caller pins or computes by other means (ContextOptions::fallback).
+/// What every choice of a Context keeps to, besides being legal. Part of the key of tuning results: what is tuned with
+/// other constraints counts for none. Does not concern what the caller pins or computes by other means
+/// (ContextOptions::fallback).
 struct Constraints {
-  /// Any one configuration gives the same bits on every run; choices differ in theirs. With this they do not: the products of
-  /// an element of D are added one after the other from k = 0 on, by one kind of instruction, whatever the tile. On devices of
-  /// one compute capability the bits then depend neither on what was tuned nor on the number of SMs; but where operands are
-  /// not aligned for TMA they do depend on whether sms and workspace_bytes let them be packed. Costs most where few tiles have
-  /// a deep k.
+  /// Any one configuration gives the same bits on every run; choices differ in theirs. With this they do not: the
+  /// products of an element of D are added one after the other from k = 0 on, by one kind of instruction, whatever the
+  /// tile. On devices of one compute capability the bits then depend neither on what was tuned nor on the number of
+  /// SMs; but where operands are not aligned for TMA they do depend on whether sms and workspace_bytes let them be
+  /// packed. Costs most where few tiles have a deep k.
   bool deterministic = false;
   std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
   /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all. Then no operands are packed. With
@@ -54,9 +55,10 @@ struct ContextOptions {
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
   /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
   bool dependent_launch = true;
-  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand, else
-  /// with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round differently; if choices
-  /// are deterministic, the fallback alone may. Nothing is measured then: Tuning::on is as cached. The Context's end waits for a compile that has begun.
+  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
+  /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round
+  /// differently; if choices are deterministic, the fallback alone may. Nothing is measured then: Tuning::on is as
+  /// cached. The Context's end waits for a compile that has begun.
   bool compile_in_background = false;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls gemm(),
   /// with what it was given.

@@ -163,7 +163,8 @@ double predict_sm90_us(const KernelConfig& c, const Problem& p, const DeviceInfo
 double predict_tile_sm90_us(const KernelConfig& tile, const Problem& p, const DeviceInfo& device,
                             const ConstraintFilter* filter) {
   const auto predict_us = [&](const KernelConfig& config) {
-    return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : predict_sm90_us(config, p, device);
+    return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity()
+                                             : predict_sm90_us(config, p, device);
   };
   KernelConfig c = tile;
   const std::int64_t slots = usable_sms(cluster_size_of(c), device);

@@ -147,7 +147,8 @@ class Layer {
       const Entry& entry = entries_[i->second];
       const TuningRecord& record = entry.record;
       if (!equal(record.problem, shape) || record.constraints != constraints || !same_device(record, device)) continue;
-      if (why_illegal(record.config, shape, device).empty() && filter.allows(record.config) && better(entry)) best = &entry;
+      if (why_illegal(record.config, shape, device).empty() && filter.allows(record.config) && better(entry))
+        best = &entry;
     }
     return best;
   }

@@ -42,10 +42,11 @@ class TuningDb {
   /// file: nullopt: memory only. system_file: read after it, never written, may be absent.
   explicit TuningDb(std::optional<std::filesystem::path> file,
                     std::optional<std::filesystem::path> system_file = std::nullopt);
-  /// Exact: the same shape, constraints, compute capability and SM count; the same device name is preferred. Else nearest: the
-  /// record of the same types, layouts and constraints that is least far in the sum of |log2| of m, n, k, at most 1 in each. Its
-  /// configuration is legal for this problem and keeps to the constraints, and one that counts on the SMs comes only from a device with as many.
-  /// Of both files: the own exact record, the system's exact one, the nearest of either.
+  /// Exact: the same shape, constraints, compute capability and SM count; the same device name is preferred. Else
+  /// nearest: the record of the same types, layouts and constraints that is least far in the sum of |log2| of m, n, k,
+  /// at most 1 in each. Its configuration is legal for this problem and keeps to the constraints, and one that counts
+  /// on the SMs comes only from a device with as many. Of both files: the own exact record, the system's exact one, the
+  /// nearest of either.
   TuningLookup find(const Problem& shape, const DeviceInfo& device, const Constraints& constraints = {});
   void add(const TuningRecord& record);
   /// Adds those that replace what the file has of their problem and device, and returns how many: see replaces().

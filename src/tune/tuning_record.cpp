@@ -164,15 +164,16 @@ Problem problem_from(const json& object, Constraints& constraints) {
   return shape_of(normalise(p));
 }
 
-/// Whether the configuration can run the problem on a device of this kind, however much shared memory that has, and keeps to
-/// its constraints.
+/// Whether the configuration can run the problem on a device of this kind, however much shared memory that has, and
+/// keeps to its constraints.
 std::string why_illegal(const TuningRecord& record) {
   DeviceInfo device;
   device.compute_capability = record.compute_capability;
   device.sm_count = record.sm_count;
   device.smem_per_block = device.smem_per_sm = std::numeric_limits<std::size_t>::max();
   if (std::string why = why_illegal(record.config, record.problem, device); !why.empty()) return why;
-  return ConstraintFilter(record.constraints, record.problem, part_of(device, record.constraints)).why_not(record.config);
+  return ConstraintFilter(record.constraints, record.problem, part_of(device, record.constraints))
+      .why_not(record.config);
 }
 
 bool is_foreign(const json& object) {

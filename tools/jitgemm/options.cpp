@@ -145,12 +145,15 @@ void DeviceOptions::add_constraints_to(CLI::App& app) {
   app.add_flag("--deterministic", constraints_.deterministic,
                "Only choices that give the same bits as each other: one order of additions")
       ->group("Choice");
-  app.add_option("--workspace-limit", constraints_.workspace_bytes, "Only choices with as many bytes of workspace: 0, 64K, 8M [any]")
+  app.add_option("--workspace-limit", constraints_.workspace_bytes,
+                 "Only choices with as many bytes of workspace: 0, 64K, 8M [any]")
       ->transform(CLI::AsSizeValue(false))
-      ->transform(CLI::Validator([](std::string& text) { return std::string(text.starts_with('-') ? "is negative" : ""); }, ""))
+      ->transform(
+          CLI::Validator([](std::string& text) { return std::string(text.starts_with('-') ? "is negative" : ""); }, ""))
       ->type_name("BYTES")
       ->group("Choice");
-  app.add_option("--sm-limit", constraints_.sms, "Only choices whose blocks take as many SMs at most; 0 is all [0]")->group("Choice");
+  app.add_option("--sm-limit", constraints_.sms, "Only choices whose blocks take as many SMs at most; 0 is all [0]")
+      ->group("Choice");
 }
 
 ContextOptions DeviceOptions::context_options(bool compile_for_architecture) const {

@@ -171,8 +171,8 @@ void show(const Options& options) {
     return print_json(json);
   }
   for (const TuningRecord& record : wisdom.records) {
-    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", record.median_us, record.date, device_of(record),
-               problem_of(record), to_string(record.config));
+    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", record.median_us, record.date, device_of(record), problem_of(record),
+               to_string(record.config));
   }
   std::map<std::string, std::pair<std::size_t, std::uintmax_t>> architectures;
   for (const WisdomKernel& kernel : wisdom.kernels) {
