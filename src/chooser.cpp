@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/constraints.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
@@ -17,7 +18,11 @@ constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
 }  // namespace
 
 Chooser::Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options)
-    : backend_(backend), store_(store), options_(options), db_(options.tuning_db, options.system_tuning_db) {}
+    : backend_(backend),
+      store_(store),
+      options_(options),
+      part_(part_of(backend.device(), options.constraints)),
+      db_(options.tuning_db, options.system_tuning_db) {}
 
 Choice Chooser::preview(const Problem& problem) {
   if (auto choice = remembered(shape_of(problem))) return *choice;
@@ -47,12 +52,9 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
       choice.why += "; not measured: the Context's tuning budget is spent";
     } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
-      if (const std::string broken = why_illegal(result->config, problem, backend_.device()); broken.empty()) {
-        choice = {result->config,
-                  PlanSource::measured,
-                  "fastest of those measured now",
-                  predict_us(result->config, problem, backend_.device()),
-                  result->median_us,
+      if (why_not(result->config, problem).empty()) {
+        const double predicted_us = predict(result->config, problem);
+        choice = {result->config, PlanSource::measured, "fastest of those measured now", predicted_us, result->median_us,
                   result->spread};
       }
     } else {
@@ -98,35 +100,39 @@ Choice Chooser::look_up(const Problem& problem) {
   if (options_.tuning == Tuning::off) return by_model(problem);
   const DeviceInfo& device = backend_.device();
   const Problem shape = tuned_shape(problem);
-  TuningLookup found = db_.find(shape, device);
+  TuningLookup found = db_.find(shape, device, options_.constraints);
   if (found.match == Match::none) return by_model(problem);
 
   // The look-up has checked this for the bucket, which is another problem.
-  if (const std::string broken = why_illegal(found.config, problem, device); !broken.empty()) {
+  if (const std::string broken = why_not(found.config, problem); !broken.empty()) {
     Choice choice = by_model(problem);
     choice.source = PlanSource::fallback;
     choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
     return choice;
   }
   std::string why;
-  if (const auto best = judge_nearest(found, problem, device, &why)) {
+  if (const auto best = judge_nearest(found, problem, device, &why, options_.constraints)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
   if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
   return {found.config,
           found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           found.why,
-          predict_us(found.config, problem, device),
+          predict(found.config, problem),
           shape.m == problem.m ? found.measured_us : 0,
           found.spread,
           found.expected_regret};
 }
 
 Choice Chooser::by_model(const Problem& problem) {
-  const std::vector<RankedConfig> ranked = rank(problem, backend_.device(), 1);
+  const std::vector<RankedConfig> ranked = this->ranked(problem, 1);
   if (const std::size_t smem = backend_.device().smem_per_block; ranked.empty() && smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
                                           " bytes of shared memory a block, and no kernel does with them; use another");
+  }
+  if (ranked.empty() && constrain(options_.constraints) && !rank(problem, backend_.device(), 1).empty()) {
+    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" +
+                                               to_string(options_.constraints) + "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
     KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
@@ -145,12 +151,13 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
   options.budget_seconds = budget_seconds;
   options.progress = progress;
   options.why_nothing = why;
-  const auto ranked = rank(shape, device, std::size_t(options.candidates));
+  const auto ranked = this->ranked(shape, std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, shape, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;
   TuningRecord record;
   record.problem = shape;
+  record.constraints = options_.constraints;
   record.device_name = device.name;
   record.compute_capability = device.compute_capability;
   record.sm_count = device.sm_count;
@@ -175,6 +182,19 @@ Problem Chooser::tuned_shape(const Problem& problem) const {
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
   if (shape.layout_a == Layout::column_major) shape.lda = std::max(shape.lda, shape.m);
   return shape;
+}
+
+std::vector<RankedConfig> Chooser::ranked(const Problem& problem, std::size_t limit) {
+  return rank(problem, backend_.device(), limit, options_.constraints);
+}
+
+double Chooser::predict(const KernelConfig& config, const Problem& problem) const {
+  return predict_us(config, problem, part_);
+}
+
+std::string Chooser::why_not(const KernelConfig& config, const Problem& problem) const {
+  if (std::string broken = why_illegal(config, problem, part_); !broken.empty()) return broken;
+  return ConstraintFilter(options_.constraints, problem, part_).why_not(config);
 }
 
 bool Chooser::measures(const Problem& problem) const { return options_.tuning == Tuning::on && reads_ab(problem); }

@@ -12,6 +12,7 @@
 
 #include "core/problem.hpp"
 #include "jitgemm/context.hpp"
+#include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"
 
@@ -39,10 +40,12 @@ struct ChooserOptions {
   double budget_seconds = 0;        ///< of one problem
   double total_budget_seconds = 0;  ///< of all that choose() measures
   bool bucket_m = false;
+  Constraints constraints = {};
   std::optional<std::filesystem::path> tuning_db, system_tuning_db;
 };
 
-/// Chooses configurations for normalised problems. What choose() has settled once stays, until tune(). Thread-safe.
+/// Chooses configurations for normalised problems, within constraints. What choose() has settled once stays, until
+/// tune(). Thread-safe.
 class Chooser {
  public:
   Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options);
@@ -54,6 +57,13 @@ class Chooser {
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const Problem& problem, const std::function<void(int, int)>& progress);
 
+  /// What the cost model says of all that choose() may choose: see rank().
+  std::vector<RankedConfig> ranked(const Problem& problem, std::size_t limit = 0);
+  double predict(const KernelConfig& config, const Problem& problem) const;
+  /// Empty if it may choose this one for the problem, else why not.
+  std::string why_not(const KernelConfig& config, const Problem& problem) const;
+
+  const Constraints& constraints() const { return options_.constraints; }
   std::uint64_t tuned() const { return tuned_; }
 
  private:
@@ -71,6 +81,7 @@ class Chooser {
   Backend& backend_;
   KernelStore& store_;
   const ChooserOptions options_;
+  const DeviceInfo part_;  // of the device, that calls may use
   TuningDb db_;
   std::mutex measuring_;      // two measurements at once would disturb each other
   double spent_seconds_ = 0;  // under measuring_

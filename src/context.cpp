@@ -207,6 +207,7 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.config = choice.config;
   plan.source = choice.source;
   plan.why = choice.why;
+  if (choice.source != PlanSource::pinned) plan.constraints = chooser.constraints();
   plan.predicted_us = choice.predicted_us;
   plan.measured_us = choice.measured_us;
   plan.spread = choice.spread;
@@ -341,9 +342,9 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(
-        problem, {result.config, PlanSource::measured, "fastest of those measured now",
-                  predict_us(result.config, problem, self.backend->device()), result.median_us, result.spread});
+    report.plan =
+        self.make_plan(problem, {result.config, PlanSource::measured, "fastest of those measured now",
+                                 self.chooser.predict(result.config, problem), result.median_us, result.spread});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;
@@ -354,7 +355,7 @@ std::vector<Plan> Context::candidates(const Problem& asked) {
   return with_names(asked, nullptr, [&] {
     const Problem problem = normalise(asked);
     std::vector<Plan> plans;
-    for (const RankedConfig& ranked : rank(problem, impl().backend->device())) {
+    for (const RankedConfig& ranked : impl().chooser.ranked(problem)) {
       plans.push_back(impl().make_plan(
           problem, {ranked.config, PlanSource::model,
                     "number " + std::to_string(plans.size() + 1) + " by the cost model", ranked.predicted_us, 0, 0}));

@@ -87,6 +87,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
+  chooser.constraints = options.constraints;
   if (const std::filesystem::path home = home_of(options); !home.empty()) chooser.tuning_db = home / "tuning.jsonl";
   if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
   return chooser;

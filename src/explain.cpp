@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "core/constraints.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/context.hpp"
@@ -99,6 +100,7 @@ std::string Plan::explain() const {
                    (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + percent.str() + ")"
                                     : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));
+  if (constrain(constraints)) line("constraints", to_string(constraints));
   line("source", std::string(to_string(source)));
   line("why", why);
   return text.str();

@@ -13,7 +13,6 @@
 #include "core/packing.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
-#include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "util/log.hpp"
 
@@ -144,10 +143,9 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const Problem& shape, const Pro
 /// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may have made
 /// for the choice.
 std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, const Choice& choice) {
-  const DeviceInfo& device = backend.device();
-  std::vector<RankedConfig> ranked = rank(problem, device, candidates);
+  std::vector<RankedConfig> ranked = chooser.ranked(problem, candidates);
   for (const KernelConfig& config : ready_table.configs()) {
-    if (why_illegal(config, problem, device).empty()) ranked.push_back({config, predict_us(config, problem, device)});
+    if (chooser.why_not(config, problem).empty()) ranked.push_back({config, chooser.predict(config, problem)});
   }
   std::sort(ranked.begin(), ranked.end(),
             [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; });

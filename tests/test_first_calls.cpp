@@ -170,6 +170,25 @@ TEST_CASE("While a kernel compiles in the background, one that is at hand serves
   CHECK(f.context->counters().compiles == 0);
 }
 
+TEST_CASE("A kernel at hand that breaks the constraints does not serve meanwhile", "[first_calls][constraints]") {
+  for (const bool constrained : {false, true}) {
+    Fixture f;
+    if (constrained) f.options.constraints.sms = 1;
+    f.context.emplace(f.options);
+    f.call(f.small);
+    REQUIRE(f.context->plan(f.other, f.context->plan(f.small).config).programs > 1);
+    Gate::set(false);
+    {
+      std::jthread caller([&f] { f.call(f.other); });
+      Gate::await_waiting(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      CHECK(f.context->counters().stopgaps == (constrained ? 0 : 1));
+      Gate::set(true);
+    }
+    CHECK(f.d() == f.product(f.other));
+  }
+}
+
 TEST_CASE("A fallback that cannot do a call leaves it to wait", "[first_calls]") {
   Fixture f;
   f.give_fallback(false);

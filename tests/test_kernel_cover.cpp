@@ -38,6 +38,13 @@ double regret(const CoveredProblem& p, const KernelCover& cover, std::size_t cou
 
 }  // namespace
 
+TEST_CASE("A problem with constraints is covered by a kernel that keeps to them", "[kernel_cover][constraints]") {
+  CoveredProblem p{shape(128, 256, 8192), h200};
+  CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k > 1);
+  p.constraints.deterministic = true;
+  CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k == 1);
+}
+
 TEST_CASE("Two configurations have one identity where they have one source", "[kernel_cover]") {
   for (const Problem& problem : {shape(1024, 1024, 1024), shape(100, 101, 103)}) {
     const auto configs = rank(problem, h200);

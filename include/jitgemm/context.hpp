@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,19 +26,39 @@ enum class Tuning : std::uint8_t {
   on,      ///< as cached for an exact hit, else measure on first use; never during stream capture
 };
 
+/// What every choice of a Context keeps to, besides being legal. Part of the key of tuning results: what is tuned with
+/// other constraints counts for none. Does not concern what the caller pins or computes by other means
+/// (ContextOptions::fallback).
+struct Constraints {
+  /// Any one configuration gives the same bits on every run; choices differ in theirs. With this they do not: the
+  /// products of an element of D are added one after the other from k = 0 on, by one kind of instruction, whatever the
+  /// tile. On devices of one compute capability the bits then depend neither on what was tuned nor on the number of
+  /// SMs; but where operands are not aligned for TMA they do depend on whether sms and workspace_bytes let them be
+  /// packed. Costs most where few tiles have a deep k.
+  bool deterministic = false;
+  std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
+  /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all. Then no operands are packed. With
+  /// ContextOptions::dependent_launch, blocks of the next call on the stream may begin while these still run.
+  int sms = 0;
+
+  bool operator==(const Constraints&) const = default;
+};
+
 struct ContextOptions {
   Device device = Device::cuda;
   std::string architecture = {};  ///< of compile_only, and of the emulator if set: "sm_80", "sm_90a", ...
   std::optional<Tuning> tuning = {};  ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
   double tuning_budget_seconds = 1.0;          ///< measuring time for one problem
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
+  Constraints constraints = {};
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
   /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
   bool dependent_launch = true;
-  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand, else
-  /// with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round differently. Nothing is
-  /// measured then: Tuning::on is as cached. The Context's end waits for a compile that has begun.
+  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
+  /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round
+  /// differently; if choices are deterministic, the fallback alone may. Nothing is measured then: Tuning::on is as
+  /// cached. The Context's end waits for a compile that has begun.
   bool compile_in_background = false;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls gemm(),
   /// with what it was given.
@@ -73,6 +94,7 @@ struct JITGEMM_EXPORT Plan {
   double spread = 0;        ///< of the measurement: (p90 - p10) / median
   /// Of PlanSource::nearest: predicted_us over that of the cost model's own best choice; 0 for all others.
   double expected_regret = 0;
+  Constraints constraints = {};  ///< that it was chosen under
   // The schedule's facts.
   std::string device;
   int tiles_m = 0, tiles_n = 0;
@@ -128,7 +150,7 @@ class JITGEMM_EXPORT Context {
   /// Enqueues D = activation(alpha * A * B + beta * C + bias) on `stream` and returns. The first call with a new problem
   /// may choose (Tuning), compile or load a kernel. Legal in stream capture; replays of one graph must not overlap.
   void gemm(const Problem& problem, const Operands& operands, Stream stream = nullptr);
-  /// The same with this configuration.
+  /// The same with this configuration, which need not keep to the Context's constraints.
   void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig& config);
 
   /// What gemm() would run now. Measures and compiles nothing.
@@ -154,7 +176,7 @@ class JITGEMM_EXPORT Context {
   /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total).
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
-  /// Every legal configuration, best predicted first.
+  /// Every legal configuration that keeps to the constraints, best predicted first.
   std::vector<Plan> candidates(const Problem& problem);
 
   /// Bytes that Operands::workspace needs. Counts as the problem's first use: with Tuning::on it may measure, so that

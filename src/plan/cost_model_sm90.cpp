@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/kernel_interface.hpp"
 #include "core/problem.hpp"
@@ -163,7 +164,10 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
   return time;
 }
 
-double CostModelSm90::tile_us(const KernelConfig& tile) const {
+double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
+  const auto us_if_allowed = [&](const KernelConfig& config) {
+    return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : us(config);
+  };
   KernelConfig c = tile;
   const std::int64_t slots = usable_sms(cluster_size_of(c), device_);
   const std::int64_t blocks = cut_of(c).tiles * cluster_size_of(c);
@@ -172,16 +176,16 @@ double CostModelSm90::tile_us(const KernelConfig& tile) const {
     c.schedule = Schedule::persistent;
     c.grid = int(slots);
   }
-  double least = us(c);
+  double least = us_if_allowed(c);
   if (c.cluster_k > 1 || c.ping_pong) return least;
   if (!fills && 2 * blocks <= slots) {
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(8, slots / blocks));
-    least = std::min(least, us(c));
+    least = std::min(least, us_if_allowed(c));
   } else if (fills && cluster_size_of(c) < 8 && blocks_per_sm_of(c, problem_) == 2) {
     c = tile;
     while (c.stages > 3 && !two_fit(c)) --c.stages;
-    least = std::min(least, us(c));
+    least = std::min(least, us_if_allowed(c));
   }
   return least;
 }

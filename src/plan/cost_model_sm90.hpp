@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/constraints.hpp"
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
 #include "jitgemm/context.hpp"
@@ -16,8 +17,8 @@ class CostModelSm90 {
 
   PredictedTime time(const KernelConfig& config) const;
   double us(const KernelConfig& config) const { return time(config).us; }
-  /// About the least us() of a data-parallel tile's schedules.
-  double tile_us(const KernelConfig& tile) const;
+  /// About the least us() of a data-parallel tile's schedules, of those that the filter allows; infinite if it allows none.
+  double tile_us(const KernelConfig& tile, const ConstraintFilter* filter = nullptr) const;
 
  private:
   struct Cut;

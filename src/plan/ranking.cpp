@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
+#include "core/constraints.hpp"
 #include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "plan/candidates.hpp"
@@ -40,7 +42,8 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
 
 /// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
 /// best of them.
-std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
+std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+                                    const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {
     double us;
@@ -54,34 +57,54 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
   for (std::size_t form : {0, 1}) {
     for (const KernelConfig& tile : forms[form].tiles)
-      tiles.push_back({models[form].tile_us(tile), &tile, form, tiles.size()});
+      tiles.push_back({models[form].tile_us(tile, filter), &tile, form, tiles.size()});
   }
+  if (filter) std::erase_if(tiles, [](const Tile& tile) { return tile.us == std::numeric_limits<double>::infinity(); });
   const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
-                    [](const Tile& x, const Tile& y) { return x.us < y.us; });
+                    [](const Tile& x, const Tile& y) { return x.us != y.us ? x.us < y.us : x.index < y.index; });
   tiles.resize(kept);
   std::ranges::sort(tiles, {}, &Tile::index);  // so that equals stay in the order of candidates()
 
   std::vector<RankedConfig> ranked;
   for (const Tile& tile : tiles) {
     for (const KernelConfig& config : schedules_sm90(*tile.config, forms[tile.form].problem, device)) {
-      if (why_illegal(config, problem, device).empty())
+      if ((!filter || filter->allows(config)) && why_illegal(config, problem, device).empty())
         ranked.push_back({config, packing_us[tile.form] + models[tile.form].us(config)});
     }
   }
   return ranked;
 }
 
-}  // namespace
-
-std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit) {
+/// The candidates that are allowed, or so many of the best of them and more.
+std::vector<RankedConfig> predict_all(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+                                      const ConstraintFilter* filter = nullptr) {
   // The portable loop was never the fastest where the Hopper loop is legal: 0 of 800 tuned shapes.
   std::vector<RankedConfig> ranked;
-  if (limit > 0 && !device.emulated) ranked = rank_sm90(problem, device, limit);
-  if (ranked.empty()) {
-    for (const KernelConfig& config : candidates(problem, device))
-      ranked.push_back({config, predict_us(config, problem, device)});
+  if (limit > 0 && !device.emulated) ranked = rank_sm90(problem, device, limit, filter);
+  if (!ranked.empty()) return ranked;
+  for (const KernelConfig& config : candidates(problem, device)) {
+    if (!filter || filter->allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
   }
+  return ranked;
+}
+
+std::vector<RankedConfig> predict_all_within(const Problem& problem, const DeviceInfo& whole, std::size_t limit,
+                                             const Constraints& constraints) {
+  const DeviceInfo device = part_of(whole, constraints);
+  const ConstraintFilter filter(constraints, problem, device);
+  std::vector<RankedConfig> ranked = predict_all(problem, device, limit, &filter);
+  if (const auto& config = filter.deterministic_sm90(); ranked.empty() && config)
+    ranked.push_back({*config, predict_us(*config, problem, device)});
+  return ranked;
+}
+
+}  // namespace
+
+std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+                               const Constraints& constraints) {
+  std::vector<RankedConfig> ranked = constrain(constraints) ? predict_all_within(problem, device, limit, constraints)
+                                                            : predict_all(problem, device, limit);
   std::stable_sort(ranked.begin(), ranked.end(), sooner);
   if (limit == 0 || limit >= ranked.size()) return ranked;
   ranked = shortlist(ranked, limit);

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/constraints.hpp"
 #include "jit/source_generator.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
@@ -50,10 +51,10 @@ class Table {
       take(config, us);
     }
     const bool measured = !kernels.empty();
-    const double scale = measured ? best.us / predict_us(best.config, p.problem, p.device) : 1;
+    const double scale = measured ? best.us / predict_us(best.config, p.problem, part_of(p.device, p.constraints)) : 1;
     std::set<std::string> measured_kernels;
     for (const auto& [identity, timed] : kernels) measured_kernels.insert(identity);
-    for (const RankedConfig& ranked : rank(p.problem, p.device)) {
+    for (const RankedConfig& ranked : rank(p.problem, p.device, 0, p.constraints)) {
       const double us = scale * ranked.predicted_us;
       if (!measured && us < best.us) best = {ranked.config, us};
       if (measured && measured_kernels.contains(kernel_identity(p.problem, ranked.config, p.device))) continue;

@@ -13,6 +13,7 @@ struct CoveredProblem {
   Problem problem;
   DeviceInfo device;
   std::vector<std::pair<KernelConfig, double>> measured = {};  ///< microseconds
+  Constraints constraints = {};
 };
 
 /// A kernel, by one of the calls that use it.

@@ -1,17 +1,19 @@
 #include "tune/nearest.hpp"
-#include "plan/cost_model.hpp"
-#include "plan/ranking.hpp"
 
 #include <cstdio>
+
+#include "core/constraints.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm {
 
 std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& problem, const DeviceInfo& device,
-                                          std::string* why) {
+                                          std::string* why, const Constraints& constraints) {
   if (found.match != Match::nearest) return std::nullopt;
-  const auto best = rank(problem, device, 1);
+  const auto best = rank(problem, device, 1, constraints);
   if (best.empty()) return std::nullopt;
-  found.expected_regret = predict_us(found.config, problem, device) / best[0].predicted_us;
+  found.expected_regret = predict_us(found.config, problem, part_of(device, constraints)) / best[0].predicted_us;
   char times[32];
   std::snprintf(times, sizeof times, "%.2f", found.expected_regret);
   if (found.expected_regret <= most_expected_regret) {

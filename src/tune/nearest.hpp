@@ -14,6 +14,6 @@ inline constexpr double most_expected_regret = 1.10;
 /// Puts into a nearest answer, and its reason, how many times the model's own best the model expects it to take.
 /// Returns that best, with the reason in *why, if it is to be taken instead. Exact answers stay as they are.
 std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& problem, const DeviceInfo& device,
-                                          std::string* why);
+                                          std::string* why, const Constraints& constraints = {});
 
 }  // namespace jitgemm

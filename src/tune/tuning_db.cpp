@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/constraints.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "util/line_file.hpp"
@@ -124,7 +125,8 @@ class Layer {
     return nullptr;
   }
 
-  const Entry* exact(const Problem& shape, const DeviceInfo& device) const {
+  const Entry* exact(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) const {
+    const ConstraintFilter filter(constraints, shape, device);
     const Entry* best = nullptr;
     const auto better = [&](const Entry& entry) {
       if (!best) return true;
@@ -134,19 +136,24 @@ class Layer {
     const auto [begin, end] = by_shape_.equal_range(hash_value(shape));
     for (auto i = begin; i != end; ++i) {
       const Entry& entry = entries_[i->second];
-      if (!equal(entry.record.problem, shape) || !same_device(entry.record, device)) continue;
-      if (why_illegal(entry.record.config, shape, device).empty() && better(entry)) best = &entry;
+      const TuningRecord& record = entry.record;
+      if (!equal(record.problem, shape) || record.constraints != constraints || !same_device(record, device)) continue;
+      if (why_illegal(record.config, shape, device).empty() && filter.allows(record.config) && better(entry))
+        best = &entry;
     }
     return best;
   }
 
-  Neighbour nearest(const Problem& shape, const DeviceInfo& device) const {
+  Neighbour nearest(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) const {
+    const ConstraintFilter filter(constraints, shape, device);
     Neighbour nearest;
     for (const Entry& entry : entries_) {
+      if (entry.record.constraints != constraints) continue;
       const double far = distance(entry.record, shape, device);
       const bool nearer = far < nearest.distance ||
                           (nearest.entry && far == nearest.distance && entry.sequence > nearest.entry->sequence);
-      if (nearer && why_illegal(entry.record.config, shape, device).empty()) nearest = {&entry, far};
+      const KernelConfig& config = entry.record.config;
+      if (nearer && why_illegal(config, shape, device).empty() && filter.allows(config)) nearest = {&entry, far};
     }
     return nearest;
   }
@@ -215,17 +222,17 @@ TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std:
   }
 }
 
-TuningLookup TuningDb::find(const Problem& shape, const DeviceInfo& device) {
+TuningLookup TuningDb::find(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) {
   static const std::string of_system = ", of the system's database";
   const std::lock_guard guard(impl_->mutex);
   impl_->refresh();
   const Layer& own = impl_->own;
   const std::optional<Layer>& system = impl_->system;
-  if (const auto* entry = own.exact(shape, device)) return exact_answer(entry->record, "");
-  if (const auto* entry = system ? system->exact(shape, device) : nullptr)
+  if (const auto* entry = own.exact(shape, device, constraints)) return exact_answer(entry->record, "");
+  if (const auto* entry = system ? system->exact(shape, device, constraints) : nullptr)
     return exact_answer(entry->record, of_system);
-  const Layer::Neighbour ours = own.nearest(shape, device);
-  const Layer::Neighbour theirs = system ? system->nearest(shape, device) : Layer::Neighbour{};
+  const Layer::Neighbour ours = own.nearest(shape, device, constraints);
+  const Layer::Neighbour theirs = system ? system->nearest(shape, device, constraints) : Layer::Neighbour{};
   if (theirs.distance < ours.distance) return nearest_answer(theirs.entry->record, theirs.distance, of_system);
   if (ours.entry) return nearest_answer(ours.entry->record, ours.distance, "");
   return {};
@@ -288,7 +295,7 @@ std::size_t TuningDb::merge(const std::vector<TuningRecord>& records) {
 
 bool same_key(const TuningRecord& x, const TuningRecord& y) {
   return x.compute_capability == y.compute_capability && x.sm_count == y.sm_count && x.emulated == y.emulated &&
-         x.device_name == y.device_name && equal(x.problem, y.problem);
+         x.device_name == y.device_name && x.constraints == y.constraints && equal(x.problem, y.problem);
 }
 
 bool replaces(const TuningRecord& record, const TuningRecord& old) {

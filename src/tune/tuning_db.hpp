@@ -12,6 +12,7 @@ namespace jitgemm {
 
 struct TuningRecord {
   Problem problem;  ///< shape_of()
+  Constraints constraints = {};
   std::string device_name;
   int compute_capability = 0, sm_count = 0;
   bool emulated = false;
@@ -41,11 +42,12 @@ class TuningDb {
   /// file: nullopt: memory only. system_file: read after it, never written, may be absent.
   explicit TuningDb(std::optional<std::filesystem::path> file,
                     std::optional<std::filesystem::path> system_file = std::nullopt);
-  /// Exact: the same shape, compute capability and SM count; the same device name is preferred. Else nearest: the
-  /// record of the same types and layouts that is least far in the sum of |log2| of m, n, k, at most 1 in each. Its
-  /// configuration is legal for this problem, and one that counts on the SMs comes only from a device with as many.
-  /// Of both files: the own exact record, the system's exact one, the nearest of either.
-  TuningLookup find(const Problem& shape, const DeviceInfo& device);
+  /// Exact: the same shape, constraints, compute capability and SM count; the same device name is preferred. Else
+  /// nearest: the record of the same types, layouts and constraints that is least far in the sum of |log2| of m, n, k,
+  /// at most 1 in each. Its configuration is legal for this problem and keeps to the constraints, and one that counts
+  /// on the SMs comes only from a device with as many. Of both files: the own exact record, the system's exact one, the
+  /// nearest of either.
+  TuningLookup find(const Problem& shape, const DeviceInfo& device, const Constraints& constraints = {});
   void add(const TuningRecord& record);
   /// Adds those that replace what the file has of their problem and device, and returns how many: see replaces().
   /// Throws Error{io} if the file does not take them.
@@ -58,7 +60,7 @@ class TuningDb {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Whether they are about the same problem and device.
+/// Whether they are about the same problem, constraints and device.
 bool same_key(const TuningRecord& x, const TuningRecord& y);
 /// Of two records with the same key the later measurement counts, of those of one day the faster. A total order.
 bool replaces(const TuningRecord& record, const TuningRecord& old);

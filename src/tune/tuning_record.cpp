@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/constraints.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
@@ -20,7 +21,17 @@ using nlohmann::json;
 // versions that do not know it skip the lines that have it in "problem", which they could not ask for.
 constexpr int schema = 2;
 
-json to_json(const Problem& p) {
+/// What differs from the default.
+json to_json(const Constraints& constraints) {
+  constexpr Constraints none;
+  json object = json::object();
+  if (constraints.deterministic) object["deterministic"] = true;
+  if (constraints.workspace_bytes != none.workspace_bytes) object["workspace_bytes"] = constraints.workspace_bytes;
+  if (constraints.sms != none.sms) object["sms"] = constraints.sms;
+  return object;
+}
+
+json to_json(const Problem& p, const Constraints& constraints) {
   json object{{"m", p.m},
               {"n", p.n},
               {"k", p.k},
@@ -41,6 +52,7 @@ json to_json(const Problem& p) {
     object["stride"] = {p.stride_a, p.stride_b, p.stride_c, p.stride_d};
   }
   if (p.accumulation != Problem{}.accumulation) object["accumulation"] = to_string(p.accumulation);
+  if (constrain(constraints)) object["constraints"] = to_json(constraints);
   return object;
 }
 
@@ -70,6 +82,13 @@ class Fields {
     const json& array = object_.at(key);
     if (!array.is_array() || array.size() != count) refuse(key, "is not a list of " + std::to_string(count));
     for (std::size_t i = 0; i < count; ++i) convert(key, array[i], *values[i]);
+  }
+
+  const json& object(const char* key) {
+    known_.insert(key);
+    const json& object = object_.at(key);
+    if (!object.is_object()) refuse(key, "is not an object");
+    return object;
   }
 
   /// Throws if there is a member that nobody has read.
@@ -108,7 +127,16 @@ class Fields {
   std::set<std::string, std::less<>> known_;
 };
 
-Problem problem_from(const json& object) {
+void read_constraints(const json& object, Constraints& constraints) {
+  Fields fields(object);
+  if (fields.has("deterministic")) fields.read("deterministic", constraints.deterministic);
+  if (fields.has("workspace_bytes")) fields.read("workspace_bytes", constraints.workspace_bytes);
+  if (fields.has("sms")) fields.read("sms", constraints.sms);
+  fields.refuse_others();
+}
+
+/// And the constraints that its choice keeps to.
+Problem problem_from(const json& object, Constraints& constraints) {
   Fields fields(object);
   Problem p;
   fields.read("m", p.m);
@@ -131,17 +159,21 @@ Problem problem_from(const json& object) {
   fields.read("activation", p.activation, parse_activation);
   fields.read("slope", p.slope);
   if (fields.has("accumulation")) fields.read("accumulation", p.accumulation, parse_accumulation);
+  if (fields.has("constraints")) read_constraints(fields.object("constraints"), constraints);
   fields.refuse_others();
   return shape_of(normalise(p));
 }
 
-/// Whether the configuration can run the problem on a device of this kind, however much shared memory that has.
+/// Whether the configuration can run the problem on a device of this kind, however much shared memory that has, and
+/// keeps to its constraints.
 std::string why_illegal(const TuningRecord& record) {
   DeviceInfo device;
   device.compute_capability = record.compute_capability;
   device.sm_count = record.sm_count;
   device.smem_per_block = device.smem_per_sm = std::numeric_limits<std::size_t>::max();
-  return why_illegal(record.config, record.problem, device);
+  if (std::string why = why_illegal(record.config, record.problem, device); !why.empty()) return why;
+  return ConstraintFilter(record.constraints, record.problem, part_of(device, record.constraints))
+      .why_not(record.config);
 }
 
 bool is_foreign(const json& object) {
@@ -155,7 +187,7 @@ bool is_foreign(const json& object) {
 TuningRecord record_from(const json& object) {
   TuningRecord record;
   Fields fields(object);
-  record.problem = problem_from(object.at("problem"));
+  record.problem = problem_from(object.at("problem"), record.constraints);
   Fields device(object.at("device"));
   device.read("name", record.device_name);
   device.read("compute_capability", record.compute_capability);
@@ -184,7 +216,7 @@ std::string why_implausible(const TuningRecord& record) {
 
 std::string to_json_line(const TuningRecord& record) {
   json line = {{"schema", schema},
-               {"problem", to_json(record.problem)},
+               {"problem", to_json(record.problem, record.constraints)},
                {"device",
                 {{"name", record.device_name},
                  {"compute_capability", record.compute_capability},

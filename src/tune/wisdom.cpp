@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/constraints.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_entry.hpp"
@@ -111,7 +112,8 @@ WisdomDiff diff_wisdom(const Wisdom& a, const Wisdom& b) {
   struct Less {
     bool operator()(const TuningRecord& x, const TuningRecord& y) const { return key(x) < key(y); }
     static std::tuple<int, int, bool, const std::string&, std::string> key(const TuningRecord& r) {
-      return {r.compute_capability, r.sm_count, r.emulated, r.device_name, to_string(r.problem)};
+      return {r.compute_capability, r.sm_count, r.emulated, r.device_name,
+              to_string(r.problem) + " " + to_string(r.constraints)};
     }
   };
   // Two records of one key are one, as merge_wisdom() has it.

@@ -67,6 +67,7 @@ void add_bench(CLI::App& app) {
   add("--json", options->json, "Write everything to this file at the end");
   command->add_flag("--resume", options->resume, "Keep what is in the CSV file and go on from there");
   options->device.add_to(*command);
+  options->device.add_constraints_to(*command);
   command->footer(R"(
 Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, in rounds whose order is
 drawn; medians and their spread, (p80 - p20) / median of the rounds, are given, in microseconds of one launch. The best candidate of

@@ -8,6 +8,7 @@ namespace {
 
 ContextOptions compiling(ContextOptions options, const DeviceInfo& device) {
   options.tuning = Tuning::off;
+  options.constraints = {};  // a typical device may have fewer SMs, and all that is compiled is pinned
   options.device = Device::compile_only;
   options.architecture = device.architecture();
   return options;

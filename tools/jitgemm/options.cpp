@@ -138,6 +138,22 @@ void DeviceOptions::add_tuning_to(CLI::App& app) {
   app.add_option("--tuning-budget", tuning_budget_, "Seconds of measuring for one problem [1]")
       ->check(CLI::PositiveNumber)
       ->group("Choice");
+  add_constraints_to(app);
+}
+
+void DeviceOptions::add_constraints_to(CLI::App& app) {
+  app.add_flag("--deterministic", constraints_.deterministic,
+               "Only choices that give the same bits as each other: one order of additions")
+      ->group("Choice");
+  app.add_option("--workspace-limit", constraints_.workspace_bytes,
+                 "Only choices with as many bytes of workspace: 0, 64K, 8M [any]")
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(
+          CLI::Validator([](std::string& text) { return std::string(text.starts_with('-') ? "is negative" : ""); }, ""))
+      ->type_name("BYTES")
+      ->group("Choice");
+  app.add_option("--sm-limit", constraints_.sms, "Only choices whose blocks take as many SMs at most; 0 is all [0]")
+      ->group("Choice");
 }
 
 ContextOptions DeviceOptions::context_options(bool compile_for_architecture) const {
@@ -147,6 +163,7 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
   options.emulator_sm_count = emulator_sm_count_;
   options.emulator_seed = emulator_seed_;
   options.dependent_launch = dependent_launch_;
+  options.constraints = constraints_;
   if (tuning_ == "off") options.tuning = Tuning::off;
   if (tuning_ == "cached") options.tuning = Tuning::cached;
   if (tuning_ == "on") options.tuning = Tuning::on;

@@ -45,7 +45,8 @@ class ProblemOptions {
 class DeviceOptions {
  public:
   void add_to(CLI::App& app);
-  void add_tuning_to(CLI::App& app);
+  void add_tuning_to(CLI::App& app);  ///< and constraints
+  void add_constraints_to(CLI::App& app);
 
   /// What was asked for; without --device the GPU, else, with one line on stderr, the emulator. With
   /// `compile_for_architecture`, --arch alone means no device at all.
@@ -60,6 +61,7 @@ class DeviceOptions {
   int emulator_sm_count_ = 4;
   std::uint64_t emulator_seed_ = 0;
   bool dependent_launch_ = true;
+  Constraints constraints_;
 };
 
 

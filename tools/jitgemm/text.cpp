@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include "core/constraints.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm::cli {
@@ -34,6 +35,7 @@ double tflops(const Problem& p, double us) { return 1e-6 * flops(p) / us; }
 nlohmann::ordered_json to_json(const Plan& plan) {
   return {{"problem", to_string(plan.problem)},
           {"config", to_string(plan.config)},
+          {"constraints", to_string(plan.constraints)},
           {"source", to_string(plan.source)},
           {"why", plan.why},
           {"predicted_us", plan.predicted_us},

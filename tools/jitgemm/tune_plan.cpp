@@ -51,7 +51,7 @@ std::vector<TuningRecord> records_for(const ContextOptions& options, const Devic
   std::erase_if(records, [&](const TuningRecord& record) {
     return record.device_name != device.name || record.compute_capability != device.compute_capability ||
            record.sm_count != device.sm_count || record.emulated != device.emulated ||
-           record.library_version != JITGEMM_VERSION;
+           record.library_version != JITGEMM_VERSION || record.constraints != options.constraints;
   });
   return records;
 }
@@ -73,7 +73,7 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
                   to_string(problem) + " multiplies nothing, so there is nothing to tune; leave it out");
     }
     if (!seen.insert(shape).second) continue;
-    TuneTask task{problem, rank(shape, plan.device, std::size_t(TuneOptions{}.candidates))};
+    TuneTask task{problem, rank(shape, plan.device, std::size_t(TuneOptions{}.candidates), options.constraints)};
     if (task.candidates.empty()) {
       throw Error(ErrorCode::invalid_problem, to_string(problem) + " has no kernel on " + plan.device.name + " (" +
                                                   plan.device.architecture() + "); use other types");

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "commands.hpp"
+#include "core/constraints.hpp"
 #include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
@@ -91,6 +92,11 @@ std::string device_of(const TuningRecord& record) {
   return fmt::format("{}{}, {} SMs", record.device_name, record.emulated ? " (emulated)" : "", record.sm_count);
 }
 
+std::string problem_of(const TuningRecord& record) {
+  const std::string constraints = to_string(record.constraints);
+  return to_string(record.problem) + (constraints.empty() ? "" : " (" + constraints + ")");
+}
+
 Json to_json(const TuningRecord& record) { return Json::parse(to_json_line(record)); }
 
 void export_wisdom(const Options& options) {
@@ -165,8 +171,8 @@ void show(const Options& options) {
     return print_json(json);
   }
   for (const TuningRecord& record : wisdom.records) {
-    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", record.median_us, record.date, device_of(record),
-               to_string(record.problem), to_string(record.config));
+    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", record.median_us, record.date, device_of(record), problem_of(record),
+               to_string(record.config));
   }
   std::map<std::string, std::pair<std::size_t, std::uintmax_t>> architectures;
   for (const WisdomKernel& kernel : wisdom.kernels) {
@@ -204,12 +210,12 @@ bool diff(const Options& options) {
   }
   for (const auto& [records, file] : {std::pair(&diff.only_a, &a), std::pair(&diff.only_b, &b)}) {
     for (const TuningRecord& record : *records) {
-      fmt::print("only in {}: {} on {}, {:.2f} us, {}\n", *file, to_string(record.problem), device_of(record),
+      fmt::print("only in {}: {} on {}, {:.2f} us, {}\n", *file, problem_of(record), device_of(record),
                  record.median_us, to_string(record.config));
     }
   }
   for (const auto& [x, y] : diff.differ) {
-    fmt::print("differs: {} on {}\n{:>12.2f} us  {}\n{:>12.2f} us  {}  ({:.3f} of the time)\n", to_string(x.problem),
+    fmt::print("differs: {} on {}\n{:>12.2f} us  {}\n{:>12.2f} us  {}  ({:.3f} of the time)\n", problem_of(x),
                device_of(x), x.median_us, to_string(x.config), y.median_us, to_string(y.config),
                y.median_us / x.median_us);
   }

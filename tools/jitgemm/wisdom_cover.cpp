@@ -56,7 +56,7 @@ std::vector<CoveredProblem> from_wisdom(const fs::path& file) {
     device.name = record.device_name;
     device.sm_count = record.sm_count;
     device.emulated = record.emulated;
-    problems.push_back({record.problem, device, {{record.config, record.median_us}}});
+    problems.push_back({record.problem, device, {{record.config, record.median_us}}, record.constraints});
   }
   return problems;
 }

@@ -1,0 +1,86 @@
+#include "core/constraints.hpp"
+
+#include "core/kernel_config.hpp"
+#include "core/launch_shape.hpp"
+#include "core/packing.hpp"
+#include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm {
+namespace {
+
+/// Of the sm90 main loop, legal for nearly all that any is legal for.
+KernelConfig typical_sm90(const Problem& problem, int sms) {
+  return {.main_loop = MainLoop::sm90,
+          .block_m = 128,
+          .block_n = 128,
+          .block_k = 128 / int(size_of(problem.a)),
+          .stages = 4,
+          .warps = 8,
+          .pack_a = needs_packing_a(problem),
+          .pack_b = needs_packing_b(problem),
+          .schedule = sms > 0 ? Schedule::persistent : Schedule::data_parallel,
+          .grid = sms};
+}
+
+bool cuts_k(const KernelConfig& c) {
+  return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
+}
+
+}  // namespace
+
+std::string to_string(const Constraints& constraints) {
+  constexpr Constraints none;
+  std::string text;
+  const auto add = [&text](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
+  if (constraints.deterministic) add("deterministic");
+  if (constraints.workspace_bytes != none.workspace_bytes)
+    add("workspace_bytes=" + std::to_string(constraints.workspace_bytes));
+  if (constraints.sms != none.sms) add("sms=" + std::to_string(constraints.sms));
+  return text;
+}
+
+DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints) {
+  if (constraints.sms < 0 || constraints.sms > device.sm_count) {
+    const std::string count = std::to_string(device.sm_count);
+    throw Error(ErrorCode::invalid_option, "sms=" + std::to_string(constraints.sms) + " where " + device.name +
+                                               " has " + count + "; give 1 to " + count + ", or 0 for all");
+  }
+  DeviceInfo part = device;
+  if (constraints.sms > 0) part.sm_count = constraints.sms;
+  return part;
+}
+
+ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
+    : constraints_(constraints), problem_(problem) {
+  if (!constraints.deterministic || !device.has_wgmma()) return;
+  const KernelConfig sm90 = typical_sm90(problem, constraints.sms);
+  if (why_illegal(sm90, problem, device).empty() && why_too_much(sm90).empty()) deterministic_sm90_ = sm90;
+}
+
+std::string ConstraintFilter::why_not(const KernelConfig& config) const {
+  if (constraints_.deterministic) {
+    if (cuts_k(config)) return "a deterministic choice does not cut k";
+    const MainLoop main_loop = deterministic_sm90_ ? MainLoop::sm90 : MainLoop::sm80;
+    if (config.main_loop != main_loop)
+      return "a deterministic choice has the " + std::string(to_string(main_loop)) + " main loop here";
+  }
+  return why_too_much(config);
+}
+
+std::string ConstraintFilter::why_too_much(const KernelConfig& config) const {
+  if (constraints_.sms == 0 && constraints_.workspace_bytes == Constraints{}.workspace_bytes) return {};
+  if (constraints_.sms > 0 && packs(config)) return "the packing kernel knows no limit of SMs";
+  const LaunchShape shape = launch_shape(problem_, config);
+  if (shape.workspace_bytes() > constraints_.workspace_bytes) {
+    return "it needs " + std::to_string(shape.workspace_bytes()) + " bytes of workspace where " +
+           std::to_string(constraints_.workspace_bytes) + " are allowed";
+  }
+  if (constraints_.sms > 0 && shape.grid > constraints_.sms) {
+    return "its " + std::to_string(shape.grid) + " thread blocks may take more than " +
+           std::to_string(constraints_.sms) + " SMs";
+  }
+  return {};
+}
+
+}  // namespace jitgemm

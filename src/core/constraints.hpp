@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/device_info.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// "deterministic workspace_bytes=0 sms=64": those that constrain; empty if none does.
+std::string to_string(const Constraints& constraints);
+inline bool constrain(const Constraints& constraints) { return constraints != Constraints{}; }
+
+/// The device with only the SMs that calls may use. Throws Error{invalid_option} if it has not so many.
+DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints);
+
+/// Which configurations keep to constraints, for one normalised problem on a device.
+class ConstraintFilter {
+ public:
+  ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device);
+
+  /// Empty if the (legal) configuration keeps to the constraints, else what it breaks.
+  std::string why_not(const KernelConfig& config) const;
+  bool allows(const KernelConfig& config) const { return why_not(config).empty(); }
+
+  /// Deterministic choices have one main loop a problem: whether it is the sm90 one depends on this configuration
+  /// alone, so not on what is a candidate on a device. nullopt: it is the sm80 one.
+  const std::optional<KernelConfig>& deterministic_sm90() const { return deterministic_sm90_; }
+
+ private:
+  std::string why_too_much(const KernelConfig& config) const;
+
+  Constraints constraints_;
+  const Problem& problem_;
+  std::optional<KernelConfig> deterministic_sm90_;
+};
+
+}  // namespace jitgemm

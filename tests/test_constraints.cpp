@@ -1,0 +1,389 @@
+// What choices keep to, and that it is part of the key. tests/test_deterministic.cpp is about bits.
+#include "core/constraints.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "catch.hpp"
+#include "core/launch_shape.hpp"
+#include "core/type_rules.hpp"
+#include "errors.hpp"
+#include "gemm_cases.hpp"
+#include "plan/ranking.hpp"
+#include "random.hpp"
+#include "sandbox.hpp"
+#include "tune/nearest.hpp"
+#include "tune/wisdom.hpp"
+#include "tuning_samples.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+DeviceInfo emulated(const char* architecture) {
+  DeviceInfo device = device_info_for(architecture);
+  device.emulated = true;
+  device.sm_count = 5;
+  return device;
+}
+
+/// Any type, layout, alignment and batch; tiny, skinny, deep and large.
+Problem random_problem(Random& random) {
+  Problem p;
+  p.a = p.b = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
+  p.d = is_fp8(p.a) ? bf16 : p.a == tf32 ? f32 : p.a == s8 ? s32 : p.a;
+  if (is_fp8(p.a) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
+  p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  const int multiple = random.between(0, 1) ? 16 : 1;
+  const auto extent = [&](int low, int high) {
+    return std::int64_t((random.log_between(low, high) + multiple - 1) / multiple * multiple);
+  };
+  p.m = extent(1, random.pick(std::vector{40, 300, 9000}));
+  p.n = extent(1, random.pick(std::vector{40, 300, 9000}));
+  p.k = random.between(0, 20) == 0 ? 0 : extent(1, random.pick(std::vector{40, 1000, 20000}));
+  if (random.between(0, 3) == 0) p.batch = random.between(2, 9);
+  if (random.between(0, 3) == 0) p.beta = 1;
+  return normalise(p);
+}
+
+Constraints random_constraints(Random& random, const DeviceInfo& device) {
+  Constraints constraints;
+  do {
+    constraints.deterministic = random.between(0, 1);
+    if (random.between(0, 1))
+      constraints.workspace_bytes = random.between(0, 1) ? 0 : std::size_t(random.log_between(1000, 1 << 24));
+    if (random.between(0, 1)) constraints.sms = random.between(1, device.sm_count);
+  } while (!constrain(constraints));
+  return constraints;
+}
+
+bool cuts_k(const KernelConfig& c) {
+  return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
+}
+
+struct Broken {
+  bool determinism, workspace, sms;
+  bool any() const { return determinism || workspace || sms; }
+};
+Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& constraints) {
+  const LaunchShape shape = launch_shape(p, c);
+  return {constraints.deterministic && cuts_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
+          constraints.sms > 0 && std::max(shape.grid, shape.packing.grid) > constraints.sms};
+}
+
+const KernelConfig whole_tiles = parse_kernel_config("sm90 64x64x64 group_m=8 stages=4 warps=4 schedule=data_parallel");
+const KernelConfig split = parse_kernel_config("sm90 64x64x64 group_m=8 stages=4 warps=4 schedule=split_k splits=2");
+
+TuningRecord constrained_record(const Problem& problem, const Constraints& constraints,
+                                const KernelConfig& config = whole_tiles) {
+  TuningRecord record = record_of(problem);
+  record.constraints = constraints;
+  record.config = config;
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("Whatever is ranked keeps to the constraints, and there always is something", "[constraints][ranking]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  const std::vector devices{h200, h200, device_info_for("sm_89"), emulated("sm_90a")};
+  int determinism = 0, workspace = 0, sms = 0;  // first choices that keep to nothing
+  for (int i = 0; i < 300; ++i) {
+    const Problem problem = random_problem(random);
+    const DeviceInfo& device = random.pick(devices);
+    const Constraints constraints = random_constraints(random, device);
+    CAPTURE(to_string(problem), device.name, device.emulated, to_string(constraints));
+    std::set<MainLoop> main_loops;
+    for (const std::size_t limit : {1, 12, 0}) {
+      if (limit == 0 && i % 5 != 0) continue;
+      const std::vector<RankedConfig> ranked = rank(problem, device, limit, constraints);
+      REQUIRE(!ranked.empty());
+      for (const RankedConfig& choice : ranked) {
+        CAPTURE(to_string(choice.config));
+        REQUIRE(why_illegal(choice.config, problem, device).empty());
+        REQUIRE_FALSE(broken_by(choice.config, problem, constraints).any());
+        REQUIRE(ConstraintFilter(constraints, problem, device).why_not(choice.config).empty());
+        main_loops.insert(choice.config.main_loop);
+      }
+    }
+    if (constraints.deterministic) CHECK(main_loops.size() == 1);
+    const Broken free = broken_by(rank(problem, device, 1).front().config, problem, constraints);
+    determinism += free.determinism;
+    workspace += free.workspace;
+    sms += free.sms;
+  }
+  CHECK(determinism > 0);
+  CHECK(workspace > 0);
+  CHECK(sms > 0);
+}
+
+TEST_CASE("A deterministic choice has the same main loop however many SMs there are", "[constraints][ranking]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  int hopper = 0, portable = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Problem problem = random_problem(random);
+    std::set<MainLoop> main_loops;
+    for (const int sm_count : {1, 16, 78, 114, 132, 144}) {
+      DeviceInfo device = h200;
+      device.sm_count = sm_count;
+      for (const RankedConfig& ranked : rank(problem, device, 12, {.deterministic = true}))
+        main_loops.insert(ranked.config.main_loop);
+    }
+    CAPTURE(to_string(problem));
+    REQUIRE(main_loops.size() == 1);
+    ++(main_loops.contains(MainLoop::sm90) ? hopper : portable);
+  }
+  CHECK(hopper > 0);
+  CHECK(portable > 0);
+  // The sm90 one if any of its configurations is legal.
+  const Problem unaligned = normalise({.m = 1537, .n = 1793, .k = 1001});
+  CHECK(rank(unaligned, h200, 1, {.deterministic = true}).at(0).config.main_loop == MainLoop::sm90);
+  CHECK(rank(unaligned, h200, 1, {.deterministic = true, .workspace_bytes = 0}).at(0).config.main_loop ==
+        MainLoop::sm80);
+  CHECK(rank(unaligned, h200, 1, {.deterministic = true, .sms = 64}).at(0).config.main_loop == MainLoop::sm80);
+}
+
+TEST_CASE("Two stages find what ranking every candidate finds under constraints, too", "[constraints][ranking]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  double regrets = 0;
+  int problems = 0;
+  while (problems < 80) {
+    // Every other one has few tiles and a deep k, so that the best of all are those that cut it.
+    const Problem deep =
+        normalise({.m = random.between(1, 64) * 8, .n = random.between(1, 64) * 8, .k = random.between(256, 2048) * 8});
+    const Problem problem = problems % 2 == 0 ? random_problem(random) : deep;
+    const Constraints constraints =
+        problems % 4 == 1 ? Constraints{.deterministic = true} : random_constraints(random, h200);
+    double best = std::numeric_limits<double>::infinity();
+    for (const RankedConfig& ranked : rank(problem, h200, 0, constraints)) {
+      if (ranked.config.main_loop == MainLoop::sm90) best = std::min(best, ranked.predicted_us);
+    }
+    if (std::isinf(best)) continue;
+    ++problems;
+    CAPTURE(to_string(problem), to_string(constraints));
+    const double found = rank(problem, h200, 12, constraints).at(0).predicted_us;
+    CHECK(found <= 1.1 * best);
+    regrets += std::log(found / best);
+  }
+  CHECK(std::exp(regrets / problems) <= 1.005);
+}
+
+TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraints][ranking]") {
+  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
+  DeviceInfo smaller = h200;
+  smaller.sm_count = 64;
+  const RankedConfig best = rank(problem, h200, 1, {.sms = 64}).at(0);
+  CHECK(best.config == rank(problem, smaller, 1).at(0).config);
+  CHECK(best.predicted_us == rank(problem, smaller, 1).at(0).predicted_us);
+  CHECK(launch_shape(problem, best.config).grid == 64);
+}
+
+TEST_CASE("A deterministic choice is left where no candidate keeps to the constraints", "[constraints][ranking]") {
+  // Slabs of other tiles are larger.
+  const Problem problem = normalise({.m = 489, .n = 3285, .k = 69237, .layout_b = Layout::column_major});
+  const Constraints constraints{.deterministic = true, .workspace_bytes = 35454976};
+  const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
+  REQUIRE(ranked.size() == 1);
+  CHECK(ranked[0].config.main_loop == MainLoop::sm90);
+  CHECK(why_illegal(ranked[0].config, problem, h200).empty());
+  CHECK_FALSE(broken_by(ranked[0].config, problem, constraints).any());
+  CHECK(ranked[0].predicted_us > 0);
+}
+
+TEST_CASE("SMs that the device has not are refused", "[constraints][context]") {
+  const TemporaryDirectory cache;
+  for (const int sms : {-1, 5}) {
+    const auto make = [&] {
+      Context({.device = Device::emulator, .constraints = {.sms = sms}, .cache_dir = cache.path().string()});
+    };
+    CHECK_THAT(refusal(ErrorCode::invalid_option, make),
+               ContainsSubstring("sms=" + std::to_string(sms)) && ContainsSubstring("give 1 to 4"));
+    CHECK_FALSE(
+        refusal(ErrorCode::invalid_option, [&] { rank(shape(64, 64, 64), h200, 1, {.sms = 132 * sms}); }).empty());
+  }
+  CHECK_NOTHROW(Context({.device = Device::emulator, .constraints = {.sms = 4}, .cache_dir = cache.path().string()}));
+}
+
+TEST_CASE("Constraints that nothing keeps to are one clear error", "[constraints][context]") {
+  const TemporaryDirectory cache;
+  Context context({.device = Device::compile_only,
+                   .architecture = "sm_80",
+                   .constraints = {.sms = 3},
+                   .cache_dir = cache.path().string()});
+  // Tiles x k-steps of a grid are less than 2^30.
+  const Problem giant{.m = 1 << 18, .n = 1 << 18, .k = 1 << 18};
+  CHECK_THAT(refusal(ErrorCode::invalid_option, [&] { context.plan(giant); }),
+             ContainsSubstring("sms=3") && ContainsSubstring("allow more SMs"));
+}
+
+TEST_CASE("What is tuned under constraints answers for the same ones alone", "[constraints][tuning_db]") {
+  const Problem problem = shape(512, 512, 2048), neighbour = shape(512, 512, 1536), wide = shape(1024, 1024, 2048);
+  const std::vector<Constraints> all{
+      {},          {.deterministic = true},           {.workspace_bytes = 0}, {.workspace_bytes = 1 << 20},
+      {.sms = 64}, {.deterministic = true, .sms = 64}};
+  for (const Constraints& tuned : all) {
+    TuningDb db(std::nullopt);
+    db.add(constrained_record(problem, tuned));
+    for (const Constraints& asked : all) {
+      CAPTURE(to_string(tuned), to_string(asked));
+      CHECK(db.find(problem, h200, asked).match == (tuned == asked ? Match::exact : Match::none));
+      CHECK(db.find(neighbour, h200, asked).match == (tuned == asked ? Match::nearest : Match::none));
+    }
+    // 256 tiles are more blocks than 64 SMs take at once.
+    CHECK(db.find(wide, h200, tuned).match == (tuned.sms == 64 ? Match::none : Match::nearest));
+  }
+  TuningDb db(std::nullopt);
+  for (const Constraints& constraints : all) db.add(constrained_record(problem, constraints));
+  CHECK(db.records().size() == all.size());
+  db.add(constrained_record(problem, all[2]));
+  CHECK(db.records().size() == all.size());
+}
+
+TEST_CASE("A neighbour's configuration that breaks the constraints here is no answer", "[constraints][tuning_db]") {
+  const Problem problem = shape(512, 512, 2048), larger = shape(640, 640, 2048);
+  const std::size_t bytes = launch_shape(problem, split).workspace_bytes();
+  REQUIRE(bytes > 0);
+  TuningDb db(std::nullopt);
+  db.add(constrained_record(problem, {.workspace_bytes = bytes}, split));
+  CHECK(db.find(problem, h200, {.workspace_bytes = bytes}).match == Match::exact);
+  CHECK(db.find(shape(512, 512, 2560), h200, {.workspace_bytes = bytes}).match == Match::nearest);
+  CHECK(db.find(larger, h200, {.workspace_bytes = bytes}).match == Match::none);
+}
+
+TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to the constraints",
+          "[constraints][nearest]") {
+  const TemporaryDirectory directory;
+  const Problem tuned = shape(128, 256, 8192), neighbour = shape(128, 256, 6144);
+  REQUIRE(cuts_k(rank(neighbour, h200, 1).at(0).config));
+  const KernelConfig slow = parse_kernel_config("sm90 64x256x64 group_m=8 stages=3 warps=4 schedule=persistent grid=1");
+  TuningDb(directory.path() / "tuning.jsonl").add(constrained_record(tuned, {.deterministic = true}, slow));
+  Context context({.device = Device::compile_only,
+                   .architecture = "sm_90a",
+                   .tuning = Tuning::cached,
+                   .constraints = {.deterministic = true},
+                   .cache_dir = directory.path().string()});
+  CHECK(context.plan(tuned).source == PlanSource::exact);
+  const Plan plan = context.plan(neighbour);
+  CHECK(plan.source == PlanSource::model);
+  CHECK_THAT(plan.why, ContainsSubstring("which expects what was tuned to take"));
+  CHECK_FALSE(cuts_k(plan.config));
+}
+
+TEST_CASE("A record's constraints survive its line, and only those that constrain stand there",
+          "[constraints][tuning_db]") {
+  const Problem problem = shape(512, 512, 2048);
+  CHECK_THAT(to_json_line(constrained_record(problem, {})), !ContainsSubstring("constraints"));
+  for (const Constraints& constraints :
+       {Constraints{}, Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0},
+        Constraints{.workspace_bytes = SIZE_MAX - 1},
+        Constraints{.deterministic = true, .workspace_bytes = 12345, .sms = 64}}) {
+    const TuningRecord record = constrained_record(problem, constraints);
+    std::string why;
+    const auto read = parse_json_line(to_json_line(record), &why);
+    INFO(why);
+    REQUIRE(read);
+    CHECK(read->constraints == constraints);
+    CHECK(same_key(*read, record));
+  }
+  const std::string line = to_json_line(constrained_record(problem, {.sms = 64}));
+  const auto with = [&](const std::string& what) {
+    const std::string old = R"({"sms":64})";
+    REQUIRE(line.find(old) != std::string::npos);
+    return parse_json_line(std::string(line).replace(line.find(old), old.size(), what));
+  };
+  CHECK(with(R"({"sms":65})"));
+  for (const char* wrong : {R"({"sms":63})", R"({"sms":-1})", R"({"sms":133})", R"({"sms":"64"})",
+                            R"({"deterministic":1})", R"({"workspace_bytes":-1})", R"({"colour":3})", "64", "[]"}) {
+    INFO(wrong);  // 63: 64 blocks do not keep to it
+    CHECK_FALSE(with(wrong));
+  }
+  CHECK_FALSE(parse_json_line(to_json_line(constrained_record(problem, {.deterministic = true}, split))));
+  CHECK_FALSE(parse_json_line(to_json_line(constrained_record(problem, {.workspace_bytes = 0}, split))));
+}
+
+TEST_CASE("Wisdom keeps what is tuned under other constraints apart", "[constraints][wisdom]") {
+  const Problem problem = shape(512, 512, 2048);
+  Wisdom a, b;
+  a.records = {constrained_record(problem, {}, split), constrained_record(problem, {.deterministic = true})};
+  b.records = {constrained_record(problem, {}, split), constrained_record(problem, {.workspace_bytes = 0})};
+  CHECK(merge_wisdom({a, b}).records.size() == 3);
+  const WisdomDiff diff = diff_wisdom(a, b);
+  CHECK(diff.same == 1);
+  CHECK(diff.differ.empty());
+  REQUIRE(diff.only_a.size() == 1);
+  CHECK(diff.only_a[0].constraints == Constraints{.deterministic = true});
+  REQUIRE(diff.only_b.size() == 1);
+  CHECK(diff.only_b[0].constraints == Constraints{.workspace_bytes = 0});
+}
+
+TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembers within them",
+          "[constraints][context]") {
+  const TemporaryDirectory cache;
+  // Deep, so that cutting k pays: with f64, which has few kernels.
+  const Problem problem{.m = 40, .n = 72, .k = 2000, .a = f64, .b = f64, .d = f64};
+  const auto context_with = [&](const Constraints& constraints, Tuning tuning = Tuning::cached) {
+    return Context({.device = Device::emulator,
+                    .architecture = "sm_80",
+                    .tuning = tuning,
+                    .tuning_budget_seconds = 1,
+                    .constraints = constraints,
+                    .cache_dir = cache.path().string()});
+  };
+  const auto breaks = [&](const std::vector<Plan>& plans, const Constraints& constraints) {
+    return std::count_if(plans.begin(), plans.end(),
+                         [&](const Plan& plan) { return broken_by(plan.config, plan.problem, constraints).any(); });
+  };
+  const std::vector<Plan> free = context_with({}).candidates(problem);
+  for (const Constraints& constraints :
+       {Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}}) {
+    CAPTURE(to_string(constraints));
+    CHECK(breaks(free, constraints) > 0);
+    Context context = context_with(constraints);
+    const std::vector<Plan> candidates = context.candidates(problem);
+    CHECK(!candidates.empty());
+    CHECK(breaks(candidates, constraints) == 0);
+    CHECK(context.plan(problem).constraints == constraints);
+    CHECK_THAT(context.plan(problem).explain(), ContainsSubstring("constraints     " + to_string(constraints)));
+    const Plan pinned = context.plan(problem, free.back().config);
+    CHECK(pinned.config == free.back().config);
+    CHECK(pinned.constraints == Constraints{});
+
+    CHECK(context.plan(problem).source == PlanSource::model);
+    const TuneReport report = context.tune(problem);
+    for (const TunedCandidate& candidate : report.candidates)
+      CHECK_FALSE(broken_by(candidate.config, normalise(problem), constraints).any());
+    CHECK(context.plan(problem).source == PlanSource::exact);
+    CHECK(context_with(constraints).plan(problem).config == report.plan.config);
+    CHECK(context_with({}).plan(problem).source == PlanSource::model);
+    CHECK(context_with({.workspace_bytes = 77}).plan(problem).source == PlanSource::model);
+  }
+  CHECK_THAT(context_with({}).plan(problem).explain(), !ContainsSubstring("constraints "));
+}
+
+TEST_CASE("Calls under constraints compute what they should", "[constraints][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  for (const Constraints& constraints :
+       {Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}, Constraints{.deterministic = true, .sms = 2}}) {
+    ContextOptions options = GemmDevice::emulator(test_seed());
+    options.constraints = constraints;
+    GemmDevice device(options);
+    for (const Problem& problem :
+         {Problem{.m = 150, .n = 200, .k = 200}, Problem{.m = 33, .n = 65, .k = 301, .d = f32}}) {
+      GemmCase gemm = plain_case(normalise(problem), {}, {2, 2, 4, 4});
+      const Plan plan = device.context().plan(gemm.problem);
+      gemm.config = plan.config;
+      CAPTURE(to_string(gemm), to_string(constraints));
+      CHECK_FALSE(broken_by(gemm.config, gemm.problem, constraints).any());
+      CHECK(device.context().workspace_size(gemm.problem) <= constraints.workspace_bytes);
+      CHECK(run_and_check(device, gemm, Fill::normal, test_seed()) == "");
+    }
+  }
+}
