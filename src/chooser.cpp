@@ -54,8 +54,14 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
       spent_seconds_ += result->seconds;
       if (why_not(result->config, problem).empty()) {
         const double predicted_us = predict(result->config, problem);
-        choice = {result->config, PlanSource::measured, "fastest of those measured now", predicted_us, result->median_us,
-                  result->spread};
+        choice = {result->config,
+                  PlanSource::measured,
+                  "fastest of those measured now",
+                  predicted_us,
+                  result->median_us,
+                  result->spread,
+                  0,
+                  runners_up_of(*result)};
       }
     } else {
       choice.why += "; not measured: nothing could be run";
@@ -121,7 +127,8 @@ Choice Chooser::look_up(const Problem& problem) {
           predict(found.config, problem),
           shape.m == problem.m ? found.measured_us : 0,
           found.spread,
-          found.expected_regret};
+          found.expected_regret,
+          found.runners_up};
 }
 
 Choice Chooser::by_model(const Problem& problem) {
@@ -135,10 +142,11 @@ Choice Chooser::by_model(const Problem& problem) {
                                                to_string(options_.constraints) + "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
-    KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
-    throw Error(ErrorCode::invalid_problem,
-                "no configuration is legal on this device (" + why_illegal(smallest, problem, backend_.device()) +
-                    "); use other types or sizes");
+    KernelConfig smallest{
+        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
+    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" +
+                                                why_illegal(smallest, problem, backend_.device()) +
+                                                "); use other types or sizes");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
@@ -167,6 +175,7 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
   record.spread = result->spread;
   record.library_version = JITGEMM_VERSION;
   record.candidates = candidate_set(ranked);
+  record.runners_up = runners_up_of(*result);
   db_.add(record);
   logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(shape), result->seconds, to_string(result->config),
                 result->median_us);

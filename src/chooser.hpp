@@ -33,6 +33,7 @@ struct Choice {
   std::string why;
   double predicted_us = 0, measured_us = 0, spread = 0;
   double expected_regret = 0;  ///< of a nearest one
+  std::vector<MeasuredConfig> runners_up = {};
 };
 
 struct ChooserOptions {

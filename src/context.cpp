@@ -104,8 +104,8 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
   });
 }
 
-bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
-                                    Stream stream) {
+bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem,
+                                    const Operands& operands, Stream stream) {
   if (!first_calls || key.pinned || backend->capture_status(stream) == CaptureStatus::capturing) return false;
   const auto stopgap = first_calls->stopgap(key, problem);
   if (!stopgap) return false;
@@ -209,6 +209,9 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.why = choice.why;
   if (choice.source != PlanSource::pinned) plan.constraints = chooser.constraints();
   plan.predicted_us = choice.predicted_us;
+  plan.predicted = predict(choice.config, problem, backend->device());
+  plan.rates = backend->device().rates.origin;
+  plan.runners_up = choice.runners_up;
   plan.measured_us = choice.measured_us;
   plan.spread = choice.spread;
   plan.expected_regret = choice.expected_regret;
@@ -342,9 +345,9 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan =
-        self.make_plan(problem, {result.config, PlanSource::measured, "fastest of those measured now",
-                                 self.chooser.predict(result.config, problem), result.median_us, result.spread});
+    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, "fastest of those measured now",
+                                           self.chooser.predict(result.config, problem), result.median_us,
+                                           result.spread, 0, runners_up_of(result)});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;

@@ -32,6 +32,21 @@ std::string bytes(std::size_t count) {
   return text.str();
 }
 
+std::string breakdown(const PredictedTime& time) {
+  std::string text = "launch " + microseconds(time.launch_us);
+  const auto add = [&text](const char* what, double us) {
+    if (us > 0) text += std::string(", ") + what + " " + microseconds(us);
+  };
+  add("packing", time.packing_us);
+  add("main loop", time.main_loop_us);
+  add("epilogue", time.epilogue_us);
+  add("fix-up", time.fixup_us);
+  text += "; beside these";
+  add("memory", time.memory_us);
+  add("power", time.power_us);
+  return text.replace(text.find("these,"), 6, "these");
+}
+
 std::string counted(std::int64_t count, const std::string& unit) {
   return std::to_string(count) + " " + unit + (count == 1 ? "" : "s");
 }
@@ -74,9 +89,10 @@ std::string Plan::explain() const {
   line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
   if (packs(config)) {
     const Slab slab = slab_of(problem, config);
-    line("packing", std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
-                        (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
-                        (is_whole(slab, problem) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
+    line("packing",
+         std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
+             (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
+             (is_whole(slab, problem) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
   }
   line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                        std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
@@ -100,6 +116,9 @@ std::string Plan::explain() const {
                    (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + percent.str() + ")"
                                     : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));
+  if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
+  for (std::size_t i = 0; i < runners_up.size(); ++i)
+    line(i == 0 ? "runners-up" : "", microseconds(runners_up[i].median_us) + "  " + to_string(runners_up[i].config));
   if (constrain(constraints)) line("constraints", to_string(constraints));
   line("source", std::string(to_string(source)));
   line("why", why);

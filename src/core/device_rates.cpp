@@ -12,13 +12,13 @@ namespace {
 /// What an architecture's typical device has, for those that do not say.
 struct Architecture {
   int compute_capability;
-  double mma_sync;  ///< one SM's dense rate with f32 accumulation at this clock, an H200's = 1
+  double mma_sync;                ///< one SM's dense rate with f32 accumulation at this clock, an H200's = 1
   double clock_ghz, memory_gb_s;  ///< data sheet
 };
-constexpr std::array architectures{
-    Architecture{80, 0.75, 1.41, 1800}, Architecture{86, 0.26, 1.70, 930},  Architecture{87, 0.26, 1.30, 200},
-    Architecture{89, 0.36, 2.52, 1000}, Architecture{90, 1.0, 1.98, 4900},  Architecture{100, 1.0, 1.97, 8000},
-    Architecture{103, 1.0, 1.92, 8000}, Architecture{120, 0.36, 2.41, 1790}};
+constexpr std::array architectures{Architecture{80, 0.75, 1.41, 1800}, Architecture{86, 0.26, 1.70, 930},
+                                   Architecture{87, 0.26, 1.30, 200},  Architecture{89, 0.36, 2.52, 1000},
+                                   Architecture{90, 1.0, 1.98, 4900},  Architecture{100, 1.0, 1.97, 8000},
+                                   Architecture{103, 1.0, 1.92, 8000}, Architecture{120, 0.36, 2.41, 1790}};
 
 const Architecture& architecture_of(const DeviceInfo& device) {
   const auto newer = std::find_if(architectures.begin(), architectures.end(), [&](const Architecture& a) {
@@ -46,7 +46,7 @@ DeviceRates derived_rates(const DeviceInfo& device) {
   hopper.straddling_row_ns = 2 * hopper.row_ns;
   hopper.hot_row = 0.3;
   hopper.latency_us = 1200 / clocks;
-  hopper.promotions = 32;           // two f32 additions a lane, and two moves, in four clocks
+  hopper.promotions = 32;             // two f32 additions a lane, and two moves, in four clocks
   hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
   hopper.unaligned_epilogue_us = 10 * hopper.epilogue_us;
   hopper.store_bytes_clock = 32;

@@ -9,9 +9,9 @@ namespace jitgemm {
 
 struct DeviceInfo;
 
-/// What the cost model takes a device to do. The defaults are an H200's: fitted to measured candidates, 3000 of 129 shapes for the
-/// Hopper loop and 2500 of 190 for the portable one (tools/results/NOTES.md, 22, 24 and 6). Microseconds; bytes and operations a
-/// microsecond; "a clock" is one SM's.
+/// What the cost model takes a device to do. The defaults are an H200's: fitted to measured candidates, 3000 of 129
+/// shapes for the Hopper loop and 2500 of 190 for the portable one (tools/results/NOTES.md, 22, 24 and 6).
+/// Microseconds; bytes and operations a microsecond; "a clock" is one SM's.
 struct HopperRates {
   double launch_us = 1.65;  ///< to the first product, and from the last store to the end
   double clocks_us = 1.7e3;
@@ -34,14 +34,14 @@ struct HopperRates {
 };
 
 struct PortableRates {
-  double launch_us = 0.85;  ///< besides the prologue
+  double launch_us = 0.85;           ///< besides the prologue
   double sm_flops_us = 440e6 / 132;  ///< sustained, shared memory and barriers left out; of 16-bit operands
   double power_flops_us = 440e6;     ///< all SMs together
   double prologue_us = 2.7;          ///< from a program's start to its first product, cold
   double tile_prologue_us = 0.56;    ///< the same for a program's later tiles
   double latency_us = 1.28;          ///< from the issue of a copy to its data in shared memory
-  double step_us = 0.235;  ///< barrier, waits and issue of a k-step, exposed when one program has the SM
-  double mma_us = 0.0089;  ///< between two mma of one warp, which is what a warp alone on its tensor core runs at
+  double step_us = 0.235;            ///< barrier, waits and issue of a k-step, exposed when one program has the SM
+  double mma_us = 0.0089;    ///< between two mma of one warp, which is what a warp alone on its tensor core runs at
   double epilogue_us = 2.7;  ///< of a tile, besides its bytes, with 128 accumulators a thread
   double arrival_us = 2.2;   ///< of a split tile: release, atomic round trip, acquire
   double partial_bytes_us = 17e6;    ///< reads and writes of partials, all SMs together
@@ -58,8 +58,8 @@ struct DeviceRates {
   std::string origin = "an H200's";  ///< or "derived", or when they were calibrated
 };
 
-/// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and memory, and
-/// latencies in clocks that hardly differ between devices of an architecture. Nothing is measured.
+/// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and
+/// memory, and latencies in clocks that hardly differ between devices of an architecture. Nothing is measured.
 DeviceRates rates_of(const DeviceInfo& device);
 /// The second half of that, for any device.
 DeviceRates derived_rates(const DeviceInfo& device);

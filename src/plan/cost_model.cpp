@@ -18,17 +18,23 @@ namespace {
 
 // Units: microseconds; bytes, and floating point operations, a microsecond. So 1e6 is 1 TB/s or 1 TFLOP/s.
 
-/// A main loop's rate with inputs of a type; of 16 bits = 1. H200's data sheet: 990 TFLOP/s of f16, 1980 of 8 bits, 495 of
-/// tf32, 67 of f64 on tensor cores and of f32 without. Hopper's mma.sync turns fp8 into f16.
+/// A main loop's rate with inputs of a type; of 16 bits = 1. H200's data sheet: 990 TFLOP/s of f16, 1980 of 8 bits, 495
+/// of tf32, 67 of f64 on tensor cores and of f32 without. Hopper's mma.sync turns fp8 into f16.
 double relative_rate(DataType a, MainLoop main_loop) {
   switch (a) {
-    case tf32: return 0.5;
-    case f64: return main_loop == MainLoop::sm80 ? 0.13 : 0.07;
-    case f32: return 0.10;
+    case tf32:
+      return 0.5;
+    case f64:
+      return main_loop == MainLoop::sm80 ? 0.13 : 0.07;
+    case f32:
+      return 0.10;
     case e4m3:
-    case e5m2: return main_loop == MainLoop::sm80 ? 0.9 : 2;
-    case s8: return 2;
-    default: return 1;
+    case e5m2:
+      return main_loop == MainLoop::sm80 ? 0.9 : 2;
+    case s8:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -85,10 +91,10 @@ double step_us(const KernelConfig& config, const Problem& problem, const Portabl
   const WarpGrid warps = warp_grid_of(config);
   const double reads = config.main_loop == MainLoop::sm90 ? m + config.warps / 4 * n : m * warps.n + n * warps.m;
   const double shared = (reads + m + n) * k * element / rates.sm_smem_bytes_us;
-  const double copies =
-      (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element / rates.sm_l2_bytes_us;
+  const double copies = (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element /
+                        rates.sm_l2_bytes_us;
   const double mmas = m / warps.m / 16 * n / warps.n / 8 * k * element / 32;  // of one warp
-  const double alone =  // four tensor cores an SM
+  const double alone =                                                        // four tensor cores an SM
       std::max(products / std::min(1.0, config.warps / 4.0), mmas * rates.mma_us) + rates.step_us;
   const double latency = rates.latency_us / (config.stages - 1);
   return std::max({resident * std::max({products, shared, copies}), alone, latency});
@@ -186,7 +192,8 @@ double predict_packing_us(const KernelConfig& config, const Problem& problem, co
   if (!packs(config)) return 0;
   const Slab slab = slab_of(problem, config);
   // What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
-  const double slabs = std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
+  const double slabs =
+      std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
   const double bytes = slabs * double(packing_of(problem, config).bytes);
   if (device.emulated) return bytes / 500;
   return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
@@ -211,4 +218,3 @@ double predict_us(const KernelConfig& config, const Problem& problem, const Devi
 }
 
 }  // namespace jitgemm
-

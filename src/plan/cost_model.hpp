@@ -10,7 +10,8 @@ namespace jitgemm {
 PredictedTime predict(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
-/// Of that, what packing operands takes; 0 if the configuration packs none. Configurations that pack the same take the same.
+/// Of that, what packing operands takes; 0 if the configuration packs none. Configurations that pack the same take the
+/// same.
 double predict_packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -92,8 +92,8 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
   const double clusters = double(std::min<std::int64_t>(d.tiles * c.cluster_k * d.splits, usable / size));
   const double rows_of_wave = double(std::min<std::int64_t>(d.tiles_m, std::max(1, c.group_m)));
   const double columns_of_wave = std::max(1., std::min(double(d.tiles_n), clusters / rows_of_wave));
-  const double rows_us = m / c.cluster_n * row_us_a_ * heat(columns_of_wave) +
-                         loaded_n / c.cluster_m * row_us_b_ * heat(rows_of_wave);
+  const double rows_us =
+      m / c.cluster_n * row_us_a_ * heat(columns_of_wave) + loaded_n / c.cluster_m * row_us_b_ * heat(rows_of_wave);
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
   const double products = m / 64 * 4 * std::max(n / 2, 16 + n / 4);  // clocks
   const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
@@ -108,8 +108,8 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
 
   const double stored = tile / c.cluster_k;  // by one block
   const int epilogue_warps = c.ping_pong ? 4 : c.warps;
-  const double epilogue = epilogue_us_ * stored / epilogue_warps +
-                          stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
+  const double epilogue =
+      epilogue_us_ * stored / epilogue_warps + stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
   const double part_bytes = tile * part_element_;
 
   switch (c.schedule) {
@@ -136,7 +136,8 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
           double(d.k_steps) * (double(full) * step_us(double(grid), 1) + (rest > 0 ? step_us(double(rest), 1) : 0));
       const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;
       // Two consumers in turn: each one's epilogue behind the other's products, if those take as long.
-      time.epilogue_us = c.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us) : rounds * epilogue;
+      time.epilogue_us =
+          c.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us) : rounds * epilogue;
       break;
     }
     default: {

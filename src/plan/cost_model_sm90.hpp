@@ -9,15 +9,16 @@
 
 namespace jitgemm {
 
-/// What one problem, as kernel_problem() gives it, takes with the Hopper main loop on a device that has it, without packing. Refers
-/// to both while it lives.
+/// What one problem, as kernel_problem() gives it, takes with the Hopper main loop on a device that has it, without
+/// packing. Refers to both while it lives.
 class CostModelSm90 {
  public:
   CostModelSm90(const Problem& kernel_problem, const DeviceInfo& device);
 
   PredictedTime time(const KernelConfig& config) const;
   double us(const KernelConfig& config) const { return time(config).us; }
-  /// About the least us() of a data-parallel tile's schedules, of those that the filter allows; infinite if it allows none.
+  /// About the least us() of a data-parallel tile's schedules, of those that the filter allows; infinite if it allows
+  /// none.
   double tile_us(const KernelConfig& tile, const ConstraintFilter* filter = nullptr) const;
 
  private:

@@ -282,6 +282,17 @@ class Tuner {
 
 }  // namespace
 
+std::vector<MeasuredConfig> runners_up_of(const TuneResult& result) {
+  std::vector<MeasuredConfig> measured;
+  for (const TunedCandidate& candidate : result.candidates) {
+    if (candidate.measured_us > 0 && !(candidate.config == result.config))
+      measured.push_back({candidate.config, candidate.measured_us});
+  }
+  std::ranges::sort(measured, {}, &MeasuredConfig::median_us);
+  measured.resize(std::min<std::size_t>(measured.size(), 3));
+  return measured;
+}
+
 std::string candidate_set(const std::vector<RankedConfig>& ranked) {
   std::set<std::string> lines;
   for (const RankedConfig& choice : ranked) lines.insert(to_string(choice.config) + "\n");

@@ -31,6 +31,9 @@ struct TuneResult {
   double seconds = 0;
 };
 
+/// The three fastest besides the winner.
+std::vector<MeasuredConfig> runners_up_of(const TuneResult& result);
+
 /// Names the set that these configurations are, in whatever order: 16 hex digits.
 std::string candidate_set(const std::vector<RankedConfig>& ranked);
 

@@ -73,8 +73,8 @@ class Samples {
     return std::size_t(std::ranges::count_if(count_, [](int count) { return count > 1; }));
   }
 
-  /// The larger, the worse. The expected regret of a choice that takes what is predicted to be 1.5 % slower with 1 / e of the
-  /// best's weight, so that it changes smoothly with the rates, and the errors.
+  /// The larger, the worse. The expected regret of a choice that takes what is predicted to be 1.5 % slower with 1 / e
+  /// of the best's weight, so that it changes smoothly with the rates, and the errors.
   double loss(const DeviceInfo& device) {
     predict_all(device);
     std::vector<double> weights(least_.size()), regrets(least_.size());

@@ -49,20 +49,19 @@ std::optional<DeviceRates> read_rates(const std::filesystem::path& file, const D
     }
   };
   LineFile lines(file);
-  if (!lines.read([] {}, visit, &why)) logger().warn("{} cannot be read: {}; the cost model goes without", file.string(), why);
-  if (!damaged.empty())
-    logger().warn("{}:{}; skipped: calibrate again, or remove the line", file.string(), damaged);
+  if (!lines.read([] {}, visit, &why))
+    logger().warn("{} cannot be read: {}; the cost model goes without", file.string(), why);
+  if (!damaged.empty()) logger().warn("{}:{}; skipped: calibrate again, or remove the line", file.string(), damaged);
   return rates;
 }
 
 void add_rates(const std::filesystem::path& file, const DeviceInfo& device, DeviceRates rates) {
-  json line{{"schema", schema},
-            {"library", JITGEMM_VERSION},
-            {"date", today()},
-            {"device",
-             {{"name", device.name},
-              {"compute_capability", device.compute_capability},
-              {"sm_count", device.sm_count}}}};
+  json line{
+      {"schema", schema},
+      {"library", JITGEMM_VERSION},
+      {"date", today()},
+      {"device",
+       {{"name", device.name}, {"compute_capability", device.compute_capability}, {"sm_count", device.sm_count}}}};
   for (const auto& [name, value] : fields_of(rates)) line["rates"][std::string(name)] = *value;
   std::string why;
   if (!LineFile(file).append(std::vector{line.dump(-1, ' ', false, json::error_handler_t::replace)}, &why))

@@ -184,7 +184,7 @@ class Layer {
 };
 
 TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) {
-  return {Match::exact, record.config, record.median_us, record.spread, origin(record) + layer};
+  return {Match::exact, record.config, record.median_us, record.spread, origin(record) + layer, record.runners_up};
 }
 
 TuningLookup nearest_answer(const TuningRecord& record, double distance, const std::string& layer) {

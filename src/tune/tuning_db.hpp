@@ -19,8 +19,9 @@ struct TuningRecord {
   KernelConfig config;
   double median_us = 0, spread = 0;
   std::string library_version;
-  std::string candidates;  ///< candidate_set() of those measured; empty in older records
-  std::string date;  ///< of the measurement, "2026-11-21"; add() fills it in
+  std::string candidates;                       ///< candidate_set() of those measured; empty in older records
+  std::vector<MeasuredConfig> runners_up = {};  ///< a few of the same measurement, best first
+  std::string date;                             ///< of the measurement, "2026-11-21"; add() fills it in
 };
 
 enum class Match : std::uint8_t { none, nearest, exact };
@@ -29,7 +30,8 @@ struct TuningLookup {
   KernelConfig config;
   double measured_us = 0, spread = 0;  ///< of this very problem, else 0
   std::string why = {};                ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
-  double expected_regret = 0;          ///< of a nearest one that judge_nearest() has seen
+  std::vector<MeasuredConfig> runners_up = {};  ///< of an exact one
+  double expected_regret = 0;                   ///< of a nearest one that judge_nearest() has seen
 };
 
 /// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Processes append

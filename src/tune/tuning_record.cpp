@@ -201,6 +201,15 @@ TuningRecord record_from(const json& object) {
   fields.read("library", record.library_version);
   fields.read("date", record.date);
   if (fields.has("candidates")) fields.read("candidates", record.candidates);
+  if (object.contains("runners_up")) {
+    for (const json& runner_up : object.at("runners_up")) {
+      MeasuredConfig& measured = record.runners_up.emplace_back();
+      Fields its(runner_up);
+      its.read("config", config);
+      measured.config = parse_kernel_config(config);
+      its.read("median_us", measured.median_us);
+    }
+  }
   return record;
 }
 
@@ -228,6 +237,8 @@ std::string to_json_line(const TuningRecord& record) {
                {"library", record.library_version},
                {"date", record.date}};
   if (!record.candidates.empty()) line["candidates"] = record.candidates;
+  for (const MeasuredConfig& runner_up : record.runners_up)
+    line["runners_up"].push_back({{"config", to_string(runner_up.config)}, {"median_us", runner_up.median_us}});
   return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -203,7 +203,8 @@ class Bench {
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.derived || !options_.choices.empty() || options_.model || options_.tuned || options_.best || !pinned_.empty() || !options_.draw.empty());
+    return flag || !(options_.derived || !options_.choices.empty() || options_.model || options_.tuned ||
+                     options_.best || !pinned_.empty() || !options_.draw.empty());
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {

@@ -21,10 +21,11 @@ constexpr std::array features{
     Feature{"three consumers", [](const KernelConfig& c) { return c.warps == 12; }},
     Feature{"256 rows", [](const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && c.block_m == 256; }},
     Feature{"widths off 64", [](const KernelConfig& c) { return c.block_n % 64 != 0; }},
-    Feature{"persistent",
-            [](const KernelConfig& c) { return c.schedule == Schedule::persistent && !c.ping_pong; }},
+    Feature{"persistent", [](const KernelConfig& c) { return c.schedule == Schedule::persistent && !c.ping_pong; }},
     Feature{"split_k and stream_k",
-            [](const KernelConfig& c) { return c.schedule != Schedule::persistent && c.schedule != Schedule::data_parallel; }},
+            [](const KernelConfig& c) {
+              return c.schedule != Schedule::persistent && c.schedule != Schedule::data_parallel;
+            }},
     Feature{"packing", [](const KernelConfig& c) { return c.pack_a || c.pack_b; }},
     Feature{"portable loop", [](const KernelConfig& c) { return c.main_loop == MainLoop::sm80; }},
 };
@@ -46,7 +47,8 @@ std::vector<KernelConfig> draw(const Draw& wanted, const Problem& p, Context& co
   const auto add = [&](const KernelConfig& config) {
     if (std::find(drawn.begin(), drawn.end(), config) == drawn.end()) drawn.push_back(config);
   };
-  for (std::size_t i = 0; i < ranked.size() && i < std::size_t(std::max(wanted.first, wanted.ablate)); ++i) add(ranked[i]);
+  for (std::size_t i = 0; i < ranked.size() && i < std::size_t(std::max(wanted.first, wanted.ablate)); ++i)
+    add(ranked[i]);
   if (wanted.ablate > 0)
     for (const Feature& feature : features) {
       int left = wanted.ablate;

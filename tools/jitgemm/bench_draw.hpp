@@ -11,9 +11,9 @@ namespace jitgemm::cli {
 
 /// Which candidates of a problem a benchmark times besides the chosen ones.
 struct Draw {
-  int first = 0;       ///< of the cost model's ranking
-  int random = 0;      ///< of the rest
-  int ablate = 0;      ///< for each feature of the kernels, so many of the first that do without it
+  int first = 0;   ///< of the cost model's ranking
+  int random = 0;  ///< of the rest
+  int ablate = 0;  ///< for each feature of the kernels, so many of the first that do without it
   std::uint64_t seed = 1;
 
   bool empty() const { return first + random + ablate == 0; }

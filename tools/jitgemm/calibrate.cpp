@@ -85,7 +85,8 @@ void calibrate(const ContextOptions& options, bool json) {
              duration_text(seconds));
   fmt::print("choices   the model's first takes {:.3f} times the best measured, {:.3f} before\n", found.after.regret,
              found.before.regret);
-  fmt::print("times     predicted within {:.0f} %, {:.0f} % before\n", 100 * found.after.error, 100 * found.before.error);
+  fmt::print("times     predicted within {:.0f} %, {:.0f} % before\n", 100 * found.after.error,
+             100 * found.before.error);
   fmt::print("kept in   {}\n", file->string());
 }
 

@@ -12,7 +12,7 @@ namespace {
 struct ExplainOptions {
   ProblemOptions problem;
   DeviceOptions device;
-  int candidates = 0;
+  int candidates = 4;
   bool no_compile = false, json = false;
 };
 
@@ -101,7 +101,7 @@ void add_explain(CLI::App& app) {
   options->problem.add_to(*command);
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
-  command->add_option("--candidates", options->candidates, "Also list this many of the cost model's first choices")
+  command->add_option("--candidates", options->candidates, "List this many of the cost model's first choices [4]")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--no-compile", options->no_compile, "Leave the kernel, and so registers and spills, alone");
   command->add_flag("--json", options->json, "For machines");
