@@ -9,6 +9,7 @@
 #include "bench_arms.hpp"
 #include "bench_draw.hpp"
 #include "bench_options.hpp"
+#include "bench_peers.hpp"
 #include "bench_record.hpp"
 #include "context_options.hpp"
 #include "core/problem.hpp"
@@ -16,8 +17,6 @@
 #include "measure.hpp"
 #include "options.hpp"
 #include "parallel.hpp"
-#include "peers.hpp"
-#include "peers_triton.hpp"
 #include "plan/ranking.hpp"
 #include "progress.hpp"
 #include "text.hpp"
@@ -30,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, and of each of ours
-constexpr int peer_candidates = 16;
 constexpr double power_limited_us = 40;  // kernels that are timed for as long as it takes to meet the power limit
 
 std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
@@ -52,11 +50,7 @@ class Bench {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
     if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;
     workspace_ = DeviceMemory(*backend_, workspace_limit);
-    if (!options.triton_manifest.empty()) {
-      triton_ = std::make_unique<TritonPeer>(options.triton_manifest);
-      if (emulated_) triton_ = nullptr;
-    }
-    if (options.peers && !emulated_) peers_ = make_peers(stream_.get(), workspace_.data(), workspace_limit);
+    peers_.emplace(*backend_, stream_.get(), workspace_, options);
   }
 
   void all() {
@@ -132,12 +126,9 @@ class Bench {
     if (!records_.empty()) fmt::print("{} in {} already\n", counted(records_.size(), "result"), options_.csv);
     if (emulated_) {
       fmt::print("emulator: nothing is timed, results are only checked\n");
-    } else if (peers_) {
-      fmt::print("peer: {}\n", peers_->version());
     } else {
-      fmt::print("no peers: {}\n", options_.peers ? "this build found no cuBLASLt" : "--no-peers");
+      fmt::print("{}", peers_->describe());
     }
-    if (triton_) fmt::print("peer: {}\n", triton_->version());
     std::fflush(stdout);
   }
 
@@ -178,8 +169,7 @@ class Bench {
     BenchArms arms;
     add_ours(record, arms, runner);
     const auto contexts = add_others(record, arms, runner);
-    add_peers(record, arms);
-    add_triton(record, arms);
+    peers_->add(record, arms, inputs_);
     if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
       throw Error(ErrorCode::internal, wrong);
     }
@@ -239,7 +229,7 @@ class Bench {
         add(arms, record.pinned[i], runner, p, pinned[i]);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::invalid_config && error.code() != ErrorCode::workspace_too_small) throw;
-        note_absent(record, error.what());
+        record.note_absent(error.what());
       }
     }
 
@@ -348,49 +338,6 @@ class Bench {
     });
   }
 
-  /// cuBLAS's default, and the best of cuBLASLt's candidates by a short measurement.
-  void add_peers(BenchRecord& record, BenchArms& arms) {
-    if (!peers_) return;
-    const int candidates = peers_->prepare(record.problem, peer_candidates);
-    add_default_peer(record, arms);
-    if (candidates == 0) return note_absent(record, peers_->why_none());
-
-    const PeerCandidates lt{"cublaslt", candidates,
-                            [this](const Operands& operands, int candidate) { peers_->gemm(operands, candidate); },
-                            [](int candidate) { return std::to_string(candidate); }};
-    record.cublaslt_candidates =
-        arms.add_fastest(record.cublaslt, lt, *backend_, stream_.get(), inputs_, screening_ms());
-    if (record.cublaslt_candidates == 0)
-      note_absent(record, fmt::format("none of cuBLASLt's {} candidates runs", candidates));
-  }
-
-  void add_default_peer(BenchRecord& record, BenchArms& arms) {
-    const std::string name = peers_->default_name();
-    if (name.empty()) return;
-    try {
-      peers_->gemm(inputs_.operands(0));
-      backend_->synchronize(stream_.get());
-    } catch (const Error& error) {
-      return note_absent(record, error.what());
-    }
-    arms.add(record.cublas, "cublas", name, [this](const Operands& operands) { peers_->gemm(operands); });
-  }
-
-  static void note_absent(BenchRecord& record, const std::string& why) {
-    record.absent += (record.absent.empty() ? "" : "; ") + why;
-  }
-
-  /// The best of the Triton tutorial's configurations by a short measurement, where it has any for this problem.
-  void add_triton(BenchRecord& record, BenchArms& arms) {
-    if (!triton_) return;
-    const PeerCandidates tutorial = triton_->candidates(record.problem, stream_.get());
-    const int run = arms.add_fastest(record.triton, tutorial, *backend_, stream_.get(), inputs_, screening_ms());
-    if (run < tutorial.count)
-      throw Error(ErrorCode::launch_failed, "a Triton kernel does not run: leave --triton-manifest out");
-  }
-
-  double screening_ms() const { return std::min(1.0, 0.1e3 * options_.seconds_per_shape / (4 * peer_candidates)); }
-
   static void print(const BenchRecord& r) {
     const auto arm = [](const char* name, const ArmResult& result) {
       return result.timed() ? fmt::format("  {} {:.2f}", name, result.us) : std::string();
@@ -409,8 +356,8 @@ class Bench {
     if (options_.json.empty()) return;
     nlohmann::ordered_json json{{"device", to_json(tuner_.device())},
                                 {"library", JITGEMM_VERSION},
-                                {"peers", peers_ ? peers_->version() : ""},
-                                {"triton", triton_ ? triton_->version() : ""},
+                                {"peers", peers_->version()},
+                                {"triton", peers_->triton_version()},
                                 {"summary", summary_json(records_)}};
     json["shapes"] = nlohmann::ordered_json::array();
     for (const BenchRecord& record : records_) json["shapes"].push_back(to_json(record));
@@ -429,8 +376,7 @@ class Bench {
   Problem base_;
   InputPools inputs_;
   DeviceMemory workspace_;
-  std::unique_ptr<Peers> peers_;
-  std::unique_ptr<TritonPeer> triton_;
+  std::optional<BenchPeers> peers_;
   std::vector<KernelConfig> pinned_;
   std::optional<MainLoop> main_loop_;
   std::vector<BenchRecord> records_;

@@ -238,6 +238,8 @@ bool BenchRecord::same_case(const BenchRecord& other) const {
   return device == other.device && to_string(problem) == to_string(other.problem);
 }
 
+void BenchRecord::note_absent(const std::string& why) { absent += (absent.empty() ? "" : "; ") + why; }
+
 std::string csv_header() {
   std::string line;
   for (const auto& [name, value] : fields_of({})) line += (line.empty() ? "" : ",") + name;

@@ -43,6 +43,7 @@ struct BenchRecord {
 
   /// Whether both are about the same problem on the same device.
   bool same_case(const BenchRecord& other) const;
+  void note_absent(const std::string& why);
 };
 
 std::string csv_header();
