@@ -1,6 +1,6 @@
 """Speed against cuBLAS, corpus by corpus, as figures, one page and one line each.
 
-  tools/report.py corpora CSV... [--html OUT.html] [--png DIR] [--ablation FILE]
+  tools/report.py corpora CSV... [--html OUT.html] [--png DIR] [--ablation FILE] [--regret FILE]
 
 Each CSV file of `jitgemm bench` is a corpus, named as the file. Only shapes that were checked and timed on a GPU count. On
 stdout, one line a corpus: its name, the number of shapes, then for cuBLAS default and for the best cuBLASLt candidate the
@@ -12,6 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import report_regret
 from report_records import BadInput, RATIOS, read_ablation, read_corpora
 from report_statistics import choices, summarise
 
@@ -40,6 +41,7 @@ def main(argv):
     parser.add_argument("--png", type=Path, help="write the figures into this folder")
     parser.add_argument("--ablation", type=Path,
                         help="a CSV file of feature,corpus,with_geomean,without_geomean,gain,shapes,note, for the page")
+    parser.add_argument("--regret", type=Path, help="a CSV file of `jitgemm bench --finalists N`, for the page")
     parser.add_argument("--no-plots", action="store_true", help="a page of tables only; needs no matplotlib")
     arguments = parser.parse_args(argv)
     if arguments.no_plots and arguments.png:
@@ -47,6 +49,7 @@ def main(argv):
     try:
         corpora = read_corpora(arguments.csv)
         ablation = read_ablation(arguments.ablation) if arguments.ablation else []
+        regrets = report_regret.read_regrets(arguments.regret) if arguments.regret else {}
     except BadInput as error:
         fail(error)
     summaries = {c.name: {ratio: summarise(c.shapes, ratio) for ratio in RATIOS} for c in corpora}
@@ -56,6 +59,8 @@ def main(argv):
         import report_figures
 
         figures = report_figures.draw(corpora, summaries, chosen)
+        if regrets:
+            figures["regret"] = report_regret.figure(regrets)
     try:
         if arguments.png:
             arguments.png.mkdir(parents=True, exist_ok=True)
@@ -64,7 +69,7 @@ def main(argv):
         if arguments.html:
             import report_page
 
-            page = report_page.page(corpora, summaries, chosen, figures, ablation)
+            page = report_page.page(corpora, summaries, chosen, figures, ablation, regrets)
             arguments.html.write_text(page, encoding="utf-8")
     except OSError as error:
         fail(f"{error.filename} cannot be written: {error.strerror}")

@@ -4,6 +4,7 @@ import base64
 import re
 from html import escape
 
+import report_regret
 from report_statistics import by_waves
 
 STYLE = """
@@ -223,9 +224,11 @@ def ablation_section(rows):
             f"it. Gains below half a percent are grey.</p>{table(head, lines, range(2, 6))}</section>")
 
 
-def page(corpora, summaries, groups, figures, ablation):
+def page(corpora, summaries, groups, figures, ablation, regrets):
     devices = ", ".join(sorted({device for c in corpora for device in c.devices}))
     links = [f'<a href="#{anchor(c.name)}">{escape(c.name)}</a>' for c in corpora]
+    if regrets:
+        links.append('<a href="#regret">regret</a>')
     if ablation:
         links.append('<a href="#ablation">ablation</a>')
     parts = [
@@ -238,6 +241,8 @@ def page(corpora, summaries, groups, figures, ablation):
         f"<nav>{''.join(links)}</nav>", overview(corpora, summaries, figures),
     ]
     parts += [section(c, summaries[c.name], groups[c.name], figures) for c in corpora]
+    if regrets:
+        parts.append(report_regret.section(regrets, image(figures, "regret"), table))
     if ablation:
         parts.append(ablation_section(ablation))
     return "\n".join(parts) + f"\n<script>{SCRIPT}</script></body></html>\n"

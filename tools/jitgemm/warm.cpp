@@ -19,7 +19,7 @@ struct Options {
   DeviceOptions device;
   std::string shapes, configs;
   int candidates = 0, jobs = 0;
-  bool json = false;
+  bool no_problem = false, json = false;
 };
 
 void report_warm(const Context& context, std::size_t count, const std::string& unit, bool json) {
@@ -44,6 +44,9 @@ void warm(const Options& options) {
       throw Error(ErrorCode::invalid_option, "--configs says which problems: leave --shapes, -m, -n and -k out");
     }
     return report_warm(context, warm_list(context, options.configs, options.jobs), "configuration", options.json);
+  }
+  if (options.no_problem && context.device().architecture == "sm_90a" && !context.device().emulated) {
+    return report_warm(context, warm_few(context, options.jobs), "configuration", options.json);
   }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
@@ -78,18 +81,26 @@ void add_warm(CLI::App& app) {
   command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
   command->add_option("--configs", options->configs, "Instead what `jitgemm wisdom cover --list` wrote")
       ->group("Problem");
-  command->add_option("--candidates", options->candidates,
-                      "Also the cost model's first so many, so that tuning compiles nothing")
+  command
+      ->add_option("--candidates", options->candidates,
+                   "Also the cost model's first so many, so that tuning compiles nothing")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:
+  jitgemm warm --arch sm_90a                        the 24 kernels that serve aligned f16 problems on an H200 best
   jitgemm warm -m 4096 -n 4096 -k 4096
   jitgemm warm --shapes shapes.txt --arch sm_90a    needs no GPU, e.g. while an image is built
 )");
-  command->callback([options] { warm(*options); });
+  command->callback([options, command] {
+    options->no_problem = std::ranges::none_of(command->get_options(), [](const CLI::Option* option) {
+      const std::string& group = option->get_group();
+      return option->count() > 0 && (group.starts_with("Problem") || group == "Choice");
+    });
+    warm(*options);
+  });
 }
 
 }  // namespace jitgemm::cli

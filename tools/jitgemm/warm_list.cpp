@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -14,12 +15,10 @@
 namespace jitgemm::cli {
 namespace {
 
-std::vector<std::pair<Problem, KernelConfig>> read_list(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw Error(ErrorCode::io, fmt::format("cannot read {}: give what `jitgemm wisdom cover --list` wrote", path));
-  }
-  std::vector<std::pair<Problem, KernelConfig>> list;
+using List = std::vector<std::pair<Problem, KernelConfig>>;
+
+List parse_list(std::istream& file, const std::string& path) {
+  List list;
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
     line.resize(std::min(line.find('#'), line.size()));
@@ -36,16 +35,28 @@ std::vector<std::pair<Problem, KernelConfig>> read_list(const std::string& path)
   return list;
 }
 
-}  // namespace
-
-std::size_t warm_list(Context& context, const std::string& file, int jobs) {
-  const auto list = read_list(file);
+std::size_t compile_list(Context& context, const List& list, int jobs) {
   Progress progress("warming");
   parallel_for(
       int(list.size()), jobs, [&](int i) { context.compile(list[std::size_t(i)].first, list[std::size_t(i)].second); },
       [&](int done) { progress.update(done, int(list.size())); });
   progress.hide();
   return list.size();
+}
+
+}  // namespace
+
+std::size_t warm_list(Context& context, const std::string& path, int jobs) {
+  std::ifstream file(path);
+  if (!file) {
+    throw Error(ErrorCode::io, fmt::format("cannot read {}: give what `jitgemm wisdom cover --list` wrote", path));
+  }
+  return compile_list(context, parse_list(file, path), jobs);
+}
+
+std::size_t warm_few(Context& context, int jobs) {
+  std::istringstream lines(few_kernels_sm90);
+  return compile_list(context, parse_list(lines, "few_kernels_sm90"), jobs);
 }
 
 }  // namespace jitgemm::cli
