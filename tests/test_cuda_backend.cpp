@@ -107,6 +107,32 @@ TEST_CASE("the CUDA backend works in its context and leaves the thread's own one
   CHECK(FakeDriver::retained == 0);
 }
 
+TEST_CASE("a device's clock and memory rate are known where the driver says them", "[cuda]") {
+  static bool says_rates;
+  FakeDriver::reset();
+  cuda::DriverApi api = FakeDriver::api();
+  api.device_get_name = [](char* name, int, CUdevice) { return std::strcpy(name, "H100"), CUDA_SUCCESS; };
+  api.device_get_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    const bool rate = attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE || attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE ||
+                      attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH;
+    if (rate && !says_rates) return CUDA_ERROR_INVALID_VALUE;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR     ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR   ? 0
+             : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE                 ? 1755000  // kHz
+             : attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE          ? 1593000
+             : attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH    ? 5120  // bits
+                                                                           : 114;
+    return CUDA_SUCCESS;
+  };
+  for (const bool says : {true, false}) {
+    says_rates = says;
+    const DeviceInfo device = cuda::device_info(api, 10);
+    CHECK(std::abs(device.clock_ghz - (says ? 1.755 : 0)) < 1e-9);
+    CHECK(std::abs(device.memory_gb_s - (says ? 2039 : 0)) < 1);  // an H100 PCIe's data sheet: 2 TB/s
+    CHECK(device.rates.sm90.memory_bytes_us == derived_rates(device).sm90.memory_bytes_us);
+  }
+}
+
 TEST_CASE("what a capture on any thread would forbid runs in the relaxed mode, which then ends", "[cuda]") {
   FakeDriver::reset();
   const cuda::DriverApi api = FakeDriver::api();
