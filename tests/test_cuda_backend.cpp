@@ -107,6 +107,33 @@ TEST_CASE("the CUDA backend works in its context and leaves the thread's own one
   CHECK(FakeDriver::retained == 0);
 }
 
+TEST_CASE("a device's clock and memory rate are known where the driver says them", "[cuda]") {
+  static bool says_rates;
+  FakeDriver::reset();
+  cuda::DriverApi api = FakeDriver::api();
+  api.device_get_name = [](char* name, int, CUdevice) { return std::strcpy(name, "H100"), CUDA_SUCCESS; };
+  api.device_get_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    const bool rate = attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE ||
+                      attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE ||
+                      attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH;
+    if (rate && !says_rates) return CUDA_ERROR_INVALID_VALUE;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+             : attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE               ? 1755000  // kHz
+             : attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE        ? 1593000
+             : attribute == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH  ? 5120  // bits
+                                                                         : 114;
+    return CUDA_SUCCESS;
+  };
+  for (const bool says : {true, false}) {
+    says_rates = says;
+    const DeviceInfo device = cuda::device_info(api, 10);
+    CHECK(std::abs(device.clock_ghz - (says ? 1.755 : 0)) < 1e-9);
+    CHECK(std::abs(device.memory_gb_s - (says ? 2039 : 0)) < 1);  // an H100 PCIe's data sheet: 2 TB/s
+    CHECK(device.rates.sm90.memory_bytes_us == derived_rates(device).sm90.memory_bytes_us);
+  }
+}
+
 TEST_CASE("what a capture on any thread would forbid runs in the relaxed mode, which then ends", "[cuda]") {
   FakeDriver::reset();
   const cuda::DriverApi api = FakeDriver::api();
@@ -178,7 +205,8 @@ TEST_CASE("a kernel that needs more than 48 KB of shared memory is announced to 
   const auto kernel = backend->load(binary, 200 << 10);
   CHECK(FakeDriver::log.back() == "attribute " + std::to_string(int(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) +
                                       " = " + std::to_string(200 << 10));
-  backend->launch(*kernel, LaunchGrid{.grid = 132, .threads = 384, .smem_bytes = 200 << 10}, device::Arguments{}, nullptr);
+  backend->launch(*kernel, LaunchGrid{.grid = 132, .threads = 384, .smem_bytes = 200 << 10}, device::Arguments{},
+                  nullptr);
   CHECK(FakeDriver::log.back() == "launch 132 x 384, 204800 bytes");
 
   FakeDriver::failing_call = FakeDriver::calls + 3;  // after cuCtxGetCurrent and cuCtxPushCurrent
@@ -208,8 +236,7 @@ TEST_CASE("a tensor map has its sizes in elements, its stride in bytes and the 1
   const device::TensorMap map = backend->encode_tensor_map(spec);
   CHECK(map.opaque[0] == 0x5a);
   CHECK(map.opaque[127] == 0x5a);
-  const std::string rest =
-      " box 64 128 1 swizzle " + std::to_string(int(CU_TENSOR_MAP_SWIZZLE_128B)) + " fill 0";
+  const std::string rest = " box 64 128 1 swizzle " + std::to_string(int(CU_TENSOR_MAP_SWIZZLE_128B)) + " fill 0";
   const std::string type = "map type " + std::to_string(int(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16));
   CHECK(FakeDriver::log.back() == type + " rank 3 sizes 100 300 7 strides 208 80000" + rest);
   spec.batch = 1;

@@ -17,9 +17,10 @@ using nlohmann::json;
 constexpr int schema = 1;
 
 bool is_for(const json& line, const DeviceInfo& device) {
+  if (line.at("schema") != schema || line.at("library") != JITGEMM_VERSION) return false;
   const json& of = line.at("device");
-  return line.at("schema") == schema && line.at("library") == JITGEMM_VERSION && of.at("name") == device.name &&
-         of.at("compute_capability") == device.compute_capability && of.at("sm_count") == device.sm_count;
+  return of.at("name") == device.name && of.at("compute_capability") == device.compute_capability &&
+         of.at("sm_count") == device.sm_count;
 }
 
 /// Throws std::exception.
@@ -40,6 +41,7 @@ std::optional<DeviceRates> read_rates(const std::filesystem::path& file, const D
   std::optional<DeviceRates> rates;
   std::string damaged, why;
   const auto visit = [&](const LineFile::Line& line) {
+    if (line.skipped) damaged = std::to_string(line.number) + ": " + line.skipped;
     if (line.skipped || line.text.empty() || !line.ended) return;
     try {
       const json object = json::parse(line.text);

@@ -233,7 +233,8 @@ class Bench {
       }
     }
 
-    const bool model = wanted(options_.model), tuned = wanted(options_.tuned), best = wanted(options_.best);
+    const bool tuned = wanted(options_.tuned), best = wanted(options_.best);
+    const bool model = wanted(options_.model) || (options_.repeats > 0 && !tuned);
     if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
     if (!tuned && !best) return;
     const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);

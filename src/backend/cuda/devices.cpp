@@ -11,6 +11,13 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
     check(api, api.device_get_attribute(&value, which, device), ErrorCode::no_device, "cuDeviceGetAttribute", way_out);
     return value;
   };
+  const auto attribute_if_known = [&](CUdevice_attribute which) {
+    int value = 0;
+    const CUresult result = api.device_get_attribute(&value, which, device);
+    if (result == CUDA_ERROR_INVALID_VALUE) return 0;
+    check(api, result, ErrorCode::no_device, "cuDeviceGetAttribute", way_out);
+    return value;
+  };
   char name[256] = "";
   check(api, api.device_get_name(name, int(sizeof name), device), ErrorCode::no_device, "cuDeviceGetName", way_out);
   DeviceInfo info;
@@ -23,9 +30,9 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
   info.l2_bytes = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   check(api, api.device_total_mem(&info.memory_bytes, device), ErrorCode::no_device, "cuDeviceTotalMem", way_out);
   // 0 where a driver does not say; the memory moves two words a clock.
-  info.clock_ghz = 1e-6 * attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  info.memory_gb_s = 2e-6 * attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
-                     attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
+  info.clock_ghz = 1e-6 * attribute_if_known(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  info.memory_gb_s = 2e-6 * attribute_if_known(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
+                     attribute_if_known(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   info.rates = rates_of(info);
   return info;
 }

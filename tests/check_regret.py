@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Tests of tools/regret.py and tools/draw_shapes.py."""
+
+import csv
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = ["m", "n", "k", "model_us", "model_config", "tuned_us", "tuned_config", "others", "check"]
+
+
+def run(tool, *arguments):
+    return subprocess.run([sys.executable, "-B", ROOT / "tools" / tool, *arguments], capture_output=True, text=True)
+
+
+def row(m, model="", tuned="", others="", check="ok"):
+    return dict(m=m, n=8, k=16, model_us=model, model_config="sm90 a" if model else "", tuned_us=tuned,
+                tuned_config="sm90 b" if tuned else "", others=others, check=check)
+
+
+class Regret(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def file(self, name, rows):
+        with (self.folder / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+        return self.folder / name
+
+    def table(self, *files):
+        done = run("regret.py", *files)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual(lines[0], ["choice", "shapes", "geomean", "p95", "worst"])
+        return {line[0]: line[1:] for line in lines[1:]}
+
+    def test_a_regret_is_over_the_least_of_all_arms(self):
+        table = self.table(self.file("one.csv", [
+            row(100, model="12", tuned="11", others="near 20 0.01 sm90 c; finalist1 10 0.02 sm90 d, e"),  # a finalist's
+            row(200, model="10", tuned="20", others="near 40 0.01 sm90 c; finalist1 16 0.02 sm90 d"),  # the model's
+            row(300, model="1", others="near 0 0 sm90 c", check="row 1 is wrong")]))
+        self.assertEqual(table, {"model": ["2", "1.0954", "1.200", "1.200", "100x8x16"],
+                                 "tuned": ["2", "1.4832", "2.000", "2.000", "200x8x16"],
+                                 "near": ["2", "2.8284", "4.000", "4.000", "200x8x16"]})
+
+    def test_repeats_are_the_noise_floor(self):
+        table = self.table(self.file("one.csv", [
+            row(100, model="8", tuned="10", others="repeat1 11 0 sm90 b; repeat2 9 0 sm90 b"),
+            row(200, model="10", others="repeat1 12.5 0 sm90 a"),  # of the model's choice where there is no tuned one
+            row(300, tuned="10")]))
+        self.assertEqual(table["repeats"], ["2", "1.2360", "1.250", "1.250", "200x8x16"])
+        self.assertEqual(table["tuned"], ["2", "1.1180", "1.250", "1.250", "100x8x16"])
+        self.assertEqual(set(table), {"model", "tuned", "repeats"})
+        # They count as arms: the least may be one of them.
+        table = self.table(self.file("two.csv", [row(100, tuned="10", others="repeat1 8 0 sm90 b")]))
+        self.assertEqual(table["tuned"], ["1", "1.2500", "1.250", "1.250", "100x8x16"])
+
+    def test_what_was_not_timed_is_no_arm(self):
+        table = self.table(self.file("one.csv", [row(100, tuned="10", others="near 0 0.0000 sm90 c"), row(200)]))
+        self.assertEqual(table, {"tuned": ["1", "1.0000", "1.000", "1.000", "100x8x16"]})
+
+    def test_the_95th_percentile_and_the_worst_of_several_files(self):
+        # 1.01 ... 1.40, in no order: 38 of 40 are not above the 38th.
+        rows = [row(1000 + i, model="100", tuned=str(101 + i * 7 % 40)) for i in range(40)]
+        table = self.table(self.file("one.csv", rows[:25]), self.file("two.csv", rows[25:]))
+        self.assertEqual(table["tuned"][0], "40")
+        self.assertEqual(table["tuned"][2:4], ["1.380", "1.400"])
+        self.assertEqual(table["tuned"][4], next(f"{r['m']}x8x16" for r in rows if r["tuned_us"] == "140"))
+
+    def test_without_files_it_says_what_it_is(self):
+        done = run("regret.py")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("usage: regret.py FILE.csv", done.stderr)
+
+
+class DrawShapes(unittest.TestCase):
+    def shapes(self, seed, count):
+        done = run("draw_shapes.py", seed, str(count))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        first, *lines = done.stdout.splitlines()
+        self.assertEqual(first, f"# draw_shapes.py {seed} {count}")
+        return [tuple(map(int, line.split())) for line in lines]
+
+    def test_a_seed_is_its_shapes(self):
+        shapes = self.shapes("1f2e3d4c", 50)
+        self.assertEqual(len(shapes), 50)
+        self.assertEqual(shapes, self.shapes("1f2e3d4c", 50))
+        self.assertEqual(shapes[:20], self.shapes("1f2e3d4c", 20))
+        self.assertEqual(shapes, self.shapes("1F2E3D4C", 50))
+        self.assertNotEqual(shapes, self.shapes("1f2e3d4d", 50))
+
+    def test_sizes_are_log_uniform_and_half_of_them_multiples_of_8(self):
+        shapes = self.shapes("a5", 400)
+        self.assertTrue(all(len(shape) == 3 for shape in shapes))
+        sizes = [size for shape in shapes for size in shape]
+        self.assertTrue(all(128 <= size <= 8192 for size in sizes))
+        self.assertTrue(all(size % 8 == 0 for shape in shapes[::2] for size in shape))
+        odd = [size % 8 == 0 for shape in shapes[1::2] for size in shape]
+        self.assertLess(sum(odd), 0.25 * len(odd))
+        for octave in range(6):  # a sixth of them each
+            part = sum(128 << octave <= size < 256 << octave for size in sizes) / len(sizes)
+            self.assertAlmostEqual(part, 1 / 6, delta=0.05)
+
+    def test_it_says_what_it_takes(self):
+        done = run("draw_shapes.py", "a5")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("usage: draw_shapes.py SEED COUNT", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

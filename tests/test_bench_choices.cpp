@@ -1,0 +1,168 @@
+// `jitgemm tune --calibrate`, and the arms of `jitgemm bench` that tell choices apart.
+#include <algorithm>
+#include <map>
+
+#include "catch.hpp"
+#include "command.hpp"
+#include "jitgemm/jitgemm.hpp"
+
+namespace jitgemm::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+/// name -> value, of fields that no quote has commas in.
+std::map<std::string, std::string> row_of(const std::string& header, const std::string& line) {
+  const auto split = [](const std::string& text) {
+    std::vector<std::string> parts(1);
+    bool quoted = false;
+    for (const char c : text) {
+      if (c == '"')
+        quoted = !quoted;
+      else if (c == ',' && !quoted)
+        parts.emplace_back();
+      else
+        parts.back() += c;
+    }
+    return parts;
+  };
+  const std::vector<std::string> names = split(header), values = split(line);
+  REQUIRE(names.size() == values.size());
+  std::map<std::string, std::string> row;
+  for (std::size_t i = 0; i < names.size(); ++i) row[names[i]] = values[i];
+  return row;
+}
+
+/// name -> configuration, of the column `others`.
+std::map<std::string, std::string> arms_of(const std::string& others) {
+  std::map<std::string, std::string> arms;
+  std::istringstream parts(others);
+  for (std::string part; std::getline(parts, part, ';');) {
+    std::istringstream words(part);
+    std::string name, config;
+    double us = -1, spread = -1;
+    words >> name >> us >> spread >> std::ws;
+    std::getline(words, config);
+    CAPTURE(part);
+    CHECK(us == 0);  // nothing is timed on a CPU
+    CHECK(spread == 0);
+    CHECK(to_string(parse_kernel_config(config)) == config);
+    CHECK(arms.emplace(name, config).second);
+  }
+  return arms;
+}
+
+}  // namespace
+
+TEST_CASE("jitgemm tune --calibrate refuses the emulator, and what is compiled only, and writes nothing", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* device :
+       {"--device emulator", "--device emulator --arch sm_90a --json", "--arch sm_90a --device compile_only"}) {
+    const Output output = jitgemm(std::string("tune --calibrate ") + device);
+    INFO(device << "\n" << output.err);
+    CHECK(output.status == 1);
+    CHECK(output.out.empty());
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK(output.err.starts_with("jitgemm: error: "));
+    if (output.err.find("compile_only") == std::string::npos) {
+      CHECK_THAT(output.err, ContainsSubstring("emulator") && ContainsSubstring("calibrate on the GPU"));
+    }
+    CHECK_FALSE(fs::exists(jitgemm.path("cache")));
+  }
+}
+
+TEST_CASE("jitgemm bench refuses a --choice that is not NAME=DIR", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
+  for (const char* choice : {"x", "=x", "x=", "="}) {
+    const Output output =
+        jitgemm(std::string("bench --shapes shapes.txt --device emulator --csv out.csv --choice ") + choice);
+    INFO(output.err);
+    CHECK(output.status == 1);
+    CHECK(output.out.empty());
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK_THAT(output.err, ContainsSubstring(std::string("--choice ") + choice + " is not NAME=DIR"));
+    CHECK_FALSE(fs::exists(jitgemm.path("out.csv")));
+  }
+}
+
+TEST_CASE("jitgemm bench takes other choices and repeats as arms, and reads them back", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");
+  // What `near` chooses is told from all others' choices by its tile.
+  const std::string tuned = "sm80 32x32x32 group_m=0 stages=2 warps=2 schedule=data_parallel";
+  REQUIRE(jitgemm("tune -m 64 -n 64 -k 64 --device emulator --tuning-budget 0.05").status == 0);
+  fs::create_directory(jitgemm.path("near"));
+  nlohmann::json record = nlohmann::json::parse(lines_of(file_text(jitgemm.path("cache") / "tuning.jsonl")).at(0));
+  record["config"] = tuned;
+  write_file(jitgemm.path("near") / "tuning.jsonl", record.dump() + "\n");
+  fs::remove(jitgemm.path("cache") / "tuning.jsonl");
+
+  const std::string arguments =
+      "bench --shapes shapes.txt --device emulator --derived --choice near=near --repeats 2 --first 2 --finalists 1 "
+      "--csv out.csv ";
+  const Output first = jitgemm(arguments + "--json out.json");
+  INFO(first.out << first.err);
+  REQUIRE(first.status == 0);
+  const std::string csv = file_text(jitgemm.path("out.csv"));
+  const std::vector<std::string> lines = lines_of(csv);
+  REQUIRE(lines.size() == 3);
+  for (const std::size_t i : {1, 2}) {
+    const auto row = row_of(lines[0], lines[i]);
+    CAPTURE(lines[i]);
+    CHECK(row.at("check") == "ok");
+    CHECK(row.at("absent").empty());
+    CHECK(std::ranges::count(row.at("pinned"), ';') == 1);  // --first 2
+    const auto arms = arms_of(row.at("others"));
+    CHECK(arms.size() == 4);
+    REQUIRE(
+        (arms.contains("derived") && arms.contains("near") && arms.contains("repeat1") && arms.contains("repeat2")));
+    if (i == 1) CHECK(arms.at("near") == tuned);
+    // Repeats are of a column's arm, without which they say nothing.
+    CHECK(row.at("tuned_config").empty());
+    CHECK(arms.at("repeat1") == row.at("model_config"));
+    CHECK(arms.at("repeat2") == row.at("model_config"));
+  }
+  const nlohmann::json shape = nlohmann::json::parse(file_text(jitgemm.path("out.json")))["shapes"][0];
+  for (const char* name : {"derived", "near", "repeat1", "repeat2"}) CHECK(shape.contains(name));
+
+  // Stopped within the second line: the first is read and written as it was.
+  write_file(jitgemm.path("out.csv"), csv.substr(0, csv.size() - 20));
+  const Output resumed = jitgemm(arguments + "--resume");
+  INFO(resumed.err);
+  CHECK(resumed.status == 0);
+  CHECK_THAT(resumed.out, ContainsSubstring("1 result in out.csv already"));
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+  CHECK(jitgemm(arguments + "--resume").status == 0);
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+}
+
+TEST_CASE("jitgemm bench --resume reads back times of other choices", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
+  const std::string arguments =
+      "bench --shapes shapes.txt --device emulator --model --repeats 1 --choice near=near --csv out.csv ";
+  REQUIRE(jitgemm(arguments).status == 0);
+  std::string csv = file_text(jitgemm.path("out.csv"));
+  for (const auto& [plain, timed] :
+       {std::pair("near 0 0.0000 ", "near 12.345 0.0625 "), {"repeat1 0 0.0000 ", "repeat1 0.5 0.1000 "}}) {
+    REQUIRE(csv.find(plain) != std::string::npos);
+    csv.replace(csv.find(plain), std::string(plain).size(), timed);
+  }
+  write_file(jitgemm.path("out.csv"), csv);
+  const Output resumed = jitgemm(arguments + "--resume --json out.json");
+  INFO(resumed.err);
+  REQUIRE(resumed.status == 0);
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+  const nlohmann::json shape = nlohmann::json::parse(file_text(jitgemm.path("out.json")))["shapes"][0];
+  CHECK(shape["near"]["us"] == 12.345);
+  CHECK(shape["near"]["spread"] == 0.0625);
+  CHECK(shape["repeat1"]["us"] == 0.5);
+}
+
+}  // namespace jitgemm::test
