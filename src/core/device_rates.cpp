@@ -48,7 +48,7 @@ DeviceRates derived_rates(const DeviceInfo& device) {
   hopper.latency_us = 1200 / clocks;
   hopper.promotions = 32;             // two f32 additions a lane, and two moves, in four clocks
   hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
-  hopper.unaligned_epilogue_us = 10 * hopper.epilogue_us;
+  hopper.unaligned_epilogue_us = 14 * hopper.epilogue_us;
   hopper.store_bytes_clock = 32;
   hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
   hopper.cluster_sum_bytes_clock = 16;

@@ -22,7 +22,7 @@ struct HopperRates {
   double latency_us = 0.764;   ///< of a load, hidden by the stages
   double promotions = 33.6;    ///< of partial sums, a clock
   double epilogue_us = 0.249;  ///< of 128 accumulators a thread
-  double unaligned_epilogue_us = 2.7;  ///< the same where D's rows leave by ordinary stores
+  double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
   double arrival_us = 1.29, part_bytes_us = 2.19e4;  ///< of a tile cut across programs

@@ -10,8 +10,8 @@
 namespace jitgemm {
 namespace {
 
-// templates/pack.cuh. A thread copies one chunk of 16 bytes where that many threads run at once, and more of larger operands:
-// 4 blocks on each of an H200's SMs.
+// templates/pack.cuh. A thread copies one chunk of 16 bytes where that many threads run at once, and more of larger
+// operands: 4 blocks on each of an H200's SMs.
 constexpr int pack_threads = 256, most_pack_blocks = 4 * 132;
 constexpr int tile_rows = 128, tile_chunks = 8;  // of what a block transposes at once
 constexpr std::size_t tile_bytes = std::size_t(tile_rows) * tile_chunks * 16;
@@ -50,7 +50,9 @@ int blocks(const OperandMatrix& packed, bool transposed) {
 
 }  // namespace
 
-bool needs_packing_a(const Problem& p) { return p.align_a < 16 || (becomes_k_major(p) && p.layout_a != Layout::row_major); }
+bool needs_packing_a(const Problem& p) {
+  return p.align_a < 16 || (becomes_k_major(p) && p.layout_a != Layout::row_major);
+}
 bool needs_packing_b(const Problem& p) {
   return p.align_b < 16 || (becomes_k_major(p) && p.layout_b != Layout::column_major);
 }
@@ -83,7 +85,8 @@ Slab slab_of(const Problem& normalised, const KernelConfig& c) {
   if (a_bytes + b_bytes <= budget) return {p.m, p.n};
 
   // The larger copy leaves the smaller one whole, if that takes no more than half.
-  const double b_share = std::max(budget - a_bytes, std::min(b_bytes, budget / 2)), a_share = budget - std::min(b_bytes, b_share);
+  const double b_share = std::max(budget - a_bytes, std::min(b_bytes, budget / 2)),
+               a_share = budget - std::min(b_bytes, b_share);
   // As many parts of whole tiles as it takes, of nearly the same size.
   const auto part = [](double all_bytes, double share, std::int64_t extent, std::int64_t tile) {
     if (all_bytes <= share) return extent;
@@ -96,6 +99,16 @@ Slab slab_of(const Problem& normalised, const KernelConfig& c) {
   const Slab slab{part(a_bytes, a_share, p.m, p.layout_a == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
                   part(b_bytes, b_share, p.n, p.layout_b == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
+}
+
+Problem slab_problem(const Problem& normalised, const Slab& slab) {
+  Problem part = normalised;
+  if (slab.rows > 0) part.m = std::min(part.m, slab.rows), part.n = std::min(part.n, slab.columns);
+  return part;
+}
+
+std::int64_t slab_count(const Problem& normalised, const Slab& slab) {
+  return slab.rows == 0 ? 1 : ceil_div(normalised.m, slab.rows) * ceil_div(normalised.n, slab.columns);
 }
 
 Packing packing_of(const Problem& normalised, const KernelConfig& c) {

@@ -30,6 +30,9 @@ struct Slab {
   std::int64_t rows, columns;
 };
 Slab slab_of(const Problem& normalised, const KernelConfig& config);
+/// The largest slab as a problem, and how many there are; the problem itself where not even a tile's operands fit.
+Problem slab_problem(const Problem& normalised, const Slab& slab);
+std::int64_t slab_count(const Problem& normalised, const Slab& slab);
 inline bool is_whole(const Slab& slab, const Problem& normalised) {
   return slab.rows == normalised.m && slab.columns == normalised.n;
 }

@@ -47,7 +47,8 @@ struct Work {
 Work work_of(const KernelConfig& tile, const Problem& problem) {
   const auto ceil_div = [](std::int64_t x, int y) { return (x + y - 1) / y; };
   const std::int64_t tiles_m = ceil_div(problem.m, tile.block_m), tiles_n = ceil_div(problem.n, tile.block_n);
-  return {tiles_m, tiles_n, tiles_m * tiles_n * problem.batch, reads_ab(problem) ? ceil_div(problem.k, tile.block_k) : 0};
+  return {tiles_m, tiles_n, tiles_m * tiles_n * problem.batch,
+          reads_ab(problem) ? ceil_div(problem.k, tile.block_k) : 0};
 }
 
 /// Grids that fill the device: one program an SM, and two where two fit.

@@ -137,7 +137,11 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
                  .swap_ab = swap_ab,
                  .pack_a = needs_packing_a(asked),
                  .pack_b = needs_packing_b(asked)};
-    form.problem = kernel_problem(asked, form.form);
+    KernelConfig usual = form.form;
+    usual.block_m = usual.block_n = 128;
+    const Slab slab = slab_of(asked, usual);
+    form.whole = slab_count(asked, slab) == 1;
+    form.problem = kernel_problem(slab_problem(asked, slab), form.form);
     form.tiles.reserve(256);
     add_tiles(device, form);
   }

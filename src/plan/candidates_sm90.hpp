@@ -18,7 +18,8 @@ int usable_sms(int cluster_size, const DeviceInfo& device);
 /// Operands that the main loop takes only packed are packed.
 struct TilesSm90 {
   KernelConfig form;
-  Problem problem;
+  Problem problem;                  ///< or its largest slab
+  bool whole = true;                ///< no slabs
   std::vector<KernelConfig> tiles;  ///< data-parallel, with as many stages as fit
 };
 std::array<TilesSm90, 2> tiles_sm90(const Problem& normalised, const DeviceInfo& device);

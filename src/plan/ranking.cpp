@@ -70,7 +70,8 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   for (const Tile& tile : tiles) {
     for (const KernelConfig& config : schedules_sm90(*tile.config, forms[tile.form].problem, device)) {
       if ((!filter || filter->allows(config)) && why_illegal(config, problem, device).empty())
-        ranked.push_back({config, packing_us[tile.form] + models[tile.form].us(config)});
+        ranked.push_back({config, forms[tile.form].whole ? packing_us[tile.form] + models[tile.form].us(config)
+                                                         : predict_us(config, problem, device)});
     }
   }
   return ranked;
