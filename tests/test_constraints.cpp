@@ -186,16 +186,31 @@ TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraint
   CHECK(launch_shape(problem, best.config).grid == 64);
 }
 
-TEST_CASE("A deterministic choice is left where no candidate keeps to the constraints", "[constraints][ranking]") {
-  // Slabs of other tiles are larger.
-  const Problem problem = normalise({.m = 489, .n = 3285, .k = 69237, .layout_b = Layout::column_major});
-  const Constraints constraints{.deterministic = true, .workspace_bytes = 35454976};
-  const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
-  REQUIRE(ranked.size() == 1);
-  CHECK(ranked[0].config.main_loop == MainLoop::sm90);
-  CHECK(why_illegal(ranked[0].config, problem, h200).empty());
-  CHECK_FALSE(broken_by(ranked[0].config, problem, constraints).any());
-  CHECK(ranked[0].predicted_us > 0);
+TEST_CASE("A deterministic choice is left with the workspace of the one that decides the main loop",
+          "[constraints][ranking]") {
+  const auto seed = test_seed();
+  CAPTURE(seed);
+  Random random(seed);
+  for (int i = 0; i < 40; ++i) {  // packed in slabs, which other tiles may have larger ones of
+    const Problem problem = normalise({.m = random.between(100, 3000),
+                                       .n = random.between(100, 6000),
+                                       .k = random.between(30000, 90000),
+                                       .layout_b = Layout::column_major});
+    const ConstraintFilter filter({.deterministic = true}, problem, h200);
+    REQUIRE(filter.deterministic_sm90());
+    const Constraints constraints{
+        .deterministic = true,
+        .workspace_bytes = launch_shape(problem, *filter.deterministic_sm90()).workspace_bytes()};
+    CAPTURE(to_string(problem), to_string(constraints));
+    const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
+    REQUIRE(!ranked.empty());
+    for (const RankedConfig& choice : ranked) {
+      CHECK(choice.config.main_loop == MainLoop::sm90);
+      CHECK(why_illegal(choice.config, problem, h200).empty());
+      CHECK_FALSE(broken_by(choice.config, problem, constraints).any());
+      CHECK(choice.predicted_us > 0);
+    }
+  }
 }
 
 TEST_CASE("SMs that the device has not are refused", "[constraints][context]") {
