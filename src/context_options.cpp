@@ -28,10 +28,6 @@ Tuning tuning_mode(const ContextOptions& options) {
   return options.device == Device::cuda ? Tuning::on : Tuning::cached;
 }
 
-std::filesystem::path home_of(const ContextOptions& options) {
-  return options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
-}
-
 std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
   switch (options.device) {
     case Device::cuda:
@@ -69,6 +65,10 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
     rates = read_rates(*system / calibration_name, device);
   if (rates) backend->set_rates(*rates);
   return backend;
+}
+
+std::filesystem::path home_of(const ContextOptions& options) {
+  return options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
 }
 
 std::optional<std::filesystem::path> calibration_file(const ContextOptions& options) {

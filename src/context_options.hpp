@@ -16,6 +16,8 @@ namespace jitgemm {
 
 /// With the device's calibrated rates, where the cache directory or the system's has them.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+/// The cache directory; empty without one.
+std::filesystem::path home_of(const ContextOptions& options);
 /// Where calibrated rates are kept; nullopt without a cache directory.
 std::optional<std::filesystem::path> calibration_file(const ContextOptions& options);
 ChooserOptions chooser_options(const ContextOptions& options);

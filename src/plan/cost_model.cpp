@@ -190,10 +190,8 @@ PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, c
 
 double predict_packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
   if (!packs(config)) return 0;
-  const Slab slab = slab_of(problem, config);
   // What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
-  const double slabs =
-      std::ceil(double(problem.m) / double(slab.rows)) * std::ceil(double(problem.n) / double(slab.columns));
+  const double slabs = double(slab_count(problem, slab_of(problem, config)));
   const double bytes = slabs * double(packing_of(problem, config).bytes);
   if (device.emulated) return bytes / 500;
   return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;

@@ -24,49 +24,42 @@ std::string ratio_text(const ArmResult& peer, const ArmResult& ours) {
   return peer.timed() && ours.timed() ? fmt::format("{:.4f}", peer.us / ours.us) : "";
 }
 
-/// "12.3 0.01 sm80 128x128x32 ...; ..."
-std::string pinned_text(const std::vector<ArmResult>& arms) {
-  std::string text;
-  for (const ArmResult& arm : arms) {
-    text += fmt::format("{}{:.5g} {:.4f} {}", text.empty() ? "" : "; ", arm.us, arm.spread, arm.config);
-  }
-  return text;
+/// "12.3 0.01 sm80 128x128x32 ..."
+std::string arm_text(const ArmResult& arm) { return fmt::format("{:.5g} {:.4f} {}", arm.us, arm.spread, arm.config); }
+
+ArmResult parse_arm(std::istream& text) {
+  ArmResult arm;
+  text >> arm.us >> arm.spread >> std::ws;
+  std::getline(text, arm.config);
+  return arm;
 }
 
-std::vector<ArmResult> parse_pinned(const std::string& text) {
-  std::vector<ArmResult> arms;
+/// The texts of all, with "; " between them.
+template <typename Item, typename Text>
+std::string list_text(const std::vector<Item>& items, const Text& text_of) {
+  std::string text;
+  for (const Item& item : items) text += (text.empty() ? "" : "; ") + text_of(item);
+  return text;
+}
+template <typename Item, typename Parse>
+std::vector<Item> parse_list(const std::string& text, const Parse& parse) {
+  std::vector<Item> items;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ';');) {
     std::istringstream words(part);
-    ArmResult arm;
-    words >> arm.us >> arm.spread >> std::ws;
-    std::getline(words, arm.config);
-    arms.push_back(std::move(arm));
+    items.push_back(parse(words));
   }
-  return arms;
+  return items;
 }
 
-/// "repeat1 12.3 0.01 sm80 128x128x32 ...; ..."
-std::string others_text(const std::vector<NamedArm>& arms) {
-  std::string text;
-  for (const NamedArm& arm : arms) {
-    text += fmt::format("{}{} {:.5g} {:.4f} {}", text.empty() ? "" : "; ", arm.name, arm.result.us, arm.result.spread,
-                        arm.result.config);
-  }
-  return text;
-}
+/// "repeat1 12.3 0.01 sm80 128x128x32 ..."
+std::string named_arm_text(const NamedArm& arm) { return arm.name + " " + arm_text(arm.result); }
 
-std::vector<NamedArm> parse_others(const std::string& text) {
-  std::vector<NamedArm> arms;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ';');) {
-    std::istringstream words(part);
-    NamedArm arm;
-    words >> arm.name >> arm.result.us >> arm.result.spread >> std::ws;
-    std::getline(words, arm.result.config);
-    arms.push_back(std::move(arm));
-  }
-  return arms;
+NamedArm parse_named_arm(std::istream& text) {
+  NamedArm arm;
+  text >> arm.name;
+  arm.result = parse_arm(text);
+  return arm;
 }
 
 Fields fields_of(const BenchRecord& r) {
@@ -98,8 +91,8 @@ Fields fields_of(const BenchRecord& r) {
   fields.push_back({"cublaslt_over_best", ratio_text(r.cublaslt, r.best)});
   fields.push_back({"triton_over_tuned", ratio_text(r.triton, r.tuned)});
   fields.push_back({"floor_over_best", r.best.timed() ? fmt::format("{:.4f}", r.floor_us / r.best.us) : ""});
-  fields.push_back({"pinned", pinned_text(r.pinned)});
-  fields.push_back({"others", others_text(r.others)});
+  fields.push_back({"pinned", list_text(r.pinned, arm_text)});
+  fields.push_back({"others", list_text(r.others, named_arm_text)});
   fields.push_back({"absent", r.absent});
   fields.push_back({"check", r.check});
   return fields;
@@ -169,8 +162,8 @@ BenchRecord record_of(const Columns& field) {
   r.cublaslt = arm("cublaslt");
   r.triton = arm("triton");
   r.cublaslt_candidates = count(field, "cublaslt_candidates");
-  r.pinned = parse_pinned(field.at("pinned"));
-  r.others = parse_others(field.at("others"));
+  r.pinned = parse_list<ArmResult>(field.at("pinned"), parse_arm);
+  r.others = parse_list<NamedArm>(field.at("others"), parse_named_arm);
   r.absent = field.at("absent");
   r.check = field.at("check");
   return r;

@@ -44,8 +44,7 @@ double expected_seconds(const TuneTask& task, const DeviceInfo& device, double b
 }
 
 std::vector<TuningRecord> records_for(const ContextOptions& options, const DeviceInfo& device) {
-  const std::filesystem::path home =
-      options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
+  const std::filesystem::path home = home_of(options);
   if (home.empty()) return {};
   std::vector<TuningRecord> records = TuningDb(home / "tuning.jsonl").records();
   std::erase_if(records, [&](const TuningRecord& record) {
@@ -92,10 +91,8 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
 
 TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int devices) {
   const auto backend = make_backend(options);
-  KernelCacheOptions cache_options;
-  if (options.cache_dir) cache_options.directory = *options.cache_dir;
   std::set<std::string> cached, needed;
-  for (const CacheEntryInfo& entry : KernelCache(cache_options).list(false)) {
+  for (const CacheEntryInfo& entry : KernelCache(cache_options(options)).list(false)) {
     if (entry.state == "ok") cached.insert(entry.digest);
   }
   for (const TuneTask& task : plan.tasks) {

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "core/kernel_config.hpp"
+
+namespace jitgemm::test {
+
+/// Whether several programs, or blocks of a cluster, add up one element.
+inline bool cuts_k(const KernelConfig& c) {
+  return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
+}
+
+}  // namespace jitgemm::test
