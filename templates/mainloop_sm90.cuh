@@ -142,8 +142,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
     const BlockTile tile(args, work, place);
     const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = row + CONSUMER_ROWS <= args.m && column + STORE_COLUMNS <= args.n;
-    ptx::compute_now(interior);
+    int interior = !EDGES_DIFFER || (row + CONSUMER_ROWS <= args.m && column + STORE_COLUMNS <= args.n);
+    if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C) {
       if (work.peer == 0)
         Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, row, column, thread, 128);
@@ -186,7 +186,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       const Epilogue epilogue(args, tile.batch);
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
-      else
+      else if constexpr (EDGES_DIFFER)
         store<false>(epilogue, smem, consumer, thread, row, column, sums, passes);
     };
     if constexpr (CLUSTER_K > 1) {

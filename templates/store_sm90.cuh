@@ -10,6 +10,9 @@ constexpr int PASS_COLUMNS = min_of(128 / int(sizeof(ElementD)), STORE_COLUMNS);
 constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
 constexpr int D_BOX_ROWS = !D_TRANSPOSED ? 64 : common_divisor(PASS_COLUMNS, STORE_COLUMNS);
 constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
+constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
+// Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the compile time.
+constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || !THROUGH_SHARED;
 
 /// Where byte `at` of D's row lies in a buffer: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side by side.
 __device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
@@ -40,10 +43,13 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
 
   if constexpr (sizeof(T) == 2) {
     const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
-    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith.
+    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the same again; two
+    // groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
+    const u32 own = buffer + (D_TRANSPOSED ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
+                                           : swizzled_d(warp * 16 + lane % 16, lane / 16 * 16));
     const auto address = [&](int group) {
-      return buffer + (D_TRANSPOSED ? swizzled_d((group + lane / 16) * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
-                                    : swizzled_d(warp * 16 + lane % 16, (group + lane / 16) * 16));
+      return D_TRANSPOSED ? own + group * (8 * D_BOX_WIDTH)
+                          : (own ^ group * 16 % D_BOX_WIDTH) + group * 16 / D_BOX_WIDTH * (64 * D_BOX_WIDTH);
     };
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 2) {
@@ -132,7 +138,6 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int r
 template <bool INTERIOR>
 __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread, int row,
                                       int column, const Accumulator (&accumulators)[STORE_COUNT], u32& passes) {
-  constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
   for (int slab = 0; slab < SLABS_M; ++slab, row += 64) {
@@ -143,7 +148,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       const int first = (slab * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
       if constexpr (THROUGH_SHARED) {
         const u32 to = smem.d(consumer, passes % D_BUFFERS);
-        if (TMA_STORE && passes >= D_BUFFERS) {
+        if (TMA_STORE && (slab * PASSES + pass >= D_BUFFERS || passes >= D_BUFFERS)) {
           if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
           ptx::bar_sync(1 + consumer, 128);  // the buffer is free
         }
