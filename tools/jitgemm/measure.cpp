@@ -41,27 +41,34 @@ Timing timing_of(const std::vector<double>& us, int launches) {
           .launches = launches};
 }
 
+using Clock = std::chrono::steady_clock;
+
 /// Visits every arm in each round, in an order drawn anew: whoever always came after the same arm would live with the
 /// clocks that that one leaves behind.
-template <typename Visit>
-void alternate(int rounds, std::size_t arms, const Visit& visit) {
-  std::vector<std::size_t> order(arms);
-  std::iota(order.begin(), order.end(), std::size_t(0));
-  std::mt19937 random(1);
-  for (int round = 0; round < rounds; ++round) {
-    std::shuffle(order.begin(), order.end(), random);
-    for (std::size_t arm : order) visit(arm);
+class Rounds {
+ public:
+  explicit Rounds(std::size_t arms) : order_(arms) { std::iota(order_.begin(), order_.end(), std::size_t(0)); }
+
+  template <typename Visit>
+  void next(const Visit& visit) {
+    std::shuffle(order_.begin(), order_.end(), random_);
+    for (std::size_t arm : order_) visit(arm);
   }
-}
+
+ private:
+  std::vector<std::size_t> order_;
+  std::mt19937 random_{1};
+};
 
 std::vector<Timing> time_on_host(const std::vector<Arm>& arms, int rounds) {
-  using clock = std::chrono::steady_clock;
   std::vector<std::vector<double>> us(arms.size());
-  alternate(rounds, arms.size(), [&](std::size_t arm) {
-    const auto begin = clock::now();
-    arms[arm](0);
-    us[arm].push_back(std::chrono::duration<double, std::micro>(clock::now() - begin).count());
-  });
+  Rounds order(arms.size());
+  for (int round = 0; round < rounds; ++round)
+    order.next([&](std::size_t arm) {
+      const auto begin = Clock::now();
+      arms[arm](0);
+      us[arm].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    });
   std::vector<Timing> timings;
   for (const auto& values : us) timings.push_back(timing_of(values, 1));
   return timings;
@@ -174,14 +181,21 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
   }
 
   std::vector<std::vector<double>> us(arms.size());
-  // One more round, whose first launches find the card cool: those of 1 ms ran up to 13 % faster (tools/results/NOTES.md, 24).
-  alternate(options.rounds + 1, arms.size(), [&](std::size_t arm) {
+  const auto time_one = [&](std::size_t arm) {
     begin.record(stream);
     graphs[arm].launch();
     end.record(stream);
     us[arm].push_back(end.elapsed_us_since(begin) / launches[arm]);
-  });
-  for (std::vector<double>& values : us) values.erase(values.begin());
+  };
+  Rounds order(arms.size());
+  // Rounds that do not count, while the card is cool: kernels of 1 ms ran up to 13 % faster in the first one, and those
+  // of 15 us lose up to 12 % in steps, after some 20 and 80 ms under load (tools/results/NOTES.md, 24 and 25).
+  const auto warm = Clock::now() + std::chrono::duration<double, std::milli>(options.warm_up_ms);
+  do {
+    order.next(time_one);
+  } while (Clock::now() < warm);
+  for (std::vector<double>& values : us) values.clear();
+  for (int round = 0; round < options.rounds; ++round) order.next(time_one);
   std::vector<Timing> timings;
   for (std::size_t i = 0; i < arms.size(); ++i) timings.push_back(timing_of(us[i], launches[i]));
   return timings;

@@ -82,11 +82,15 @@ struct Timing {
   int launches = 0;  ///< of one round
 };
 
+/// Until a card that has been idle has the clocks of one under load.
+constexpr double full_warm_up_ms = 100;
+
 struct TimingOptions {
   int rounds = 5;
   double round_ms = 2.5;  ///< of one arm
   int min_launches = 4;   ///< of one round
   int max_launches = 1000;
+  double warm_up_ms = 0;  ///< before the first round that counts; at least one does not
 };
 
 /// Times arms in turn: each round replays one graph an arm, of as many launches as fill round_ms, in an order
