@@ -98,13 +98,10 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
   ptx::mbarrier_wait_parity(full, parity);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int k_slab = 0; k_slab < 4; ++k_slab)
-#pragma unroll
-    for (int m_slab = 0; m_slab < SLABS_M; ++m_slab)
-      ptx::wgmma<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR>(
-          reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[m_slab * BLOCK_N / 2]),
-          a + (m_slab * M_SLAB_BYTES + k_slab * K_SLAB_BYTES<A_K_MAJOR>) / 16, b + k_slab * K_SLAB_BYTES<B_K_MAJOR> / 16,
-          accumulate || k_slab > 0);
+  for (int slab = 0; slab < SLABS_M; ++slab)
+    ptx::wgmma_k_step<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, K_SLAB_BYTES<A_K_MAJOR> / 16, K_SLAB_BYTES<B_K_MAJOR> / 16>(
+        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[slab * BLOCK_N / 2]), a + slab * M_SLAB_BYTES / 16, b,
+        accumulate);
   ptx::wgmma_commit_group();
 }
 

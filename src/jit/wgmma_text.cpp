@@ -26,21 +26,27 @@ std::string wgmma_text(const Problem& p, int block_n) {
   std::string shape = "m64n" + std::to_string(block_n) + "k" + std::to_string(32 / size_of(p.a)) + "." +
                       std::string(to_string(accumulator_of(p))) + "." + std::string(to_string(p.a)) + "." +
                       std::string(to_string(p.b));
-  // Accumulate or not; for floating-point operands, that neither is negated; for 16-bit ones, which is transposed.
-  std::string modifiers = "p";
+  // That neither floating-point operand is negated; of 16-bit ones, which is transposed.
+  std::string modifiers;
   if (p.a != s8) modifiers += ", 1, 1";
   if (size_of(p.a) == 2) {
     modifiers += transposed(p.layout_a == Layout::row_major);
     modifiers += transposed(p.layout_b == Layout::column_major);
   }
-  const std::string line_break = "\"                                  \\\n  \" ";
+  const std::string line_break = "\"  \\\n  \"   ";
   const std::string constraint = p.a == s8 ? "\"+r\"" : "\"+f\"";
-  return "\n#define WGMMA_TEXT                                                            \\\n"
-         "  \"{ .reg .pred p; setp.ne.b32 p, " + operand(registers + 2) + ", 0;\"  \\\n"
-         "  \" wgmma.mma_async.sync.aligned." + shape + "\"  \\\n"
-         "  \" {" + list(registers, line_break, operand) + "},\"  \\\n"
-         "  \" " + operand(registers) + ", " + operand(registers + 1) + ", " + modifiers + "; }\"\n"
-         "#define WGMMA_D " +
+  const std::string a = operand(registers), b = operand(registers + 1), step_a = operand(registers + 2),
+                    step_b = operand(registers + 3), accumulate = operand(registers + 4);
+  std::string text = "\n#define WGMMA_TEXT  \\\n  \"{ .reg .pred p; .reg .b64 a, b;\"  \\\n";
+  const auto line = [&text](const std::string& instructions) { text += "  \" " + instructions + "\"  \\\n"; };
+  line("setp.ne.b32 p, " + accumulate + ", 0; mov.b64 a, " + a + "; mov.b64 b, " + b + ";");
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) line("add.s64 a, a, " + step_a + "; add.s64 b, b, " + step_b + ";");
+    line("wgmma.mma_async.sync.aligned." + shape);
+    line("  {" + list(registers, line_break, operand) + "},");
+    line("  a, b, " + std::string(i == 0 ? "p" : "1") + modifiers + ";");
+  }
+  return text + "  \"}\"\n#define WGMMA_D " +
          list(registers, "  \\\n  ", [&](int i) { return constraint + "(d[" + std::to_string(i) + "])"; }) + "\n";
 }
 
