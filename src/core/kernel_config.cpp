@@ -12,7 +12,7 @@ namespace jitgemm {
 namespace {
 
 constexpr std::size_t sm90_alignment_slack = 1024;  // bytes
-constexpr std::size_t queue_entry_bytes = 32;  // mainloop_sm80.cuh's WorkQueue
+constexpr std::size_t queue_entry_bytes = 32;       // mainloop_sm80.cuh's WorkQueue
 
 bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
 
@@ -42,7 +42,8 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const Devi
   // A thread has 255 registers; the fragments and addresses take about 100, without tensor cores 40 more.
   if (accumulator_registers(c, p) > 128) return "a thread holds at most 128 registers of accumulators";
   if ((is_simt(p.a) || std::min(p.align_a, p.align_b) < 4) && accumulator_registers(c, p) > 64)
-    return "a thread that multiplies without tensor cores, or holds operands aligned to less than 4 bytes in registers, "
+    return "a thread that multiplies without tensor cores, or holds operands aligned to less than 4 bytes in "
+           "registers, "
            "holds at most 64 registers of accumulators";
   if (c.stages < 2 || c.stages > 8) return "at least 2 stages, and 8 at most";
   return {};
@@ -65,10 +66,9 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
     return "a consumer warpgroup has 64 or 128 rows";
   if (c.block_n < 16 || c.block_n % (size_of(p.a) == 1 ? 16 : 8) != 0 || c.block_n > 256)
     return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
-  // A thread of two consumers has 232 registers, of three 160, of which ptxas uses 128.
-  if (accumulator_count(c) > (c.warps == 12 ? 96 : c.warps == 8 ? 160 : 128))
+  if (accumulator_count(c) > most_accumulators(c.warps, Accumulation::fast))
     return "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three";
-  if (p.accumulation == Accumulation::promoted && accumulator_count(c) > (c.warps == 12 ? 64 : c.warps == 8 ? 96 : 112))
+  if (accumulator_count(c) > most_accumulators(c.warps, p.accumulation))
     return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (c.stages < 2 || c.stages > 16) return "at least 2 stages, and 16 at most";
@@ -95,11 +95,19 @@ int cluster_size_of(const KernelConfig& c) { return c.cluster_m * c.cluster_n * 
 
 int consumer_rows_of(const KernelConfig& c) { return c.ping_pong ? c.block_m : c.block_m / (c.warps / 4); }
 
+int most_accumulators(int warps, Accumulation accumulation) {
+  if (accumulation == Accumulation::promoted) return warps == 12 ? 64 : warps == 8 ? 96 : 112;
+  // A thread of two consumers has 232 registers, of three 160, of which ptxas uses 128.
+  return warps == 12 ? 96 : warps == 8 ? 160 : 128;
+}
+
 int blocks_per_sm_of(const KernelConfig& c, const Problem& p) {
   return c.warps == 4 && accumulator_count(c) <= (p.accumulation == Accumulation::promoted ? 48 : 64) ? 2 : 1;
 }
 
-int consumer_groups_of(const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && !c.ping_pong ? c.warps / 4 : 1; }
+int consumer_groups_of(const KernelConfig& c) {
+  return c.main_loop == MainLoop::sm90 && !c.ping_pong ? c.warps / 4 : 1;
+}
 
 DBox d_box_of(const KernelConfig& c, const Problem& p) {
   constexpr int slab = 64;  // rows of a wgmma
@@ -153,7 +161,8 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (const Slab slab = slab_of(asked, c); packs(c) && slab.rows == 0) {
     return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
-    return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) + " MiB are multiplied without cutting tiles";
+    return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) +
+           " MiB are multiplied without cutting tiles";
   }
   const bool cuts = c.splits > 1 || (c.grid > 0 && c.schedule != Schedule::persistent);
   if (cuts && tiles * consumer_groups_of(c) > max_counters)
@@ -180,7 +189,8 @@ std::size_t smem_bytes_of_kernel(const KernelConfig& c, const Problem& p) {
   if (c.main_loop == MainLoop::sm80) {
     const int row_a = p.layout_a == Layout::row_major ? c.block_k : c.block_m;
     const int row_b = p.layout_b == Layout::column_major ? c.block_k : c.block_n;
-    return stages * stage + (stages + 1) * queue_entry_bytes + std::max<std::size_t>(128, std::size_t(std::max(row_a, row_b)) * element);
+    return stages * stage + (stages + 1) * queue_entry_bytes +
+           std::max<std::size_t>(128, std::size_t(std::max(row_a, row_b)) * element);
   }
   const std::size_t staging = std::size_t(c.warps / 4) * 2 * 64 * 128;
   return stages * stage + staging + (stages + 1) * 16 + sm90_alignment_slack;

@@ -29,6 +29,9 @@ int cluster_size_of(const KernelConfig& config);
 /// Of the sm90 main loop: rows of the tile that one consumer warpgroup multiplies.
 int consumer_rows_of(const KernelConfig& config);
 
+/// Of the sm90 main loop: the most accumulators that a thread of so many warps holds.
+int most_accumulators(int warps, Accumulation accumulation);
+
 /// Of the sm90 main loop: thread blocks whose registers fit on an SM.
 int blocks_per_sm_of(const KernelConfig& config, const Problem& problem);
 

@@ -30,7 +30,6 @@ constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 
                               Cluster{1, 2, 2}, Cluster{2, 2, 2}, Cluster{4, 1, 2}, Cluster{1, 4, 2}, Cluster{1, 1, 4},
                               Cluster{2, 1, 4}, Cluster{1, 2, 4}, Cluster{1, 1, 8}};
 
-constexpr int widest = 256;
 constexpr int most_stages = 10;
 constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as long (tools/results/NOTES.md, 23)
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
@@ -49,7 +48,8 @@ int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInf
 
 /// A few tile widths.
 struct Widths {
-  std::array<int, 12> values;
+  int widest;
+  std::array<int, 12> values{};
   int count = 0;
 
   void add(int width) {
@@ -60,17 +60,22 @@ struct Widths {
   const int* end() const { return values.data() + count; }
 };
 
+/// The widest that a wgmma and a thread's registers allow.
+int widest_tile(const Rows& rows, const Problem& problem) {
+  const int consumer_rows = rows.ping_pong ? rows.block_m : rows.block_m / (rows.warps / 4);
+  return std::min(256, most_accumulators(rows.warps, problem.accumulation) * 128 / consumer_rows);
+}
+
 /// Those that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many
 /// tiles. An N-major operand comes in boxes of 64 columns.
-Widths widths(const Rows& rows, const Cluster& cluster, const Problem& problem, const DeviceInfo& device) {
+Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const Problem& problem,
+              const DeviceInfo& device) {
   const bool k_major = problem.layout_b == Layout::column_major;
   const int granularity = !k_major                  ? (problem.layout_a == Layout::column_major ? 32 : 64)
                           : size_of(problem.a) == 1 ? 16
                                                     : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
-  const std::int64_t row_blocks = round_up(ceil_div(problem.m, rows.block_m), cluster.m) * cluster.k * problem.batch;
-  Widths result;
-  const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
+  Widths result{.widest = widest};
   for (int waves = 1; waves <= 3; ++waves) {
     const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;
     if (columns == 0) continue;
@@ -97,22 +102,24 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
   const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a)));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
+    const int widest = widest_tile(rows, problem);
     if (rows.block_m > 64 && problem.m <= rows.block_m / 2) continue;
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
       if (cluster.k > 1 && (rows.ping_pong || k_steps < cluster.k * min_steps_per_part)) continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
-      for (int width : widths(rows, cluster, problem, device)) {
-        const std::int64_t tiles_n = ceil_div(problem.n, width);
-        if (5 * (round_up(tiles_n, cluster.n) - tiles_n) > tiles_n) continue;
+      const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
+      for (int width : widths(widest, cluster, row_blocks, slots, problem, device)) {
+        const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
+        if (5 * (column_blocks - tiles_n) > tiles_n) continue;
+        const std::int64_t blocks = row_blocks * column_blocks;
+        if (cluster.k > 1 && blocks > 2 * slots) continue;
+        if (rows.ping_pong && blocks <= slots) continue;
         KernelConfig tile = form.form;
         tile.block_m = rows.block_m, tile.block_n = width, tile.warps = rows.warps, tile.ping_pong = rows.ping_pong;
         tile.cluster_m = cluster.m, tile.cluster_n = cluster.n, tile.cluster_k = cluster.k;
         tile.group_m = std::max(1, raster_rows / cluster.m);
-        const std::int64_t blocks = blocks_of(tile, problem);
-        if (cluster.k > 1 && blocks > 2 * slots) continue;
-        if (rows.ping_pong && blocks <= slots) continue;
         tile.stages = stages_that_fit(tile, problem, device, 1);
         if (tile.stages >= 3) form.tiles.push_back(tile);
       }

@@ -12,11 +12,6 @@
 
 namespace jitgemm {
 
-/// What of device::Decomposition the model is about.
-struct CostModelSm90::Cut {
-  std::int64_t tiles_m, tiles_n, tiles, k_steps, programs, stream_k_tiles = 0, splits = 1;
-};
-
 CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
     : problem_(p),
       device_(device),
@@ -28,6 +23,7 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
       element_(double(size_of(p.a))),
       d_bytes_(double(size_of(p.d)) * (reads_c(p) ? 2 : 1)),
       part_element_(double(size_of(accumulator_of(p)))) {
+  for (int size = 1; size < int(usable_sms_.size()); ++size) usable_sms_[std::size_t(size)] = usable_sms(size, device);
   const auto row_us = [&](std::int64_t ld) {
     return 1e-3 * (ld * int(element_) % 128 == 0 ? rates_.row_ns : rates_.straddling_row_ns);
   };
@@ -40,13 +36,17 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
   operand_bytes_ = (double(p.m) + double(p.n)) * double(p.k) * element_;
 }
 
-CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
-  const Problem& p = problem_;
+CostModelSm90::Cut CostModelSm90::whole_tiles(const KernelConfig& c) const {
   Cut cut;
-  cut.tiles_m = ceil_div(p.m, c.block_m * c.cluster_m), cut.tiles_n = ceil_div(p.n, c.block_n * c.cluster_n);
-  cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
-  cut.k_steps = multiplies_ ? ceil_div(p.k, c.block_k) : 1;
-  if (c.schedule == Schedule::split_k) cut.splits = std::min<std::int64_t>(c.splits, cut.k_steps);
+  cut.tiles_m = ceil_div(problem_.m, c.block_m * c.cluster_m),
+  cut.tiles_n = ceil_div(problem_.n, c.block_n * c.cluster_n);
+  cut.tiles = cut.programs = cut.tiles_m * cut.tiles_n * problem_.batch;
+  cut.k_steps = multiplies_ ? ceil_div(problem_.k, c.block_k) : 1;
+  return cut;
+}
+
+void CostModelSm90::deal_out(const KernelConfig& c, Cut& cut) const {
+  cut.splits = c.schedule == Schedule::split_k ? std::min<std::int64_t>(c.splits, cut.k_steps) : 1;
   const std::int64_t grid = quotient(c.grid, cluster_size_of(c));
   cut.programs = grid > 0 ? grid : cut.tiles * cut.splits;
   switch (c.schedule) {
@@ -62,6 +62,11 @@ CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
     default:
       cut.programs = std::min(cut.programs, cut.tiles * cut.splits);
   }
+}
+
+CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
+  Cut cut = whole_tiles(c);
+  deal_out(c, cut);
   return cut;
 }
 
@@ -73,8 +78,7 @@ bool CostModelSm90::two_fit(const KernelConfig& c) const {
   return 2 * (smem_bytes_of_kernel(c, problem_) + 1024) <= device_.smem_per_sm;
 }
 
-PredictedTime CostModelSm90::time(const KernelConfig& c) const {
-  const Cut d = cut_of(c);
+PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
   PredictedTime time;
   time.us = time.launch_us = rates_.launch_us;
   if (d.tiles == 0) return time;
@@ -84,7 +88,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const double loaded_n = b_k_major_ ? n : double(ceil_div(c.block_n, 64) * 64);
   const int resident = size < 8 && blocks_per_sm_of(c, problem_) == 2 && two_fit(c) ? 2 : 1;
-  const int usable = usable_sms(size, device_);
+  const int usable = usable_sms_[std::size_t(size)];
 
   // One k-step of the blocks that are active.
   const double ingest = 2 * (m + loaded_n) * rates_.ingest;
@@ -166,12 +170,15 @@ PredictedTime CostModelSm90::time(const KernelConfig& c) const {
 }
 
 double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
+  Cut cut = whole_tiles(tile);
   const auto us_if_allowed = [&](const KernelConfig& config) {
-    return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : us(config);
+    if (filter && !filter->allows(config)) return std::numeric_limits<double>::infinity();
+    deal_out(config, cut);
+    return time(config, cut).us;
   };
   KernelConfig c = tile;
-  const std::int64_t slots = usable_sms(cluster_size_of(c), device_);
-  const std::int64_t blocks = cut_of(c).tiles * cluster_size_of(c);
+  const int size = cluster_size_of(c);
+  const std::int64_t slots = usable_sms_[std::size_t(size)], blocks = cut.tiles * size;
   const bool fills = blocks > slots;
   if (fills && c.cluster_k == 1) {
     c.schedule = Schedule::persistent;
@@ -181,9 +188,9 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
   if (c.cluster_k > 1 || c.ping_pong) return least;
   if (!fills && 2 * blocks <= slots) {
     c.schedule = Schedule::split_k;
-    c.splits = int(std::min<std::int64_t>(8, slots / blocks));
+    c.splits = int(std::min<std::int64_t>(8, quotient(slots, blocks)));
     least = std::min(least, us_if_allowed(c));
-  } else if (fills && cluster_size_of(c) < 8 && blocks_per_sm_of(c, problem_) == 2) {
+  } else if (fills && size < 8 && blocks_per_sm_of(c, problem_) == 2) {
     c = tile;
     while (c.stages > 3 && !two_fit(c)) --c.stages;
     least = std::min(least, us_if_allowed(c));

@@ -17,9 +17,11 @@ namespace {
 
 bool sooner(const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; }
 
-/// The first `limit` of a sorted list, but no tile and no schedule of a tile crowds out the others: what the model has
-/// wrong about one of them, a measurement of another finds.
-std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std::size_t limit) {
+/// The first `limit` of a sorted list that are legal, but no tile and no schedule of a tile crowds out the others: what
+/// the model has wrong about one of them, a measurement of another finds.
+template <typename IsLegal>
+std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std::size_t limit,
+                                    const IsLegal& is_legal) {
   const auto same_tile = [](KernelConfig x, const KernelConfig& y) {
     x.schedule = y.schedule, x.splits = y.splits, x.grid = y.grid, x.group_m = y.group_m;
     return x == y;
@@ -34,14 +36,14 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
       of_schedule += earlier.config.schedule == ranked.config.schedule;
     }
     const bool crowded = of_tile >= std::max<std::size_t>(1, limit / 4) || of_schedule >= 2;
-    (crowded ? others : chosen).push_back(ranked);
+    if (is_legal(ranked.config)) (crowded ? others : chosen).push_back(ranked);
   }
   for (std::size_t i = 0; i < others.size() && chosen.size() < limit; ++i) chosen.push_back(others[i]);
   return chosen;
 }
 
-/// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
-/// best of them.
+/// Of the best schedules, legal or not: first tiles, by the ways to deal out their work that decide most, then all
+/// schedules of the best of them.
 std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit,
                                     const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
@@ -67,17 +69,19 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
   std::ranges::sort(tiles, {}, &Tile::index);  // so that equals stay in the order of candidates()
 
   std::vector<RankedConfig> ranked;
+  ranked.reserve(4 * tiles.size());
   for (const Tile& tile : tiles) {
     for (const KernelConfig& config : schedules_sm90(*tile.config, forms[tile.form].problem, device)) {
-      if ((!filter || filter->allows(config)) && why_illegal(config, problem, device).empty())
+      if (!filter || filter->allows(config))
         ranked.push_back({config, forms[tile.form].whole ? packing_us[tile.form] + models[tile.form].us(config)
                                                          : predict_us(config, problem, device)});
     }
   }
-  return ranked;
+  std::stable_sort(ranked.begin(), ranked.end(), sooner);
+  return shortlist(ranked, limit, [&](const KernelConfig& c) { return why_illegal(c, problem, device).empty(); });
 }
 
-/// The candidates that are allowed, or so many of the best of them and more.
+/// The candidates that are allowed, or so many of the best of them.
 std::vector<RankedConfig> predict_all(const Problem& problem, const DeviceInfo& device, std::size_t limit,
                                       const ConstraintFilter* filter = nullptr) {
   // The portable loop was never the fastest where the Hopper loop is legal: 0 of 800 tuned shapes.
@@ -108,7 +112,7 @@ std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device,
                                                             : predict_all(problem, device, limit);
   std::stable_sort(ranked.begin(), ranked.end(), sooner);
   if (limit == 0 || limit >= ranked.size()) return ranked;
-  ranked = shortlist(ranked, limit);
+  ranked = shortlist(ranked, limit, [](const KernelConfig&) { return true; });
   std::stable_sort(ranked.begin(), ranked.end(), sooner);
   return ranked;
 }
