@@ -176,15 +176,15 @@ run_bench() {
   bench large_fp8_promoted 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --accumulation promoted
   cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds.txt"
   triton_manifest=${JITGEMM_TRITON_MANIFEST:-}
-  bench seeds 90 "$work/seeds.txt" 0.8
+  bench seeds 90 "$work/seeds.txt" 0.6
   triton_manifest=
-  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.8 --type bf16 --layout nt
-  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.8 --type e4m3 --d bf16 --layout nt
-  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.8 --type e4m3 --d bf16 --layout nt --accumulation promoted
-  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.8
+  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
+  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt
+  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --accumulation promoted
+  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.6
 }
 
-run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.8; }
+run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
 
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
