@@ -12,12 +12,12 @@
 
 namespace jitgemm {
 
-/// Of the cost model's first choices. The best of 12 were within 1 % of the best known in the mean and 7 % in the 95th percentile
-/// (tools/results/NOTES.md, 24).
+/// Of the cost model's first choices. The best of 12 were within 1 % of the best known in the mean and 7 % in the 95th
+/// percentile (tools/results/NOTES.md, 24).
 inline constexpr int tuned_candidates = 20;
 
 struct TuneOptions {
-  double budget_seconds = 1.0;        ///< for compiling and measuring, from when the first candidate is compiled
+  double budget_seconds = 1.0;        ///< for all of it with kernels cached; compiling them takes up to 0.6 of it more
   int candidates = tuned_candidates;  ///< most that are measured
   std::function<void(int, int)> progress = {};  ///< (done, total), called by the calling thread
   std::exception_ptr* why_nothing = nullptr;    ///< gets what kept it from measuring, which is logged otherwise
