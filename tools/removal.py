@@ -182,7 +182,7 @@ def find_masks(text):
             yield "mask", match.start(), end, given
     for match in re.finditer(rf"\b({FLAGS})\b", text):
         line_begin = text.rfind("\n", 0, match.start()) + 1
-        if re.search(r"\b(if|return)\b", text[line_begin:match.start()]):
+        if re.search(r"\bif \(|\breturn\b", text[line_begin:match.start()]):
             yield "mask", match.start(), match.end(), "true"
 
 
