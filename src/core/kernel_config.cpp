@@ -43,8 +43,7 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const Devi
   if (accumulator_registers(c, p) > 128) return "a thread holds at most 128 registers of accumulators";
   if ((is_simt(p.a) || std::min(p.align_a, p.align_b) < 4) && accumulator_registers(c, p) > 64)
     return "a thread that multiplies without tensor cores, or holds operands aligned to less than 4 bytes in "
-           "registers, "
-           "holds at most 64 registers of accumulators";
+           "registers, holds at most 64 registers of accumulators";
   if (c.stages < 2 || c.stages > 8) return "at least 2 stages, and 8 at most";
   return {};
 }

@@ -38,7 +38,7 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
 
 CostModelSm90::Cut CostModelSm90::whole_tiles(const KernelConfig& c) const {
   Cut cut;
-  cut.tiles_m = ceil_div(problem_.m, c.block_m * c.cluster_m),
+  cut.tiles_m = ceil_div(problem_.m, c.block_m * c.cluster_m);
   cut.tiles_n = ceil_div(problem_.n, c.block_n * c.cluster_n);
   cut.tiles = cut.programs = cut.tiles_m * cut.tiles_n * problem_.batch;
   cut.k_steps = multiplies_ ? ceil_div(problem_.k, c.block_k) : 1;

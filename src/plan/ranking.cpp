@@ -42,8 +42,8 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
   return chosen;
 }
 
-/// Of the best schedules, legal or not: first tiles, by the ways to deal out their work that decide most, then all
-/// schedules of the best of them.
+/// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
+/// best of them, of which the legal ones are kept.
 std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit,
                                     const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);

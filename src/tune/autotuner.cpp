@@ -34,8 +34,8 @@ constexpr double early_noise = 2;
 constexpr std::size_t early_samples = 6;
 
 // A card that has idled runs faster than it will under load: what draws much power loses up to 12 % in steps after some
-// 20, 80 and 400 ms, and not every configuration as much (tools/results/NOTES.md, 25). What shows no step early shows
-// none later.
+// 20, 80 and 400 ms, and not every configuration as much (tools/results/NOTES.md, 25). What shows no step early
+// shows a small one later at most.
 constexpr double warm_up_seconds = 0.1, first_step_seconds = 0.04, step = 1.01;
 constexpr double warm_up_share = 0.1;  // of the budget, at most
 
