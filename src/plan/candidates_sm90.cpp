@@ -62,7 +62,8 @@ struct Widths {
 
 /// The widest that a wgmma and a thread's registers allow.
 int widest_tile(const Rows& rows, const Problem& problem) {
-  const int consumer_rows = rows.ping_pong ? rows.block_m : rows.block_m / (rows.warps / 4);
+  const int consumer_rows =
+      consumer_rows_of({.block_m = rows.block_m, .warps = rows.warps, .ping_pong = rows.ping_pong});
   return std::min(256, most_accumulators(rows.warps, problem.accumulation) * 128 / consumer_rows);
 }
 

@@ -36,11 +36,11 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
   operand_bytes_ = (double(p.m) + double(p.n)) * double(p.k) * element_;
 }
 
-CostModelSm90::Cut CostModelSm90::whole_tiles(const KernelConfig& c) const {
+CostModelSm90::Cut CostModelSm90::tiles_of(const KernelConfig& c) const {
   Cut cut;
   cut.tiles_m = ceil_div(problem_.m, c.block_m * c.cluster_m);
   cut.tiles_n = ceil_div(problem_.n, c.block_n * c.cluster_n);
-  cut.tiles = cut.programs = cut.tiles_m * cut.tiles_n * problem_.batch;
+  cut.tiles = cut.tiles_m * cut.tiles_n * problem_.batch;
   cut.k_steps = multiplies_ ? ceil_div(problem_.k, c.block_k) : 1;
   return cut;
 }
@@ -65,7 +65,7 @@ void CostModelSm90::deal_out(const KernelConfig& c, Cut& cut) const {
 }
 
 CostModelSm90::Cut CostModelSm90::cut_of(const KernelConfig& c) const {
-  Cut cut = whole_tiles(c);
+  Cut cut = tiles_of(c);
   deal_out(c, cut);
   return cut;
 }
@@ -170,7 +170,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
 }
 
 double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
-  Cut cut = whole_tiles(tile);
+  Cut cut = tiles_of(tile);
   const auto us_if_allowed = [&](const KernelConfig& config) {
     if (filter && !filter->allows(config)) return std::numeric_limits<double>::infinity();
     deal_out(config, cut);

@@ -25,10 +25,11 @@ class CostModelSm90 {
  private:
   /// What of device::Decomposition the model is about.
   struct Cut {
-    std::int64_t tiles_m, tiles_n, tiles, k_steps, programs, stream_k_tiles = 0, splits = 1;
+    std::int64_t tiles_m, tiles_n, tiles, k_steps;
+    std::int64_t programs = 0, stream_k_tiles = 0, splits = 1;  // as the schedule deals them out
   };
-  /// Of a schedule that leaves tiles whole, with a cluster a tile.
-  Cut whole_tiles(const KernelConfig& config) const;
+  /// What is the same for all schedules of a tile; deal_out() adds the rest.
+  Cut tiles_of(const KernelConfig& config) const;
   void deal_out(const KernelConfig& config, Cut& cut) const;
   Cut cut_of(const KernelConfig& config) const;
   PredictedTime time(const KernelConfig& config, const Cut& cut) const;

@@ -16,6 +16,7 @@
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "tune/compile_ahead.hpp"
+#include "tune/measurement.hpp"
 #include "tune/output_check.hpp"
 #include "tune/sampler.hpp"
 #include "util/hash.hpp"
@@ -33,11 +34,9 @@ constexpr double admission_share = 0.6, measuring_share = 0.8;
 constexpr double early_noise = 2;
 constexpr std::size_t early_samples = 6;
 
-// A card that has idled runs faster than it will under load: what draws much power loses up to 12 % in steps after some
-// 20, 80 and 400 ms, and not every configuration as much (tools/results/NOTES.md, 25). What shows no step early
-// shows a small one later at most.
-constexpr double warm_up_seconds = 0.1, first_step_seconds = 0.04, step = 1.01;
 constexpr double warm_up_share = 0.1;  // of the budget, at most
+// A load that has not slowed down by then, by this factor, does so little later.
+constexpr double first_step_seconds = 0.04, slowed_down = 1.01;
 
 /// Rounds over the candidates that are at most `within` times as slow as the best so far.
 struct Heat {
@@ -210,14 +209,18 @@ class Tuner {
     }
   }
 
-  /// Keeps the device busy until it has the clocks of a device under load.
+  /// Keeps the device busy until it has the clocks of a device under load. By the device's own time, so that a test's
+  /// device, which has no other, sees the same samples on any host.
   void warm_up() {
     if (backend_.device().emulated) return;
-    const double seconds = std::min(warm_up_seconds, warm_up_share * options_.budget_seconds);
-    const Deadline end(seconds), first_step(std::min(first_step_seconds, seconds));
+    const double seconds = std::min(1e-3 * warm_up_ms, warm_up_share * options_.budget_seconds);
     const Runnable& load = first()->runnable;
     const double cool_us = sampler_->sample(load);
-    for (double us = cool_us; !end.over() && !(first_step.over() && us < step * cool_us);) us = sampler_->sample(load);
+    double us = cool_us;
+    for (double busy = 0; busy < seconds && !deadline_->over(); busy += 1e-6 * us * load.launches) {
+      if (busy >= first_step_seconds && us < slowed_down * cool_us) return;
+      us = sampler_->sample(load);
+    }
   }
 
   void measure_all() {

@@ -25,9 +25,8 @@ struct CalibrationSample {
 
 /// How rates explain samples.
 struct CalibrationFit {
-  double regret =
-      1;             ///< of the best predicted configuration of each problem: geometric mean of its time over the least
-  double error = 0;  ///< root mean square of log(predicted / measured), of those within 1.4 of the least
+  double regret = 1;  ///< of each problem's best predicted configuration: geometric mean of its time over the least
+  double error = 0;   ///< root mean square of log(predicted / measured), of those within 1.4 of the least
 };
 
 struct Calibration {

@@ -8,6 +8,10 @@
 
 namespace jitgemm {
 
+/// Until a device that has idled has the clocks of one under load. What draws much power loses up to 12 % in steps, on
+/// an H200 after some 20, 80 and 400 ms, and not every configuration as much (tools/results/NOTES.md, 25).
+inline constexpr double warm_up_ms = 100;
+
 struct Statistics {
   double median = 0;
   double spread = 0;  ///< (p90 - p10) / median

@@ -21,6 +21,7 @@
 #include "progress.hpp"
 #include "text.hpp"
 #include "tune/autotuner.hpp"
+#include "tune/measurement.hpp"
 #include "util/atomic_file.hpp"
 
 namespace jitgemm::cli {
@@ -181,7 +182,7 @@ class Bench {
       const double round_ms = record.floor_us > long_us ? 2.5 : 0.6;
       const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
       arms.time(*backend_, stream_.get(), inputs_,
-                {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms, .warm_up_ms = full_warm_up_ms});
+                {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms, .warm_up_ms = warm_up_ms});
     };
     time(options_.finalists > 0 ? screened_power_limited_us : power_limited_us);
     if (options_.finalists == 0) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "check.hpp"
+#include "tune/measurement.hpp"
 
 namespace jitgemm::cli {
 
@@ -36,7 +37,7 @@ int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, 
     finalists.push_back([&, candidate](int set) { candidates.launch(inputs.operands(set), candidate); });
   }
   const std::vector<Timing> timings = time_arms(backend, stream, finalists, inputs.sets(),
-                                                {.rounds = 9, .round_ms = round_ms, .warm_up_ms = full_warm_up_ms});
+                                                {.rounds = 9, .round_ms = round_ms, .warm_up_ms = warm_up_ms});
   const auto fastest = std::ranges::min_element(timings, {}, &Timing::median_us) - timings.begin();
   const int candidate = order[std::size_t(fastest)].second;
   add(result, candidates.program, candidates.name(candidate),

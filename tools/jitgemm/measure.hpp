@@ -82,9 +82,6 @@ struct Timing {
   int launches = 0;  ///< of one round
 };
 
-/// Until a card that has been idle has the clocks of one under load.
-constexpr double full_warm_up_ms = 100;
-
 struct TimingOptions {
   int rounds = 5;
   double round_ms = 2.5;  ///< of one arm
