@@ -144,12 +144,16 @@ class FakeBackend : public Backend {
   static void multiply(const device::Arguments& x) {
     const auto* const a = static_cast<const std::uint16_t*>(x.a);
     const auto* const b = static_cast<const std::uint16_t*>(x.b);
-    std::vector<float> row(static_cast<std::size_t>(x.n));
+    const auto rows = static_cast<std::size_t>(x.k), columns = static_cast<std::size_t>(x.n);
+    std::vector<float> b_values(rows * columns), row(columns);
+    for (std::size_t l = 0; l < rows; ++l) {
+      for (std::size_t j = 0; j < columns; ++j) b_values[l * columns + j] = f32_of(b[l * std::size_t(x.ldb) + j]);
+    }
     for (int i = 0; i < x.m; ++i) {
       std::fill(row.begin(), row.end(), 0.0f);
-      for (int l = 0; l < x.k; ++l) {
-        const float scale = f32_of(a[i * x.lda + l]);
-        for (int j = 0; j < x.n; ++j) row[std::size_t(j)] += scale * f32_of(b[l * x.ldb + j]);
+      for (std::size_t l = 0; l < rows; ++l) {
+        const float scale = f32_of(a[i * x.lda + std::int64_t(l)]);
+        for (std::size_t j = 0; j < columns; ++j) row[j] += scale * b_values[l * columns + j];
       }
       std::copy(row.begin(), row.end(), static_cast<float*>(x.d) + i * x.ldd);
     }

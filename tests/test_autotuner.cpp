@@ -85,17 +85,42 @@ TEST_CASE("The model's first choice stays unless it is beaten by more than the n
     Session session({.time_us = times({50, 48.5, 60})});
     CHECK(session.run()->config == ranked[1].config);
   }
-  SECTION("equals in noise stay in order") {
-    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  SECTION("equals in noise stay in order, but for what two standard errors let through") {
+    int swapped = 0;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
       Random random(seed);
       const auto noisy = [&random](const KernelConfig& config, int) {
         return (config == ranked[2].config ? 80 : 50) * (1 + 0.2 * random.uniform());
       };
       Session session({.time_us = noisy});
       const auto result = session.run();
-      CAPTURE(seed, result->candidates[0].measured_us, result->candidates[1].measured_us);
-      CHECK(result->config == ranked[0].config);
+      CHECK(result->config != ranked[2].config);
+      swapped += result->config == ranked[1].config;
       CHECK(result->spread > 0.01);
+    }
+    CHECK(swapped <= 2);
+  }
+}
+
+TEST_CASE("Steps of the clocks that all candidates share hide no lead", "[autotuner]") {
+  // 1.5 % apart in noise of 0.6 %. The clock loses 12 % at once, or in turn has it and has it not.
+  enum class Clock { steps, alternates };
+  for (const Clock clock : {Clock::steps, Clock::alternates}) {
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      Random random(seed);
+      int launches = 0;
+      const auto under_load = [&](const KernelConfig& config, int) {
+        ++launches;
+        const bool slow = clock == Clock::steps ? launches > 500 : launches / 200 % 2 == 1;
+        const double us = config == ranked[1].config ? 49.25 : config == ranked[0].config ? 50 : 50.5;
+        return us * (slow ? 1.12 : 1) * (1 + 0.006 * random.uniform());
+      };
+      Session session({.time_us = under_load});
+      const auto result = session.run();
+      CAPTURE(seed, int(clock), launches, result->spread);
+      CHECK(result->config == ranked[1].config);
+      CHECK(result->candidates[0].measured_us > result->candidates[1].measured_us);
+      CHECK(result->candidates[2].measured_us > result->candidates[1].measured_us);
     }
   }
 }
@@ -116,7 +141,7 @@ TEST_CASE("Hopeless candidates are not measured for long, near-ties longer", "[a
 }
 
 TEST_CASE("Measuring ends early when the leader is ahead by more than the noise", "[autotuner]") {
-  constexpr int all_rounds = 3 + 4 + 5 + 20, fewest = 6, first_heat = 3;
+  constexpr int all_rounds = 3 + 4 + 5 + 20, fewest = 8, first_heat = 3;
   SECTION("a clear winner") {
     Session session({.time_us = times({50, 40, 55})});
     const auto result = session.run();
@@ -124,16 +149,16 @@ TEST_CASE("Measuring ends early when the leader is ahead by more than the noise"
     CHECK(result->samples == first_heat + 2 * fewest);
   }
   SECTION("the model's first choice is the clear winner") {
-    Session session({.time_us = times({40, 50, 55})});
+    Session session({.time_us = times({40, 60, 70})});
     const auto result = session.run();
     CHECK(result->config == ranked[0].config);
-    CHECK(result->samples == first_heat + 2 * fewest);
+    CHECK(result->samples == 2 * first_heat + fewest);
   }
   SECTION("only those that are not beaten yet are measured on") {
-    Session session({.time_us = times({50, 50.2, 60})});
+    Session session({.time_us = times({50, 50.2, 70})});
     const auto result = session.run();
     CHECK(result->config == ranked[0].config);
-    CHECK(result->samples == 2 * all_rounds + fewest);
+    CHECK(result->samples == 2 * all_rounds + first_heat);
   }
   SECTION("equals in noise take all rounds") {
     int early = 0;

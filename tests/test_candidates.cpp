@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -111,6 +112,29 @@ TEST_CASE("Hopper tiles pack the operands that need it, and no others", "[candid
   CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = s8, .b = s8, .d = s32, .layout_b = columns}) == "-");
   CHECK(packed({.m = 8191, .n = 8191, .k = 8191}) == "ab");  // in slabs
   CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .a = f64, .b = f64, .d = f64}) == "");
+}
+
+TEST_CASE("Large problems have Hopper tiles that leave little of the last wave idle", "[candidates]") {
+  struct Case {
+    Problem problem;
+    double products;  // of the program with most tiles, over an even share
+  };
+  const Problem square = normalise({.m = 8192, .n = 8192, .k = 8192});
+  const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .layout_b = Layout::column_major});
+  const Problem ragged = normalise({.m = 7552, .n = 2256, .k = 5328});
+  const DeviceInfo device = device_info_for("sm_90a");
+  for (const auto& [problem, products] : {Case{square, 1.01}, Case{rows_of_b, 1.01}, Case{ragged, 1.06}}) {
+    double least = 2;
+    for (const KernelConfig& c : candidates(problem, device)) {
+      if (c.main_loop != MainLoop::sm90 || c.schedule != Schedule::persistent) continue;
+      const device::Decomposition work = launch_shape(problem, c).decomposition;
+      const double tiles = std::ceil(double(device::tile_count(work)) / work.programs);
+      least = std::min(least, tiles * c.block_m * c.block_n * 132 / double(problem.m * problem.n));
+    }
+    CAPTURE(to_string(problem), least);
+    CHECK(least >= 1);
+    CHECK(least < products);
+  }
 }
 
 TEST_CASE("A problem without work has a candidate all the same", "[candidates]") {

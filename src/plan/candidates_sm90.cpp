@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "core/kernel_config.hpp"
 #include "core/kernel_problem.hpp"
@@ -67,8 +69,8 @@ int widest_tile(const Rows& rows, const Problem& problem) {
   return std::min(256, most_accumulators(rows.warps, problem.accumulation) * 128 / consumer_rows);
 }
 
-/// Those that fill one, two or three waves with the fewest columns to spare, and the widest ones where there are many
-/// tiles. An N-major operand comes in boxes of 64 columns.
+/// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
+/// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const Problem& problem,
               const DeviceInfo& device) {
   const bool k_major = problem.layout_b == Layout::column_major;
@@ -77,18 +79,41 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
                                                     : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
-  for (int waves = 1; waves <= 3; ++waves) {
+  // The narrowest tiles of so many waves; too wide a one if there is none.
+  const auto width_of = [&](std::int64_t waves) {
     const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;
-    if (columns == 0) continue;
+    if (columns == 0) return widest + 1;
     const std::int64_t width =
         std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32));
-    if (width <= widest) result.add(std::max(16, int(round_up(width, multiple))));
-  }
+    return int(std::min<std::int64_t>(std::max<std::int64_t>(16, round_up(width, multiple)), widest + 1));
+  };
+  for (int waves = 1; waves <= 3; ++waves) result.add(width_of(waves));
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
   if (2 * blocks > 3 * device.sm_count)
     for (int width : {96, 128, 160, 192, 224, 256})
       if (width % granularity == 0 && (width > 96 || problem.accumulation == Accumulation::promoted))
         result.add(int(round_up(width, multiple)));
+  // Larger clusters were the fastest where there are few tiles.
+  if (blocks > 3 * slots && cluster.m * cluster.n * cluster.k <= 2) {
+    struct Full {
+      std::int64_t columns;  // of the program with most tiles
+      int width;
+    };
+    Full best{std::numeric_limits<std::int64_t>::max(), widest + 1}, second = best;
+    const std::int64_t fewest = ceil_div(blocks, slots);
+    for (std::int64_t waves = fewest; waves < std::min(2 * fewest, fewest + 8); ++waves) {
+      const int width = width_of(waves);
+      const Full full{waves * width, width};
+      if (width > widest) continue;
+      if (full.columns < best.columns) {
+        second = std::exchange(best, full);
+      } else if (full.columns < second.columns) {
+        second = full;
+      }
+    }
+    result.add(best.width);
+    result.add(second.width);
+  }
   return result;
 }
 

@@ -11,6 +11,14 @@
 #include "util/integers.hpp"
 
 namespace jitgemm {
+namespace {
+
+// Of 9000 candidates of 227 shapes (tools/results/NOTES.md, 26). One consumer at a time hands stages back, so blocks of
+// a cluster that change consumers at different times wait for each other: for each doubling of the cluster above 2.
+constexpr double drift_of_ping_pong = 0.03;
+constexpr double exposed_epilogue = 0.8;  // of each of a persistent program's tiles but the last
+
+}  // namespace
 
 CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
     : problem_(p),
@@ -102,12 +110,13 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
   const double products = m / 64 * 4 * std::max(n / 2, 16 + n / 4);  // clocks
   const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
   const double latency = rates_.latency_us / (c.stages - 0.5);
+  const double drift = c.ping_pong && size > 2 ? 1 + drift_of_ping_pong * std::log2(size / 2) : 1;
   const auto step_us = [&](double active, int share) {
     const double into_sm = ingest * share * us_per_clock_, l2 = rows_us * active;
     const double promotion = promotes_alone && share == 1 ? tile / rates_.promotions : 0;
     const double multiply = (products * share + promotion) * us_per_clock_;
     const double longest = std::max({into_sm, l2, multiply, latency});
-    return longest + rates_.unhidden * std::min(into_sm, l2) / 2;
+    return drift * (longest + rates_.unhidden * std::min(into_sm, l2) / 2);
   };
 
   const double stored = tile / c.cluster_k;  // by one block
@@ -139,9 +148,10 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
       time.main_loop_us =
           double(d.k_steps) * (double(full) * step_us(double(grid), 1) + (rest > 0 ? step_us(double(rest), 1) : 0));
       const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;
-      // Two consumers in turn: each one's epilogue behind the other's products, if those take as long.
-      time.epilogue_us =
-          c.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us) : rounds * epilogue;
+      // Two consumers in turn: each one's epilogue behind the other's products, if those take as long. Otherwise the
+      // next tile's loads run beside it.
+      time.epilogue_us = c.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us)
+                                     : (1 + (rounds - 1) * exposed_epilogue) * epilogue;
       break;
     }
     default: {

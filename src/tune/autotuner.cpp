@@ -25,14 +25,14 @@
 namespace jitgemm {
 namespace {
 
-constexpr double least_noise = 0.01;
+constexpr double least_noise = 0.005;
 // Of the budget: for compiling and checking, then what there is is measured; and for that. With all kernels cached,
 // checking takes less than a fifth.
 constexpr double admission_share = 0.6, measuring_share = 0.8;
-// Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: four
-// standard errors for its two, and samples enough for the quartiles to mean something.
-constexpr double early_noise = 2;
-constexpr std::size_t early_samples = 6;
+// Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: five
+// standard errors for its two, and rounds enough for the quartiles to mean something.
+constexpr double early_noise = 2.5;
+constexpr std::size_t early_samples = 8;
 
 constexpr double warm_up_share = 0.1;  // of the budget, at most
 // A load that has not slowed down by then, by this factor, does so little later.
@@ -43,7 +43,7 @@ struct Heat {
   int rounds;
   double within;
 };
-constexpr std::array heats{Heat{3, HUGE_VAL}, Heat{4, 1.25}, Heat{5, 1.1}, Heat{20, 1.05}};
+constexpr std::array heats{Heat{3, HUGE_VAL}, Heat{4, 1.25}, Heat{5, 1.06}, Heat{20, 1.03}};
 constexpr std::array emulator_heats{Heat{2, HUGE_VAL}, Heat{1, 1.5}};
 
 class Deadline {
@@ -60,11 +60,13 @@ class Deadline {
 struct Candidate {
   TunedCandidate report;
   Runnable runnable;
-  std::vector<double> samples;
+  RoundTimes times;
   std::exception_ptr failure;  // that it was skipped for
 
   bool runs() const { return runnable.kernels.gemm != nullptr; }
-  double median() const { return summarise(samples).median; }
+  bool measured() const { return runs() && times.size() > 0; }
+  /// How many times as long as the other it takes.
+  Statistics over(const Candidate& other) const { return summarise(times.over(other.times)); }
   void skip(const std::string& why) {
     report.skipped = why;
     runnable.kernels = {};
@@ -106,18 +108,17 @@ class Tuner {
       return std::nullopt;
     }
 
-    const Statistics statistics = summarise(winner->samples);
+    const Statistics statistics = summarise(winner->times.us());
     TuneResult result;
     result.config = winner->report.config;
     result.median_us = statistics.median;
     result.spread = statistics.spread;
     for (const Candidate& candidate : candidates_) {
-      result.samples += int(candidate.samples.size());
+      result.samples += int(candidate.times.size());
       result.candidates.push_back(candidate.report);
-      if (!candidate.runs()) continue;
-      const Statistics own = summarise(candidate.samples);
-      result.candidates.back().measured_us = own.median;
-      result.candidates.back().spread = own.spread;
+      if (!candidate.measured()) continue;
+      result.candidates.back().measured_us = statistics.median * candidate.over(*winner).median;
+      result.candidates.back().spread = summarise(candidate.times.us()).spread;
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return result;
@@ -191,19 +192,19 @@ class Tuner {
   /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
   /// everyone's. Without those that are out, and until the leader is alone.
   void rounds(int count, std::vector<Candidate*> some) {
-    for (int round = 0; round < count; ++round) {
+    for (int i = 0; i < count; ++i, ++round_) {
       if (const Candidate* const leader = best()) {
         std::erase_if(some,
                       [&](const Candidate* candidate) { return candidate != leader && is_out(*candidate, *leader); });
-        if (some.size() < 2 && leader->samples.size() >= early_samples) return;
+        if (some.size() < 2 && leader->times.size() >= early_samples) return;
       }
-      if (round > 0) std::shuffle(some.begin(), some.end(), random_);
+      if (round_ > 0) std::shuffle(some.begin(), some.end(), random_);
       for (Candidate* const one : some) {
         Candidate& candidate = *one;
-        const bool enough = !candidate.samples.empty() || &candidate != first();
+        const bool enough = candidate.times.size() > 0 || &candidate != first();
         if (enough && deadline_->over()) return;
         if (candidate.runs()) {
-          guarded(candidate, [&] { candidate.samples.push_back(sampler_->sample(candidate.runnable)); });
+          guarded(candidate, [&] { candidate.times.add(round_, sampler_->sample(candidate.runnable)); });
         }
       }
     }
@@ -232,7 +233,7 @@ class Tuner {
     };
     backend_.device().emulated ? run(emulator_heats) : run(heats);
     for (Candidate& candidate : candidates_) {
-      if (candidate.runs() && candidate.samples.empty()) candidate.skip("not measured within the tuning budget");
+      if (candidate.runs() && candidate.times.size() == 0) candidate.skip("not measured within the tuning budget");
     }
     report_progress(int(candidates_.size()));
   }
@@ -240,13 +241,12 @@ class Tuner {
   /// Whether the leader is ahead by more than the noise of both, with what an early answer takes.
   static bool is_out(const Candidate& candidate, const Candidate& leader) {
     if (!candidate.runs()) return true;
-    if (std::min(candidate.samples.size(), leader.samples.size()) < early_samples) return false;
+    if (std::min(candidate.times.size(), leader.times.size()) < early_samples) return false;
     return is_ahead(leader, candidate, early_noise);
   }
   static bool is_ahead(const Candidate& candidate, const Candidate& other, double times_noise = 1) {
-    const Statistics x = summarise(candidate.samples), y = summarise(other.samples);
-    const double noise = std::max(least_noise, times_noise * std::hypot(x.noise, y.noise));
-    return x.median < y.median * (1 - noise);
+    const Statistics ratio = candidate.over(other);
+    return ratio.median < 1 - std::max(least_noise, times_noise * ratio.noise);
   }
 
   /// The model's first choice among those that run.
@@ -259,8 +259,7 @@ class Tuner {
   Candidate* best() {
     Candidate* best = nullptr;
     for (Candidate& candidate : candidates_) {
-      if (!candidate.runs() || candidate.samples.empty()) continue;
-      if (!best || candidate.median() < best->median()) best = &candidate;
+      if (candidate.measured() && (!best || candidate.over(*best).median < 1)) best = &candidate;
     }
     return best;
   }
@@ -269,9 +268,9 @@ class Tuner {
   std::vector<Candidate*> within(double factor) {
     std::vector<Candidate*> some;
     const Candidate* const fastest = best();
-    const double limit = fastest ? factor * fastest->median() : HUGE_VAL;
     for (Candidate& candidate : candidates_) {
-      if (candidate.runs() && (&candidate == first() || candidate.median() <= limit)) some.push_back(&candidate);
+      const bool near = !fastest || candidate.over(*fastest).median <= factor;
+      if (candidate.runs() && (&candidate == first() || near)) some.push_back(&candidate);
     }
     return some;
   }
@@ -280,7 +279,7 @@ class Tuner {
   Candidate* choose() {
     Candidate* const fastest = best();
     Candidate* const expected = first();
-    if (!fastest || fastest == expected || expected->samples.empty()) return fastest;
+    if (!fastest || fastest == expected || !expected->measured()) return fastest;
     return is_ahead(*fastest, *expected) ? fastest : expected;
   }
 
@@ -295,6 +294,7 @@ class Tuner {
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
   std::vector<Candidate> candidates_;
   std::mt19937 random_{1};
+  int round_ = 0;
   std::optional<Sampler> sampler_;
   std::optional<OutputCheck> check_;
   std::optional<CompileAhead> kernels_;

@@ -38,14 +38,15 @@ std::vector<MeasuredConfig> runners_up_of(const TuneResult& result);
 std::string candidate_set(const std::vector<RankedConfig>& ranked);
 
 /// Measures the best-ranked candidates of a normalised problem on scratch operands and a stream of its own: warm-up,
-/// interleaved repeats, inputs rotated past the L2, near-ties again. The model's first choice is always measured and
-/// kept unless another beats it by more than the noise. A candidate's D is checked against a reference and the others'
+/// interleaved repeats, inputs rotated past the L2, near-ties again. Two candidates are compared by the ratios of their
+/// times of the same rounds. The model's first choice is always measured and kept unless another beats it by more than
+/// the noise. A candidate's D is checked against a reference and the others'
 /// D; one that fails to compile, launch or agree is reported and skipped. Not for a thread that captures a stream.
 ///
-/// It stops early: from six samples on, a candidate is out, with no more samples, once the fastest is ahead of it by 1
-/// % and by three standard errors of the difference of their medians, and measuring ends when all others are out. Of
-/// normal times, one such look puts the faster of two out in 1 of 700 cases; there are up to 22 looks, and what is lost
-/// is as small as the difference. Who is not out gets all rounds. The budget bounds it all.
+/// It stops early: from eight rounds on, a candidate is out, with no more samples, once the fastest is ahead of it by
+/// 0.5 % and by five standard errors of the median ratio, and measuring ends when all others are out. Of normal times,
+/// one such look puts the faster of two out in 1 of 400 cases and all 25 looks in 1 of 150; what is lost is as small as
+/// the difference. Who is not out gets all rounds. The budget bounds it all.
 ///
 /// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that.
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,

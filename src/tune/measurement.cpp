@@ -21,6 +21,23 @@ Statistics summarise(std::vector<double> samples) {
   return {median, (quantile(0.9) - quantile(0.1)) / median, noise / median};
 }
 
+std::vector<double> RoundTimes::us() const {
+  std::vector<double> us;
+  for (const Time& time : times_) us.push_back(time.us);
+  return us;
+}
+
+std::vector<double> RoundTimes::over(const RoundTimes& other) const {
+  std::vector<double> ratios;
+  auto theirs = other.times_.begin();
+  for (const Time& mine : times_) {
+    while (theirs != other.times_.end() && theirs->round < mine.round) ++theirs;
+    if (theirs == other.times_.end()) break;
+    if (theirs->round == mine.round) ratios.push_back(mine.us / theirs->us);
+  }
+  return ratios;
+}
+
 LaunchTimer::LaunchTimer(Backend& backend) : backend_(backend) {
   try {
     stream_ = backend.create_stream();

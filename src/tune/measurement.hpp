@@ -19,6 +19,25 @@ struct Statistics {
 };
 Statistics summarise(std::vector<double> samples);
 
+/// What one of several kernels took, at most once a round in which they were timed by turns.
+class RoundTimes {
+ public:
+  /// Rounds come in ascending order.
+  void add(int round, double us) { times_.push_back({round, us}); }
+  std::size_t size() const { return times_.size(); }
+  std::vector<double> us() const;
+  /// Its times over the other's, of each round that both were timed in: steps and drifts of the clocks, which last for
+  /// rounds, fall out.
+  std::vector<double> over(const RoundTimes& other) const;
+
+ private:
+  struct Time {
+    int round;
+    double us;
+  };
+  std::vector<Time> times_;
+};
+
 /// A stream and two events of its own.
 class LaunchTimer {
  public:

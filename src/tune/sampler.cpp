@@ -15,6 +15,7 @@ namespace {
 constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
 constexpr int most_launches = 32;     // of a batch
 constexpr double host_launch_us = 6;  // generous: 3 measured
+constexpr double no_lead_us = 500;    // of a kernel: 1 % that is every candidate's is no reason to run it twice
 
 /// To enqueue one call.
 double host_us(const Runnable& runnable) { return (runnable.kernels.packing ? 2 : 1) * host_launch_us; }
@@ -41,6 +42,7 @@ void Sampler::prepare(Runnable& runnable) {
   const double batch_us = once_us > long_kernel_us ? long_sample_us : sample_us;
   runnable.launches = std::clamp(int(batch_us / std::max(once_us, 0.1)), 1, most_launches);
   if (once_us < 2 * host_us(runnable)) prepare_lead(runnable);
+  if (once_us > no_lead_us) runnable.lead_launches = 0;
 }
 
 /// A call shorter than its launch is timed behind a longer piece of work, or the host would be timed: its GEMM kernel
@@ -79,8 +81,9 @@ double Sampler::sample(const Runnable& runnable) {
   for (int i = 0; i < runnable.launches; ++i) batch.push_back(make_call(runnable, next_set()));
   const auto lead = [&] {
     if (backend_.device().emulated) return;
-    for (int i = 0; i < runnable.lead_launches; ++i) launch_lead(runnable, *runnable.lead);
-    if (!runnable.lead) launch(runnable, batch.back());
+    for (int i = 0; i < runnable.lead_launches; ++i) {
+      runnable.lead ? launch_lead(runnable, *runnable.lead) : launch(runnable, batch.back());
+    }
   };
   return timer_.time_us(
       runnable.launches, [&](int i) { launch(runnable, batch[std::size_t(i)]); }, lead);

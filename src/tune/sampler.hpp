@@ -20,9 +20,9 @@ struct Runnable {
   KernelConfig config;
   LaunchShape shape;
   CallKernels kernels;
-  int launches = 1;  // of a batch between two events
-  std::optional<Launch> lead;
-  int lead_launches = 0;
+  int launches = 1;            // of a batch between two events
+  std::optional<Launch> lead;  // of something longer instead of its own
+  int lead_launches = 1;       // before the batch
 };
 
 /// Runs and times configurations of one problem on scratch operands and a stream of its own.
