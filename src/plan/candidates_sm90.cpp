@@ -136,6 +136,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
       if (cluster.k > 1 && (rows.ping_pong || k_steps < cluster.k * min_steps_per_part)) continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
+      if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
       for (int width : widths(widest, cluster, row_blocks, slots, problem, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
         if (5 * (column_blocks - tiles_n) > tiles_n) continue;

@@ -177,7 +177,7 @@ class Tuner {
 
   void admit(Candidate& candidate) {
     check_->poison();
-    sampler_->run(candidate.runnable);
+    const double first_us = sampler_->run(candidate.runnable);
     const OutputCheck::Verdict verdict = check_->judge();
     if (!verdict.why_wrong.empty()) return candidate.skip("computes a wrong result: " + verdict.why_wrong);
     if (verdict.accepted_were_wrong) {
@@ -186,7 +186,7 @@ class Tuner {
           earlier.skip("computes a wrong result: a later candidate's is right");
       }
     }
-    sampler_->prepare(candidate.runnable);
+    sampler_->prepare(candidate.runnable, first_us);
   }
 
   /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
