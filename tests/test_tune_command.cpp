@@ -178,7 +178,8 @@ TEST_CASE("The shapes of a worker that dies go to the others", "[tune_command]")
   NEEDS_COMMAND();
   const Command jitgemm;
   write_shapes(jitgemm, 6);
-  const std::string tune = few_kernels + "--tuning-budget 0.02 --gpus 2 ";  // the first kernels take a while to compile
+  // The first kernels take a while to compile.
+  const std::string tune = few_kernels + "--tuning-budget 0.02 --gpus 2 --shape-limit 20 ";
 
   const pid_t run = jitgemm.start(tune);
   const std::vector<pid_t> workers = wait_for_children(run, 2);
@@ -190,6 +191,16 @@ TEST_CASE("The shapes of a worker that dies go to the others", "[tune_command]")
     CHECK(output.status == 0);
     CHECK(lines_of(output.err).size() == 1);
     CHECK_THAT(output.err, ContainsSubstring("the worker of emulated device") && ContainsSubstring("signal 9"));
+    CHECK(tuned(jitgemm).size() == 6);
+  }
+  SECTION("one of two that hangs") {
+    kill(workers[0], SIGSTOP);
+    const Output output = jitgemm.output(wait_for(run));
+    INFO(output.err);
+    CHECK(output.status == 0);
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK_THAT(output.err, ContainsSubstring("the worker of emulated device") &&
+                               ContainsSubstring("was ended: it took longer than 20 s while it tuned m=32"));
     CHECK(tuned(jitgemm).size() == 6);
   }
   SECTION("all of them") {
@@ -223,7 +234,8 @@ TEST_CASE("What jitgemm tune cannot do it says in one line", "[tune_command]") {
   write_shapes(jitgemm, 2);
   for (const char* arguments :
        {"--gpus some", "--gpus ''", "--gpus -1", "--gpus 0", "--gpus 1.5", "--gpus 0,", "--gpus 0,0", "--gpus 0,x",
-        "--gpus 99999999999", "--gpus 65", "--gpus 0,64", "--type e4m3 --layout nt", "-m 8", "--shapes nowhere.txt"}) {
+        "--gpus 99999999999", "--gpus 65", "--shape-limit 0", "--shape-limit soon", "--gpus 0,64",
+        "--type e4m3 --layout nt", "-m 8", "--shapes nowhere.txt"}) {
     INFO(arguments);
     const Output output = jitgemm("tune --shapes shapes.txt --device emulator --arch sm_80 " + std::string(arguments));
     CHECK(output.status > 0);
@@ -231,7 +243,7 @@ TEST_CASE("What jitgemm tune cannot do it says in one line", "[tune_command]") {
     CHECK(lines_of(output.err).size() == 1);
     CHECK_THAT(output.err, ContainsSubstring("jitgemm: error: "));
   }
-  for (const char* option : {"--gpus 2", "--again", "--dry-run"}) {
+  for (const char* option : {"--gpus 2", "--again", "--dry-run", "--shape-limit 9"}) {
     INFO(option);
     const Output output = jitgemm("tune -m 8 -n 8 -k 8 --device emulator " + std::string(option));
     CHECK(output.status > 0);

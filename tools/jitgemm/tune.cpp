@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "calibrate.hpp"
@@ -22,6 +24,7 @@ struct Options {
   ProblemOptions problem;
   DeviceOptions device;
   std::string shapes, gpus = "1";
+  std::optional<double> shape_limit_seconds;
   bool again = false, dry_run = false, calibrate = false, json = false;
 };
 
@@ -114,7 +117,8 @@ class Results {
   /// `part`: of this task, 0 to 1.
   void update(const TuneTask* task = nullptr, double part = 0) {
     const double seconds = finished_seconds_ + (task ? part * task->expected_seconds : 0);
-    progress_.update(done_, total_, task ? to_string(task->problem) : "", total_ == 0 ? 0 : seconds / expected_seconds_);
+    progress_.update(done_, total_, task ? to_string(task->problem) : "",
+                     total_ == 0 ? 0 : seconds / expected_seconds_);
   }
 
   /// Throws Error if any is left.
@@ -151,6 +155,12 @@ void tune_here(const TunePlan& plan, const ContextOptions& context_options, Resu
   }
 }
 
+/// For one shape, after which its worker is taken to hang. The emulator may well take hours.
+double shape_limit_seconds(const ContextOptions& context_options, const Options& options) {
+  if (options.shape_limit_seconds) return *options.shape_limit_seconds;
+  return context_options.device == Device::emulator ? HUGE_VAL : 60 + 10 * context_options.tuning_budget_seconds;
+}
+
 void tune_many(const ContextOptions& context_options, const Options& options) {
   std::vector<WorkerDevice> devices = parse_gpus(options.gpus, context_options);
   const TunePlan plan = plan_tuning(problems_of(options.problem, options.shapes), context_options, options.again);
@@ -169,7 +179,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
   if (devices.size() == 1 && devices[0].first_visible_here) {
     if (!plan.tasks.empty()) tune_here(plan, context_options, results);
   } else {
-    tune_in_workers(devices, context_options, plan.tasks,
+    tune_in_workers(devices, context_options, plan.tasks, shape_limit_seconds(context_options, options),
                     {.tuned = [&](const TuneTask& task, const auto& report) { results.tuned(task, report); },
                      .failed = [&](const TuneTask& task, const std::string& why) { results.failed(task, why); },
                      .worker_died = [&](const std::string& line) { results.say(line); },
@@ -206,6 +216,13 @@ void add_tune(CLI::App& app) {
                        "skipped, so that a run that was killed goes on")
           ->group("Problem");
   command->add_option("--gpus", options->gpus, "Spread the shapes over so many GPUs; all; or some, as 0,2 [1]")
+      ->needs(shapes)
+      ->group("Device");
+  command
+      ->add_option("--shape-limit", options->shape_limit_seconds,
+                   "With several GPUs: seconds for a shape, after which it goes to another one, once, and this one is "
+                   "given up [60 + 10 budgets; no limit on the emulator]")
+      ->check(CLI::PositiveNumber)
       ->needs(shapes)
       ->group("Device");
   command->add_flag("--again", options->again, "Measure all shapes, also those tuned already")->needs(shapes);

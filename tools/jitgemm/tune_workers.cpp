@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -145,9 +146,7 @@ class Worker {
     if (error) cannot_start(error);
   }
   ~Worker() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    wait();
+    if (alive()) end("the run is over");
   }
 
   const std::string& name() const { return name_; }
@@ -158,6 +157,7 @@ class Worker {
   void begin(TuneTask task) {
     const std::string line = to_string(task.problem) + "\n";
     task_ = std::move(task);
+    began_ = Clock::now();
     // One that has died says so when it is read from.
     (void)!::send(descriptor(), line.data(), line.size(), MSG_NOSIGNAL);
   }
@@ -177,6 +177,13 @@ class Worker {
   }
 
   TuneTask end_task() { return *std::exchange(task_, std::nullopt); }
+  double seconds_at_task() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+  void end(const std::string& why) {
+    ::kill(pid_, SIGKILL);
+    wait();
+    how_it_ended_ = "was ended: " + why;
+  }
 
   /// Once it is idle: it ends at the end of its input.
   void finish() {
@@ -200,17 +207,19 @@ class Worker {
                                         : fmt::format("ended with status {}", WEXITSTATUS(status));
   }
 
+  using Clock = std::chrono::steady_clock;
   std::string name_, received_, how_it_ended_;
   std::optional<Descriptor> socket_;
   pid_t pid_ = 0;
   std::optional<TuneTask> task_;
+  Clock::time_point began_;
 };
 
 class WorkerPool {
  public:
   WorkerPool(const std::vector<WorkerDevice>& devices, const ContextOptions& options, std::vector<TuneTask> tasks,
-             const TuneEvents& events)
-      : events_(events) {
+             double most_seconds, const TuneEvents& events)
+      : most_seconds_(most_seconds), events_(events) {
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const TuneTask& x, const TuneTask& y) { return x.expected_seconds > y.expected_seconds; });
     for (TuneTask& task : tasks) waiting_.push_back({std::move(task)});
@@ -227,6 +236,11 @@ class WorkerPool {
       }
       for (std::size_t i = 0; i < workers_.size(); ++i) {
         if (polled[i].fd >= 0 && polled[i].revents) hear(*workers_[i]);
+      }
+      for (const auto& worker : workers_) {
+        if (!worker->alive() || !worker->task() || worker->seconds_at_task() < most_seconds_) continue;
+        worker->end(fmt::format("it took longer than {} s", most_seconds_));
+        bury(*worker);
       }
       hand_out();
       events_.tick();
@@ -276,6 +290,7 @@ class WorkerPool {
     }
   }
 
+  double most_seconds_;
   const TuneEvents& events_;
   std::deque<TuneTask> waiting_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -360,8 +375,8 @@ std::vector<WorkerDevice> parse_gpus(const std::string& text, const ContextOptio
 }
 
 void tune_in_workers(const std::vector<WorkerDevice>& devices, const ContextOptions& options,
-                     std::vector<TuneTask> tasks, const TuneEvents& events) {
-  WorkerPool(devices, options, std::move(tasks), events).run();
+                     std::vector<TuneTask> tasks, double most_seconds, const TuneEvents& events) {
+  WorkerPool(devices, options, std::move(tasks), most_seconds, events).run();
 }
 
 void add_tune_worker(CLI::App& app) {
