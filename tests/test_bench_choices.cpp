@@ -89,6 +89,63 @@ TEST_CASE("jitgemm bench refuses a --choice that is not NAME=DIR", "[cli]") {
   }
 }
 
+TEST_CASE("jitgemm bench refuses a --choice whose name or directory cannot be, and leaves both alone", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
+  fs::create_directory(jitgemm.path("near"));
+  for (const auto& [choices, why] : {std::pair("--choice 'my run=near'", "no word"),
+                                     {"--choice 'a;b=near'", "no word"},
+                                     {"--choice 'a,b=near'", "no word"},
+                                     {"--choice check=near", "something else"},
+                                     {"--choice tuned=near", "something else"},
+                                     {"--choice repeat1=near", "something else"},
+                                     {"--choice finalist2=near", "something else"},
+                                     {"--choice a=near --choice a=near", "something else"},
+                                     {"--choice a=nowhere", "names no directory"},
+                                     {"--choice a=shapes.txt", "names no directory"}}) {
+    const Output output =
+        jitgemm(std::string("bench --shapes shapes.txt --device emulator --csv out.csv --model ") + choices);
+    INFO(choices << "\n" << output.err);
+    CHECK(output.status == 1);
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK_THAT(output.err, ContainsSubstring(why));
+    CHECK_FALSE(fs::exists(jitgemm.path("out.csv")));
+    CHECK_FALSE(fs::exists(jitgemm.path("nowhere")));
+  }
+}
+
+TEST_CASE("jitgemm bench --resume tries again what failed, and what was made under other constraints", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");
+  const std::string arguments = "bench --shapes shapes.txt --device emulator --model --csv out.csv --resume ";
+  const Output first = jitgemm(arguments);
+  REQUIRE(first.status == 0);
+  const std::string csv = file_text(jitgemm.path("out.csv"));
+  std::string failed = csv;
+  const std::size_t ok = failed.rfind(",ok");
+  REQUIRE(ok != std::string::npos);
+  write_file(jitgemm.path("out.csv"), failed.replace(ok, 3, ",not enough memory"));
+  REQUIRE(jitgemm(arguments).status == 0);
+  CHECK(file_text(jitgemm.path("out.csv")) == csv);
+
+  REQUIRE(jitgemm(arguments + "--deterministic").status == 0);
+  CHECK(lines_of(file_text(jitgemm.path("out.csv"))).size() == 1 + 2 + 2);
+  CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring(",emulator deterministic,"));
+  const Output nothing = jitgemm("bench --shapes shapes.txt --device emulator --model --resume");
+  CHECK(nothing.status == 1);
+  CHECK_THAT(nothing.err, ContainsSubstring("add --csv"));
+}
+
+TEST_CASE("jitgemm bench --frozen says where the database has nothing", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
+  REQUIRE(jitgemm("bench --shapes shapes.txt --device emulator --tuned --frozen --csv out.csv").status == 0);
+  CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring("tuned: the database has nothing"));
+}
+
 TEST_CASE("jitgemm bench takes other choices and repeats as arms, and reads them back", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
@@ -145,6 +202,7 @@ TEST_CASE("jitgemm bench --resume reads back times of other choices", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
   write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
+  fs::create_directory(jitgemm.path("near"));
   const std::string arguments =
       "bench --shapes shapes.txt --device emulator --model --repeats 1 --choice near=near --csv out.csv ";
   REQUIRE(jitgemm(arguments).status == 0);

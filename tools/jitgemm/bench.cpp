@@ -12,9 +12,11 @@
 #include "bench_peers.hpp"
 #include "bench_record.hpp"
 #include "context_options.hpp"
+#include "core/constraints.hpp"
 #include "core/problem.hpp"
 #include "launch_graph.hpp"
 #include "measure.hpp"
+#include "named_choices.hpp"
 #include "options.hpp"
 #include "parallel.hpp"
 #include "plan/ranking.hpp"
@@ -43,7 +45,8 @@ class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
-        context_options_(checked(options)),
+        context_options_(context_options_of(options)),
+        choices_(parse_named_choices(options.choices)),
         backend_(open_backend(context_options_)),
         emulated_(backend_->device().emulated),
         stream_(*backend_),
@@ -85,25 +88,6 @@ class Bench {
   }
 
  private:
-  static ContextOptions checked(const BenchOptions& options) {
-    if (!options.device.device_given() && cuda_devices().empty()) {
-      throw Error(ErrorCode::no_device,
-                  "no GPU found, and times on a CPU mean nothing: add --device emulator to try the steps");
-    }
-    ContextOptions context_options = options.device.context_options();
-    for (const std::string& choice : options.choices) {
-      if (const std::size_t equals = choice.find('='); equals == 0 || equals >= choice.size() - 1)
-        throw Error(ErrorCode::invalid_option, "--choice " + choice + " is not NAME=DIR");
-    }
-    if (context_options.device == Device::compile_only) {
-      throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
-    }
-    context_options.tuning = options.frozen ? Tuning::cached : Tuning::on;
-    context_options.tuning_budget_seconds = options.tune_seconds.value_or(0.45 * options.seconds_per_shape);
-    context_options.tuning_total_budget_seconds = 1e9;
-    return context_options;
-  }
-
   /// Continues a file, dropping a line that was cut off, or begins one.
   void open_csv() {
     if (options_.csv.empty()) return;
@@ -113,6 +97,7 @@ class Bench {
         throw Error(ErrorCode::io, options_.csv + " exists: continue it with --resume, or remove it");
       }
       records_ = read_csv(options_.csv);
+      std::erase_if(records_, [](const BenchRecord& record) { return record.check != "ok"; });  // another try
       for (const BenchRecord& record : records_) lines += csv_line(record) + "\n";
     }
     std::string why;
@@ -138,6 +123,7 @@ class Bench {
   BenchRecord blank_record(const Problem& problem) {
     BenchRecord record;
     record.device = emulated_ ? "emulator" : tuner_.device().name;
+    if (constrain(context_options_.constraints)) record.device += " " + to_string(context_options_.constraints);
     record.problem = normalise(problem);
     const double tiles = std::ceil(double(problem.m) / 128) * std::ceil(double(problem.n) / 256);
     record.waves = tiles * double(problem.batch) / std::max(1, tuner_.device().sm_count);
@@ -197,8 +183,8 @@ class Bench {
 
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const {
-    return flag || !(options_.derived || !options_.choices.empty() || options_.model || options_.tuned ||
-                     options_.best || !pinned_.empty() || !options_.draw.empty());
+    return flag || !(options_.derived || !choices_.empty() || options_.model || options_.tuned || options_.best ||
+                     !pinned_.empty() || !options_.draw.empty());
   }
 
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -241,7 +227,7 @@ class Bench {
     const bool model = wanted(options_.model) || (options_.repeats > 0 && !tuned);
     if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
     if (!tuned && !best) return;
-    const Choices choices = main_loop_ ? screened(runner, p) : measured(p, runner);
+    const Choices choices = main_loop_ ? screened(runner, p) : measured(record, runner);
     if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
   }
@@ -250,7 +236,7 @@ class Bench {
   std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner) {
     const Problem& p = record.problem;
     std::vector<std::unique_ptr<Context>> contexts;
-    record.others.reserve(1 + options_.choices.size() + std::size_t(options_.repeats + options_.finalists));
+    record.others.reserve(1 + choices_.size() + std::size_t(options_.repeats + options_.finalists));
     const auto add_other = [&](const std::string& name, Context& context, const KernelConfig& config,
                                const std::string& program) {
       record.others.push_back({name});
@@ -265,12 +251,11 @@ class Bench {
         break;
       }
     }
-    for (const std::string& choice : options_.choices) {
-      const std::size_t equals = choice.find('=');
+    for (const NamedChoice& choice : choices_) {
       ContextOptions options = context_options_;
       options.tuning = Tuning::cached;
-      options.cache_dir = choice.substr(equals + 1);
-      add_other(choice.substr(0, equals), runner, Context(options).plan(p).config, "jitgemm");
+      options.cache_dir = choice.directory.string();
+      add_other(choice.name, runner, Context(options).plan(p).config, "jitgemm");
     }
     // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
     const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;
@@ -292,8 +277,15 @@ class Bench {
   };
 
   /// By the tuner, or its database.
-  Choices measured(const Problem& p, Context& runner) {
-    if (options_.frozen) return {tuner_.plan(p).config, std::nullopt};
+  Choices measured(BenchRecord& record, Context& runner) {
+    const Problem& p = record.problem;
+    if (options_.frozen) {
+      const Plan plan = tuner_.plan(p);
+      if (plan.source != PlanSource::exact)
+        record.note_absent(
+            fmt::format("tuned: the database has nothing, so this is the choice of: {}", to_string(plan.source)));
+      return {plan.config, std::nullopt};
+    }
     compile(tuner_, p, first_candidates(tuner_, p));
     const TuneReport report = tuner_.tune(p);
     const TunedCandidate* best = nullptr;
@@ -374,6 +366,7 @@ class Bench {
 
   const BenchOptions& options_;
   ContextOptions context_options_;
+  std::vector<NamedChoice> choices_;
   std::unique_ptr<Backend> backend_;
   bool emulated_;
   OwnStream stream_;

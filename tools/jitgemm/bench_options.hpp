@@ -24,6 +24,9 @@ struct BenchOptions {
   DeviceOptions device;
 };
 
+/// Throws Error for what cannot be measured.
+ContextOptions context_options_of(const BenchOptions& options);
+
 /// Times the arms that are asked for on each shape. Throws Error, also at the end if a shape failed.
 void bench(const BenchOptions& options);
 
