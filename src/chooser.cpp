@@ -56,7 +56,7 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
         const double predicted_us = predict(result->config, problem);
         choice = {result->config,
                   PlanSource::measured,
-                  "fastest of those measured now",
+                  why_chosen(*result),
                   predicted_us,
                   result->median_us,
                   result->spread,

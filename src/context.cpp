@@ -5,6 +5,7 @@
 
 #include "chooser.hpp"
 #include "context_options.hpp"
+#include "core/constraints.hpp"
 #include "core/launch_shape.hpp"
 #include "core/packing.hpp"
 #include "first_calls.hpp"
@@ -208,8 +209,7 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.source = choice.source;
   plan.why = choice.why;
   if (choice.source != PlanSource::pinned) plan.constraints = chooser.constraints();
-  plan.predicted_us = choice.predicted_us;
-  plan.predicted = predict(choice.config, problem, backend->device());
+  plan.predicted = predict(choice.config, problem, part_of(backend->device(), plan.constraints));
   plan.rates = backend->device().rates.origin;
   plan.runners_up = choice.runners_up;
   plan.measured_us = choice.measured_us;
@@ -345,7 +345,7 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, "fastest of those measured now",
+    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, why_chosen(result),
                                            self.chooser.predict(result.config, problem), result.median_us,
                                            result.spread, 0, runners_up_of(result)});
     report.candidates = result.candidates;

@@ -96,7 +96,11 @@ std::string Plan::explain() const {
   }
   line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                        std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
-  line("tile grid", times({tiles_m, tiles_n}) + (problem.batch > 1 ? " x " + counted(problem.batch, "matrix") : ""));
+  const int blocks = config.cluster_m * config.cluster_n;
+  line("tile grid",
+       times({tiles_m, tiles_n}) + (config.swap_ab ? ", M and N swapped" : "") +
+           (blocks > 1 ? ", of clusters of " + times({config.cluster_m, config.cluster_n}) + " blocks" : "") +
+           (problem.batch > 1 ? " x " + counted(problem.batch, "matrix") : ""));
   line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
                     " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
                     " = " + std::to_string(tiles) + " in total");
@@ -112,7 +116,7 @@ std::string Plan::explain() const {
   std::ostringstream percent;
   percent.precision(2);
   percent << 100 * spread << "%";
-  line("time", "predicted " + microseconds(predicted_us) + ", " +
+  line("time", "predicted " + microseconds(predicted.us) + ", " +
                    (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + percent.str() + ")"
                                     : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));

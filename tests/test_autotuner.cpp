@@ -79,11 +79,15 @@ TEST_CASE("The fastest candidate wins", "[autotuner]") {
 TEST_CASE("The model's first choice stays unless it is beaten by more than the noise", "[autotuner]") {
   SECTION("a hair's breadth is noise") {
     Session session({.time_us = times({50, 49.8, 60})});
-    CHECK(session.run()->config == ranked[0].config);
+    const auto result = session.run();
+    CHECK(result->config == ranked[0].config);
+    CHECK_THAT(why_chosen(*result), ContainsSubstring("no other measured now beats"));
   }
   SECTION("three percent is not, when times repeat well") {
     Session session({.time_us = times({50, 48.5, 60})});
-    CHECK(session.run()->config == ranked[1].config);
+    const auto result = session.run();
+    CHECK(result->config == ranked[1].config);
+    CHECK(why_chosen(*result) == "fastest of those measured now");
   }
   SECTION("equals in noise stay in order, but for what two standard errors let through") {
     int swapped = 0;

@@ -228,10 +228,10 @@ TEST_CASE("A Context predicts with the rates of its cache directory, else with t
   const auto scale = [&](const ContextOptions& with_options) {
     const Plan plan = Context(with_options).plan(problem);
     DeviceInfo device = device_info_for(with_options.architecture);
-    if (plan.predicted_us == predict_us(plan.config, problem, device)) return 1.;
+    if (plan.predicted.us == predict_us(plan.config, problem, device)) return 1.;
     for (const double factor : {2., 4.}) {
       device.rates = scaled_rates(factor);
-      if (plan.predicted_us == predict_us(plan.config, problem, device)) return factor;
+      if (plan.predicted.us == predict_us(plan.config, problem, device)) return factor;
     }
     return 0.;
   };

@@ -115,7 +115,7 @@ TEST_CASE("Without a device, a Context plans, shows and explains, and refuses to
   const std::vector<Plan> all = context.candidates(problem);
   REQUIRE(all.size() > 50);
   CHECK(all.front().config == chosen.config);
-  for (std::size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].predicted_us <= all[i].predicted_us);
+  for (std::size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].predicted.us <= all[i].predicted.us);
 
   HostOperands host({.m = 64, .n = 64, .k = 64});
   const Error error = error_of([&] { context.gemm({.m = 64, .n = 64, .k = 64}, host.operands); });

@@ -47,7 +47,7 @@ TEST_CASE("A neighbour's configuration that is expected to be slow is passed ove
   const RankedConfig best = rank(neighbour, h200, 1).at(0);
   CHECK(plan.source == PlanSource::model);
   CHECK(plan.config == best.config);
-  CHECK(plan.predicted_us == best.predicted_us);
+  CHECK(plan.predicted.us == best.predicted_us);
   CHECK(plan.expected_regret == 0);
   CHECK_THAT(plan.why, ContainsSubstring("best predicted by the cost model") &&
                            ContainsSubstring("times that (nearest is m=4096"));

@@ -234,7 +234,7 @@ TEST_CASE("What jitgemm tune cannot do it says in one line", "[tune_command]") {
   write_shapes(jitgemm, 2);
   for (const char* arguments :
        {"--gpus some", "--gpus ''", "--gpus -1", "--gpus 0", "--gpus 1.5", "--gpus 0,", "--gpus 0,0", "--gpus 0,x",
-        "--gpus 99999999999", "--gpus 65", "--shape-limit 0", "--shape-limit soon", "--gpus 0,64",
+        "--gpus 99999999999", "--gpus 65", "--shape-limit 0", "--shape-limit soon", "--tuning off", "--gpus 0,64",
         "--type e4m3 --layout nt", "-m 8", "--shapes nowhere.txt"}) {
     INFO(arguments);
     const Output output = jitgemm("tune --shapes shapes.txt --device emulator --arch sm_80 " + std::string(arguments));

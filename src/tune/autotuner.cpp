@@ -303,6 +303,14 @@ class Tuner {
 
 }  // namespace
 
+std::string why_chosen(const TuneResult& result) {
+  const bool fastest = std::ranges::none_of(result.candidates, [&](const TunedCandidate& candidate) {
+    return candidate.measured_us > 0 && candidate.measured_us < result.median_us;
+  });
+  return fastest ? "fastest of those measured now"
+                 : "the cost model's first choice, which no other measured now beats by more than the noise";
+}
+
 std::vector<MeasuredConfig> runners_up_of(const TuneResult& result) {
   std::vector<MeasuredConfig> measured;
   for (const TunedCandidate& candidate : result.candidates) {

@@ -31,6 +31,9 @@ struct TuneResult {
   double seconds = 0;
 };
 
+/// In words: the fastest, or the model's first choice that no other beat by more than the noise.
+std::string why_chosen(const TuneResult& result);
+
 /// The three fastest besides the winner.
 std::vector<MeasuredConfig> runners_up_of(const TuneResult& result);
 

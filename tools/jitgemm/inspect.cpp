@@ -42,7 +42,7 @@ void explain(const ExplainOptions& options) {
   fmt::print("\nThe cost model's first {} of {} legal configurations:\n{:>12}  config\n", shown, candidates.size(),
              "predicted us");
   for (std::size_t i = 0; i < shown; ++i) {
-    fmt::print("{:12.2f}  {}\n", candidates[i].predicted_us, to_string(candidates[i].config));
+    fmt::print("{:12.2f}  {}\n", candidates[i].predicted.us, to_string(candidates[i].config));
   }
 }
 

@@ -135,6 +135,10 @@ void DeviceOptions::add_tuning_to(CLI::App& app) {
       ->check(CLI::IsMember({"off", "cached", "on"}))
       ->envname("JITGEMM_TUNING")
       ->group("Choice");
+  add_budget_to(app);
+}
+
+void DeviceOptions::add_budget_to(CLI::App& app) {
   app.add_option("--tuning-budget", tuning_budget_, "Seconds of measuring for one problem [1]")
       ->check(CLI::PositiveNumber)
       ->group("Choice");

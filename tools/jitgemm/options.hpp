@@ -45,7 +45,8 @@ class ProblemOptions {
 class DeviceOptions {
  public:
   void add_to(CLI::App& app);
-  void add_tuning_to(CLI::App& app);  ///< and constraints
+  void add_tuning_to(CLI::App& app);  ///< and the budget and constraints
+  void add_budget_to(CLI::App& app);  ///< and constraints
   void add_constraints_to(CLI::App& app);
 
   /// What was asked for; without --device the GPU, else, with one line on stderr, the emulator. With
@@ -63,7 +64,6 @@ class DeviceOptions {
   bool dependent_launch_ = true;
   Constraints constraints_;
 };
-
 
 struct Shape {
   std::int64_t m, n, k;

@@ -92,7 +92,7 @@ class Run {
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_->counters();
-    const bool tune = !config_ && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
+    const bool tune = !config_ && reads_ab(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
                       plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");

@@ -41,7 +41,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
           {"constraints", to_string(plan.constraints)},
           {"source", to_string(plan.source)},
           {"why", plan.why},
-          {"predicted_us", plan.predicted_us},
+          {"predicted_us", plan.predicted.us},
           {"predicted",
            {{"launch_us", plan.predicted.launch_us},
             {"packing_us", plan.predicted.packing_us},

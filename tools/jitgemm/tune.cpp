@@ -193,6 +193,10 @@ void tune(const Options& options) {
   if (context_options.device == Device::compile_only) {
     throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
   }
+  if (options.problem.config()) {
+    throw Error(ErrorCode::invalid_option,
+                "tune measures what the cost model ranks first: leave --config out; `jitgemm run` times one");
+  }
   if (options.calibrate)
     calibrate(context_options, options.json);
   else if (options.shapes.empty())
@@ -208,7 +212,7 @@ void add_tune(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tune", "Measure candidates for a problem and remember the best");
   options->problem.add_to(*command);
   options->device.add_to(*command);
-  options->device.add_tuning_to(*command);
+  options->device.add_budget_to(*command);
   CLI::Option* const shapes =
       command
           ->add_option("--shapes", options->shapes,

@@ -385,7 +385,7 @@ void add_tune_worker(CLI::App& app) {
   CLI::App* command = app.add_subcommand(worker_command, "What `tune --gpus` runs on each GPU");
   command->group("");  // not in the list
   options->add_to(*command);
-  options->add_tuning_to(*command);
+  options->add_budget_to(*command);
   command->add_option("--parent", *parent, "The process that this one ends with")->required();
   command->callback([options, parent] { work(options->context_options(), *parent); });
 }
