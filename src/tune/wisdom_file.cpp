@@ -14,6 +14,7 @@
 #include "jitgemm/version.hpp"
 #include "util/atomic_file.hpp"
 #include "util/hash.hpp"
+#include "util/output_file.hpp"
 
 namespace jitgemm {
 namespace {
@@ -212,7 +213,7 @@ void write_wisdom(const fs::path& file, std::vector<TuningRecord> records, std::
   append_little_endian(head, records_text.size(), 8);
   append_little_endian(head, kernels_bytes, 8);
 
-  AtomicFile out(file);
+  OutputFile out(file);
   Hasher hasher;
   const auto write = [&](std::string_view bytes) {
     hasher.add(bytes);

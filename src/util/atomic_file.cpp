@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -23,7 +24,19 @@ std::atomic<PublishHook> publish_hook{nullptr};
 namespace {
 
 constexpr std::string_view temporary_mark = ".tmp-";
-constexpr std::size_t mkostemp_letters = 6;
+constexpr std::size_t temporary_letters = 6;
+
+/// mkostemp() that leaves it to the system what the umask, or the directory, makes of the mode.
+int create_unique(std::string& name, mode_t mode) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device random;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    for (std::size_t i = 0; i < temporary_letters; ++i) name.end()[-1 - int(i)] = letters[random() % letters.size()];
+    const int descriptor = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
 
 bool write_all(int descriptor, std::uintmax_t before, std::string_view bytes) {
   // Past this limit write() raises SIGXFSZ, which ends a process that does not expect it.
@@ -86,14 +99,16 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path)
+AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode)
     : path_(std::move(path)),
-      temporary_(path_.string() + std::string(temporary_mark) + std::string(mkostemp_letters, 'X')) {
+      temporary_(path_.string() + std::string(temporary_mark) + std::string(temporary_letters, 'X')) {
   publish_step("create");
-  file_ = Descriptor(mkostemp(temporary_.data(), O_CLOEXEC));
+  file_ = Descriptor(create_unique(temporary_, mode.bits));
   if (file_.get() < 0) {
     fail();
     temporary_.clear();
+  } else if (mode.exactly && fchmod(file_.get(), mode.bits) != 0) {
+    fail();
   }
 }
 
@@ -129,16 +144,16 @@ bool AtomicFile::publish() {
   return true;
 }
 
-bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why) {
-  AtomicFile file(path);
+bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why, FileMode mode) {
+  AtomicFile file(path, mode);
   if (file.write(bytes) && file.publish()) return true;
   if (why != nullptr) *why = file.why();
   return false;
 }
 
 bool is_temporary_name(std::string_view name) {
-  return name.size() > temporary_mark.size() + mkostemp_letters &&
-         name.substr(name.size() - mkostemp_letters - temporary_mark.size()).starts_with(temporary_mark);
+  return name.size() > temporary_mark.size() + temporary_letters &&
+         name.substr(name.size() - temporary_letters - temporary_mark.size()).starts_with(temporary_mark);
 }
 
 std::optional<std::string> read_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,14 +12,21 @@
 
 namespace jitgemm {
 
+/// Who may read and write a new file; that of an older one does not count.
+struct FileMode {
+  mode_t bits = 0600;
+  bool exactly = false;  ///< whatever the umask says
+};
+
 /// Publishes a whole file or nothing: unique temporary beside it, fsync, rename, fsync of the directory.
-/// False, with errno's text in *why, if that fails; the temporary is removed and an older file stays.
-bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why);
+/// False, with errno's text in *why, if that fails; the temporary is removed and an older file stays. For caches: what
+/// has that name is replaced, be it a link or a device. For a file that a user names see OutputFile.
+bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why, FileMode mode = {});
 
 /// The same in pieces. What it has of the file by then goes with it unless publish() was called and returned true.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, FileMode mode = {});
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

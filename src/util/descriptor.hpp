@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 namespace jitgemm {
@@ -29,5 +30,16 @@ class Descriptor {
  private:
   int value_;
 };
+
+/// False, with the reason in errno, if not all of it could be written.
+inline bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes.remove_prefix(std::size_t(count));
+  }
+  return true;
+}
 
 }  // namespace jitgemm

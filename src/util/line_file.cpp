@@ -48,16 +48,6 @@ bool exceeds_size_limit(off_t size, std::size_t more) {
          rlim_t(size) + more > limit.rlim_cur;
 }
 
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(descriptor, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    text.remove_prefix(std::size_t(count));
-  }
-  return true;
-}
-
 std::string_view without_return(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
@@ -75,7 +65,7 @@ bool LineFile::append(const std::function<std::vector<std::string>()>& lines, st
   publish_step("lock");
   const FileLock lock(path_.string() + ".lock", lock_timeout_seconds);
   publish_step("open");
-  const Descriptor file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600));
+  const Descriptor file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, mode_));
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return fail(why);
   if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file");

@@ -18,7 +18,8 @@ class LineFile {
   static constexpr std::size_t most_line_bytes = 64 << 10;     ///< longer lines are not kept in memory
   static constexpr std::size_t most_unread_bytes = 256 << 20;  ///< more than this: the end of the file, from a line on
 
-  explicit LineFile(std::filesystem::path path) : path_(std::move(path)) {}
+  /// mode: of a file that is not there yet, less the umask.
+  explicit LineFile(std::filesystem::path path, mode_t mode = 0600) : path_(std::move(path)), mode_(mode) {}
   const std::filesystem::path& path() const { return path_; }
 
   /// All lines with one write, under a lock if that can be had, and on the disk on return. False, with the reason in
@@ -51,6 +52,7 @@ class LineFile {
   bool read_on(int descriptor, off_t size, const std::function<void(const Line&)>& visit);
 
   std::filesystem::path path_;
+  mode_t mode_;
   Position position_;
 };
 

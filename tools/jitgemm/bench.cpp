@@ -24,7 +24,7 @@
 #include "text.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/measurement.hpp"
-#include "util/atomic_file.hpp"
+#include "util/output_file.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -92,7 +92,10 @@ class Bench {
   void open_csv() {
     if (options_.csv.empty()) return;
     std::string lines = csv_header() + "\n";
-    if (fs::exists(options_.csv) && fs::file_size(options_.csv) > 0) {
+    std::error_code none;  // why a path leads nowhere, write_output() says
+    if (fs::exists(options_.csv, none) && !fs::is_regular_file(options_.csv, none))
+      throw Error(ErrorCode::io, options_.csv + " is no regular file, as --csv needs: name one, or leave --csv out");
+    if (fs::exists(options_.csv, none) && fs::file_size(options_.csv) > 0) {
       if (!options_.resume) {
         throw Error(ErrorCode::io, options_.csv + " exists: continue it with --resume, or remove it");
       }
@@ -101,8 +104,8 @@ class Bench {
       for (const BenchRecord& record : records_) lines += csv_line(record) + "\n";
     }
     std::string why;
-    if (!write_atomically(options_.csv, lines, &why))
-      throw Error(ErrorCode::io, "cannot write " + options_.csv + ": " + why);
+    if (!write_output(options_.csv, lines, &why))
+      throw Error(ErrorCode::io, "cannot write " + options_.csv + ": " + why + "; write elsewhere");
     csv_.open(options_.csv, std::ios::app);
   }
 
@@ -359,8 +362,8 @@ class Bench {
     json["shapes"] = nlohmann::ordered_json::array();
     for (const BenchRecord& record : records_) json["shapes"].push_back(to_json(record));
     std::string why;
-    if (!write_atomically(options_.json, json_text(json), &why)) {
-      throw Error(ErrorCode::io, "cannot write " + options_.json + ": " + why);
+    if (!write_output(options_.json, json_text(json), &why)) {
+      throw Error(ErrorCode::io, "cannot write " + options_.json + ": " + why + "; write elsewhere");
     }
   }
 

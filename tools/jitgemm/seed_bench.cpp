@@ -10,7 +10,7 @@
 #include "parallel.hpp"
 #include "text.hpp"
 #include "tune/autotuner.hpp"
-#include "util/atomic_file.hpp"
+#include "util/output_file.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -166,8 +166,8 @@ void SeedBench::time(const TimingOptions& options) {
 
 void write_file(const std::string& file, const std::string& text) {
   std::string why;
-  if (!file.empty() && !write_atomically(file, text, &why)) {
-    throw Error(ErrorCode::io, "cannot write " + file + ": " + why);
+  if (!file.empty() && !write_output(file, text, &why)) {
+    throw Error(ErrorCode::io, "cannot write " + file + ": " + why + "; write elsewhere");
   }
 }
 

@@ -11,7 +11,7 @@
 #include "core/problem.hpp"
 #include "text.hpp"
 #include "tune/kernel_cover.hpp"
-#include "util/atomic_file.hpp"
+#include "util/output_file.hpp"
 #include "wisdom_input.hpp"
 
 namespace jitgemm::cli {
@@ -67,7 +67,7 @@ void write_list(const fs::path& file, const KernelCover& cover) {
     text += fmt::format("{}; {}\n", to_string(kernel.problem), to_string(kernel.config));
   }
   std::string why;
-  if (!write_atomically(file, text, &why)) {
+  if (!write_output(file, text, &why)) {
     throw Error(ErrorCode::io, fmt::format("cannot write {}: {}; write elsewhere", file.string(), why));
   }
 }
