@@ -1,5 +1,6 @@
 #include "jit/cache_directory.hpp"
 
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,17 +58,22 @@ fs::path default_cache_directory() {
   return path && fs::path(*path).is_absolute() ? fs::path(*path) / ".cache" / "jitgemm" : fs::path();
 }
 
-std::string prepare_private_directory(const fs::path& directory) {
+std::string make_directories(const fs::path& directory, mode_t mode) {
   fs::path prefix;
   for (const fs::path& part : directory) {
     prefix /= part;
-    if (mkdir(prefix.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
       const int error = errno;
       struct stat status {};
       // A parent that exists may still refuse mkdir with EROFS or EACCES.
       if (stat(prefix.c_str(), &status) != 0) return "cannot create " + prefix.string() + ": " + text_of(error);
     }
   }
+  return {};
+}
+
+std::string prepare_private_directory(const fs::path& directory, mode_t mode) {
+  if (std::string why = make_directories(directory, mode); !why.empty()) return why;
   struct stat link {
   }, target{};
   if (lstat(directory.c_str(), &link) != 0 || stat(directory.c_str(), &target) != 0) return text_of(errno);
@@ -76,6 +82,13 @@ std::string prepare_private_directory(const fs::path& directory) {
   if (target.st_uid != geteuid() || foreign_link) return "owned by another user";
   if ((target.st_mode & S_IWOTH) != 0) return "writable by everyone";
   return {};
+}
+
+std::string why_not_writable(const fs::path& directory) {
+  if (directory.empty()) return "there is no home directory";
+  std::string why = prepare_private_directory(directory);
+  if (why.empty() && faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) why = text_of(errno);
+  return why;
 }
 
 std::string why_not_readable(const fs::path& directory) {

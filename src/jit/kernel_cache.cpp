@@ -35,8 +35,10 @@ fs::path checked_option(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
 }
 
-std::optional<fs::path> open_writable_layer(const fs::path& directory) {
-  const std::string why = directory.empty() ? "there is no home directory" : prepare_private_directory(directory);
+std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shared) {
+  const std::string why = directory.empty()
+                              ? "there is no home directory"
+                              : prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
   if (why.empty()) return directory;
   warn_once("no cache " + directory.string(),
             "kernel cache " + directory.string() + " is not used, kernels are kept in memory only: " + why +
@@ -78,8 +80,10 @@ bool is_damaged(const CacheFile& file) {
 struct KernelCache::Impl {
   std::optional<fs::path> directory, system_directory;
   std::uintmax_t max_bytes = default_max_bytes;
+  FileMode entry_mode;
   double lock_timeout_seconds = 0;
   bool exact_compiler = false;
+  std::atomic<std::uint64_t> unkept = 0;
   std::atomic<bool> listed = false;  ///< the writable layer, by this object
 
   std::mutex mutex;
@@ -143,10 +147,14 @@ std::optional<CacheEntry> KernelCache::Impl::find(const CacheKey& key,
 
 /// A cache that cannot store is slower, not wrong: nothing here may fail the call that compiled.
 void KernelCache::Impl::publish(const CacheKey& key, const CacheEntry& entry) noexcept try {
+  ++unkept;  // but for the one case below
   const fs::path path = directory ? cache_file_path(*directory, key.digest) : fs::path();
   if (path.empty()) return;
   std::string why;
-  if (put(path, pack_entry(key, entry), &why)) return;
+  if (put(path, pack_entry(key, entry), &why)) {
+    --unkept;
+    return;
+  }
   warn_once("publish " + directory->string(),
             "kernel cache " + directory->string() + " cannot store a kernel, which is compiled again next time: " +
                 why + "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
@@ -160,7 +168,7 @@ bool KernelCache::Impl::put(const fs::path& path, std::string_view bytes, std::s
     *why = "an entry of " + std::to_string(bytes.size()) + " bytes is above the bound of " + std::to_string(bound);
     return false;
   }
-  if (!write_atomically(path, bytes, why)) return false;
+  if (!write_atomically(path, bytes, why, entry_mode)) return false;
   {
     const std::lock_guard lock(mutex);
     refused.erase(path);
@@ -174,10 +182,11 @@ bool KernelCache::Impl::put(const fs::path& path, std::string_view bytes, std::s
 
 KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_shared<Impl>()) {
   impl_->exact_compiler = compiler_must_match();
+  impl_->entry_mode.bits = options.shared ? shared_file_mode : 0600;
   impl_->lock_timeout_seconds = options.lock_timeout_seconds;
   impl_->max_bytes = options.max_bytes != 0 ? options.max_bytes : max_cache_bytes().value_or(default_max_bytes);
-  impl_->directory =
-      open_writable_layer(options.directory ? checked_option(*options.directory) : default_cache_directory());
+  impl_->directory = open_writable_layer(
+      options.directory ? checked_option(*options.directory) : default_cache_directory(), options.shared);
   const auto system = options.system_directory ? checked_option(*options.system_directory) : system_cache_directory();
   if (system) impl_->system_directory = open_system_layer(*system);
 }
@@ -228,6 +237,8 @@ void KernelCache::drop(const CacheKey& key, const std::string& why) {
 }
 
 std::optional<fs::path> KernelCache::directory() const { return impl_->directory; }
+
+std::uint64_t KernelCache::unkept() const { return impl_->unkept; }
 
 std::uintmax_t KernelCache::max_bytes() const { return impl_->max_bytes; }
 

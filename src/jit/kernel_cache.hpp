@@ -38,6 +38,7 @@ struct KernelCacheOptions {
   std::optional<std::filesystem::path> directory = {};         ///< default: default_cache_directory()
   std::optional<std::filesystem::path> system_directory = {};  ///< read-only layer; default: JITGEMM_SYSTEM_CACHE_DIR
   std::uintmax_t max_bytes = 0;      ///< 0: JITGEMM_CACHE_MAX_BYTES (a number, with K, M or G behind it), else 1 GiB
+  bool shared = false;               ///< what is created there is for others to read, as far as the umask allows
   double lock_timeout_seconds = 60;  ///< how long one process waits for another's compile of the same key
 };
 
@@ -62,12 +63,15 @@ class KernelCache {
   /// Publishes an entry, over an older one. A cache that cannot store it warns once.
   void store(const CacheKey& key, const CacheEntry& entry);
 
-  /// Stores an entry as another cache has packed it. False, and nothing is done, if a whole one lies here already. Throws
-  /// Error{io} if it is damaged or cannot be stored.
+  /// Stores an entry as another cache has packed it. False, and nothing is done, if a whole one lies here already.
+  /// Throws Error{io} if it is damaged or cannot be stored.
   bool add(const CacheKey& key, std::string_view bytes);
 
   /// Forgets an entry that the driver refused to load, with a warning.
   void drop(const CacheKey& key, const std::string& why);
+
+  /// Of the entries to publish, by this object, those that could not be stored.
+  std::uint64_t unkept() const;
 
   std::optional<std::filesystem::path> directory() const;  ///< nullopt: memory only
   std::uintmax_t max_bytes() const;                        ///< bound on the entries of directory()

@@ -74,9 +74,9 @@ class Layer {
   };
 
   /// way_out: how to be rid of a warning about the file.
-  Layer(std::optional<std::filesystem::path> file, std::string name, std::string way_out)
+  Layer(std::optional<std::filesystem::path> file, std::string name, std::string way_out, mode_t mode = 0600)
       : name_(std::move(name)), way_out_(std::move(way_out)) {
-    if (file) file_.emplace(std::move(*file));
+    if (file) file_.emplace(std::move(*file), mode);
   }
 
   const std::optional<LineFile>& file() const { return file_; }
@@ -210,10 +210,11 @@ struct TuningDb::Impl {
   }
 };
 
-TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file)
+TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file,
+                   mode_t mode)
     : impl_(new Impl{.mutex = {},
                      .own = {std::move(file), "tuning database",
-                             "results last as long as this process; give a usable JITGEMM_CACHE_DIR"},
+                             "results last as long as this process; give a usable JITGEMM_CACHE_DIR", mode},
                      .system = {},
                      .unwritten = {}}) {
   if (system_file) {

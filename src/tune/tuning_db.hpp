@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -41,9 +43,9 @@ struct TuningLookup {
 /// used.
 class TuningDb {
  public:
-  /// file: nullopt: memory only. system_file: read after it, never written, may be absent.
+  /// file: nullopt: memory only. system_file: read after it, never written, may be absent. mode: see LineFile.
   explicit TuningDb(std::optional<std::filesystem::path> file,
-                    std::optional<std::filesystem::path> system_file = std::nullopt);
+                    std::optional<std::filesystem::path> system_file = std::nullopt, mode_t mode = 0600);
   /// Exact: the same shape, constraints, compute capability and SM count; the same device name is preferred. Else
   /// nearest: the record of the same types, layouts and constraints that is least far in the sum of |log2| of m, n, k,
   /// at most 1 in each. Its configuration is legal for this problem and keeps to the constraints, and one that counts

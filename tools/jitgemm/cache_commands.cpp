@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "commands.hpp"
+#include "jit/cache_directory.hpp"
 #include "jit/kernel_cache.hpp"
 #include "text.hpp"
 #include "util/atomic_file.hpp"
+#include "util/output_file.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -28,10 +31,12 @@ KernelCache open_cache(const Options& options) {
   return KernelCache(cache_options);
 }
 
-fs::path directory_of(const KernelCache& cache) {
-  const auto directory = cache.directory();
-  if (!directory) throw Error(ErrorCode::io, "no cache directory can be read: set JITGEMM_CACHE_DIR to a writable one");
-  return *directory;
+fs::path directory_of(const KernelCache& cache, const Options& options) {
+  if (const auto directory = cache.directory()) return *directory;
+  const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
+  throw Error(ErrorCode::io, fmt::format("the kernel cache {} cannot be used: {}; set JITGEMM_CACHE_DIR to a directory "
+                                         "of your own",
+                                         wanted.string(), why_not_writable(wanted)));
 }
 
 nlohmann::ordered_json to_json(const CacheEntryInfo& info) {
@@ -66,7 +71,7 @@ void list(const Options& options) {
                info.state == "ok" ? info.entry.source.config : info.state);
   }
   fmt::print("{}, {}, in {}\n", counted(entries.size(), "kernel"), bytes_text(double(bytes)),
-             directory_of(cache).string());
+             directory_of(cache, options).string());
 }
 
 void verify(const Options& options) {
@@ -107,38 +112,68 @@ std::uintmax_t parse_bytes(const std::string& text) {
 
 void report_freed(const Options& options, const KernelCache& cache, std::uintmax_t bytes) {
   if (options.json) return print_json({{"freed_bytes", bytes}});
-  fmt::print("freed {} in {}\n", bytes_text(double(bytes)), directory_of(cache).string());
+  fmt::print("freed {} in {}\n", bytes_text(double(bytes)), directory_of(cache, options).string());
+}
+
+std::vector<CacheEntryInfo> own_entries(KernelCache& cache, bool verify) {
+  std::vector<CacheEntryInfo> entries = cache.list(verify);
+  std::erase_if(entries, [](const CacheEntryInfo& info) { return info.read_only; });
+  return entries;
+}
+
+/// Throws Error if, after the removal, kernels are left that were to go.
+void remove(const Options& options, std::uintmax_t max_bytes, std::uintmax_t (*removal)(KernelCache&, std::uintmax_t)) {
+  KernelCache cache = open_cache(options);
+  const fs::path directory = directory_of(cache, options);
+  std::set<fs::path> before;
+  for (const CacheEntryInfo& info : own_entries(cache, false)) before.insert(info.path);
+  const std::uintmax_t freed = removal(cache, max_bytes);
+  const std::string why = why_not_writable(directory);
+  std::uintmax_t left_bytes = 0;
+  std::size_t damaged = 0;
+  for (const CacheEntryInfo& info : own_entries(cache, !why.empty())) {
+    if (!before.contains(info.path)) continue;  // another process has added it meanwhile
+    left_bytes += info.bytes;
+    damaged += info.state != "ok";
+  }
+  // Where files can be removed, a damaged one that is left is another version's.
+  if (left_bytes > max_bytes || (damaged > 0 && !why.empty())) {
+    throw Error(ErrorCode::io,
+                fmt::format("kernels in {} cannot be removed: {}; make it writable, or run this as its owner",
+                            directory.string(), why.empty() ? "they are protected" : why));
+  }
+  report_freed(options, cache, freed);
 }
 
 void prune(const Options& options) {
-  KernelCache cache = open_cache(options);
-  report_freed(options, cache,
-               cache.prune(options.max_bytes.empty() ? std::uintmax_t(-1) : parse_bytes(options.max_bytes)));
+  remove(options, options.max_bytes.empty() ? std::uintmax_t(-1) : parse_bytes(options.max_bytes),
+         [](KernelCache& cache, std::uintmax_t max_bytes) { return cache.prune(max_bytes); });
 }
 
 void clear(const Options& options) {
-  KernelCache cache = open_cache(options);
-  report_freed(options, cache, cache.clear());
+  remove(options, 0, [](KernelCache& cache, std::uintmax_t) { return cache.clear(); });
+}
+
+[[noreturn]] void cannot_write(const fs::path& path, const std::string& why) {
+  throw Error(ErrorCode::io, fmt::format("cannot write {}: {}; export elsewhere", path.string(), why));
 }
 
 void write(const fs::path& path, std::string_view bytes) {
-  std::string why;
-  if (!write_atomically(path, bytes, &why)) {
-    throw Error(ErrorCode::io, fmt::format("cannot write {}: {}", path.string(), why));
-  }
+  if (std::string why = make_directories(path.parent_path(), shared_directory_mode); !why.empty())
+    cannot_write(path, why);
+  if (std::string why; !write_output(path, bytes, &why)) cannot_write(path, why);
 }
 
 /// The entries as they are, for JITGEMM_SYSTEM_CACHE_DIR; with --binaries each as a cubin and its source.
 void export_entries(const Options& options) {
   KernelCache cache = open_cache(options);
-  const fs::path from = directory_of(cache), to = fs::absolute(options.export_to);
+  const fs::path from = directory_of(cache, options), to = fs::absolute(options.export_to);
   int exported = 0;
   for (const CacheEntryInfo& info : cache.list(true)) {
     if (info.state != "ok") continue;
     if (options.binaries) {
       const auto entry = cache.find(CacheKey{info.digest}, [&] { return info.entry.binary.compiler; });
       if (!entry) continue;
-      fs::create_directories(to);
       const bool cubin = !entry->binary.compiler.starts_with("g++") && !entry->binary.compiler.starts_with("c++");
       write(to / (info.digest + (cubin ? ".cubin" : ".so")), entry->binary.code);
       write(to / (info.digest + ".cu"), entry->source.text);
@@ -147,15 +182,16 @@ void export_entries(const Options& options) {
       if (!bytes) continue;
       // An entry of the system layer is not under our own directory.
       const fs::path relative = info.path.lexically_relative(from);
-      const fs::path target = to / (relative.empty() || *relative.begin() == ".." ? info.path.filename() : relative);
-      fs::create_directories(target.parent_path());
-      write(target, *bytes);
+      write(to / (relative.empty() || *relative.begin() == ".." ? info.path.filename() : relative), *bytes);
     }
     ++exported;
   }
   if (options.json) return print_json({{"exported", exported}, {"directory", to.string()}});
+  std::string hint = "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
+  if (const std::string why = why_not_readable(to); exported > 0 && !why.empty())
+    hint = fmt::format("; it is {}: correct that (chmod), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it", why);
   fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
-             options.binaries ? "" : "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it");
+             options.binaries ? "" : hint);
 }
 
 }  // namespace

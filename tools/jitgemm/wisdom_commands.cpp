@@ -39,12 +39,15 @@ KernelCacheOptions cache_options(const Options& options) {
   return cache_options;
 }
 
-Home open_home(const Options& options) {
-  KernelCache cache(cache_options(options));
+/// shared: what is created is for others to read.
+Home open_home(const Options& options, bool shared = false) {
+  KernelCacheOptions kernels = cache_options(options);
+  kernels.shared = shared;
+  KernelCache cache(kernels);
   std::optional<fs::path> own, system;
   if (const auto directory = cache.directory()) own = *directory / "tuning.jsonl";
   if (const auto directory = readable_system_cache_directory()) system = *directory / "tuning.jsonl";
-  return {cache, TuningDb(own, system)};
+  return {cache, TuningDb(own, system, shared ? shared_file_mode : 0600)};
 }
 
 std::uintmax_t kernel_bytes(const Wisdom& wisdom) {
@@ -99,8 +102,21 @@ std::string problem_of(const TuningRecord& record) {
 
 Json to_json(const TuningRecord& record) { return Json::parse(to_json_line(record)); }
 
+/// Throws Error if there is nothing to export from. The system's layer alone will do unless another one is named.
+void check_readable(const Options& options, const Home& home) {
+  const auto directory = home.cache.directory();
+  if (!directory && options.directory.empty() && readable_system_cache_directory()) return;
+  const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
+  std::string why = directory ? why_not_readable(*directory) : why_not_writable(wanted);
+  if (directory && why.empty()) return;
+  throw Error(ErrorCode::io, fmt::format("there is nothing to export from: {} is not used: {}; name a cache directory "
+                                         "of your own with --cache-dir or JITGEMM_CACHE_DIR",
+                                         wanted.string(), why));
+}
+
 void export_wisdom(const Options& options) {
   Home home = open_home(options);
+  check_readable(options, home);
   WisdomSelection selection;
   if (!options.architecture.empty()) selection.architecture = device_info_for(options.architecture).architecture();
   selection.kernels = !options.no_kernels;
@@ -123,7 +139,8 @@ void export_wisdom(const Options& options) {
 void import_wisdom(const Options& options) {
   std::vector<Wisdom> all;  // so that nothing is changed if one cannot be read
   for (const std::string& input : options.inputs) all.push_back(read_wisdom(input));
-  Home home = open_home(options);
+  // A directory of our own is nobody else's matter; one that is named may serve as JITGEMM_SYSTEM_CACHE_DIR.
+  Home home = open_home(options, !options.directory.empty());
   const WisdomImport done = jitgemm::import_wisdom(all, home.db, home.cache);
   const Wisdom merged = merge_wisdom(all);
   const fs::path directory = *home.cache.directory();
