@@ -381,6 +381,7 @@ Counters Context::counters() const {
   Counters counters;
   counters.launches = self.launches;
   counters.compiles = self.store.compiles();
+  counters.unkept = self.cache.unkept();
   counters.disk_hits = self.store.disk_hits();
   counters.memory_hits = self.store.memory_hits();
   counters.rebuilt = self.store.rebuilt();

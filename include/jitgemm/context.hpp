@@ -143,6 +143,7 @@ struct DeviceDescription {
 struct Counters {
   std::uint64_t launches = 0, compiles = 0, disk_hits = 0, memory_hits = 0, rebuilt = 0, tuned = 0;
   std::uint64_t stopgaps = 0;  ///< calls served while their kernel was compiled in the background
+  std::uint64_t unkept = 0;    ///< kernels compiled that the cache on disk did not take
 };
 
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the device.

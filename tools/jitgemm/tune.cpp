@@ -46,14 +46,16 @@ void print_report(const TuneReport& report) {
 
 void tune_one(const ContextOptions& context_options, const Options& options) {
   Context context(context_options);
+  const Problem problem = options.problem.problem();
+  check_database(context_options);
   Progress progress("tuning");
-  const TuneReport report =
-      context.tune(options.problem.problem(), [&](int done, int total) { progress.update(done, total); });
+  const TuneReport report = context.tune(problem, [&](int done, int total) { progress.update(done, total); });
   progress.hide();
   if (options.json)
     print_json(to_json(report));
   else
     print_report(report);
+  check_kept({problem}, context_options);
 }
 
 void print_cost(const TunePlan& plan, const TuneCost& cost, const ContextOptions& context_options, int devices,
@@ -170,6 +172,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
     return print_cost(plan, cost_of(plan, context_options, int(devices.size())), context_options, int(devices.size()),
                       options.json);
   }
+  if (!plan.tasks.empty()) check_database(context_options);
   Results results(plan, options.json);
   if (plan.tuned > 0 && !options.again) {
     results.say(fmt::format("{} of {} tuned already on {}: skipped; --again measures them anew", plan.tuned,
@@ -186,6 +189,9 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
                      .tick = [&] { results.update(); }});
   }
   results.end();
+  std::vector<Problem> tuned;
+  for (const TuneTask& task : plan.tasks) tuned.push_back(task.problem);
+  check_kept(tuned, context_options);
 }
 
 void tune(const Options& options) {

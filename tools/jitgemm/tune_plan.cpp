@@ -1,5 +1,7 @@
 #include "tune_plan.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -10,12 +12,15 @@
 #include "context_options.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
+#include "jit/cache_directory.hpp"
 #include "jit/kernel_cache.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/version.hpp"
 #include "options.hpp"
+#include "text.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"
+#include "util/line_file.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -112,6 +117,29 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
   cost.compile_seconds = a_kernel * double(cost.kernels - cost.cached) / devices;
   cost.measure_seconds = options.tuning_budget_seconds * double((int(plan.tasks.size()) + devices - 1) / devices);
   return cost;
+}
+
+void check_database(const ContextOptions& options) {
+  const std::filesystem::path home = home_of(options);
+  std::string why = prepare_private_directory(home);  // append() would create it for others to read
+  if (!home.empty() && LineFile(home / "tuning.jsonl").append(std::vector<std::string>(), &why)) return;
+  throw Error(ErrorCode::io,
+              fmt::format("no result could be kept in {}: {}; name a directory that you can write to with "
+                          "--cache-dir or JITGEMM_CACHE_DIR",
+                          home.empty() ? "a home directory" : home.string(), home.empty() ? "there is none" : why));
+}
+
+void check_kept(const std::vector<Problem>& problems, const ContextOptions& options) {
+  TuningDb db(home_of(options) / "tuning.jsonl");
+  const DeviceInfo device = make_backend(options)->device();
+  const auto lost = std::count_if(problems.begin(), problems.end(), [&](const Problem& problem) {
+    return db.find(shape_of(normalise(problem)), device, options.constraints).match != Match::exact;
+  });
+  if (lost == 0) return;
+  throw Error(ErrorCode::io,
+              fmt::format("{} not kept in {}: make room there, or name another directory with --cache-dir "
+                          "or JITGEMM_CACHE_DIR; JITGEMM_LOG=warn says why",
+                          counted(std::uint64_t(lost), "result"), home_of(options).string()));
 }
 
 }  // namespace jitgemm::cli

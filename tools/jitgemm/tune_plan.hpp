@@ -34,4 +34,9 @@ struct TuneCost {
 };
 TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int devices);
 
+/// Throws Error{io}, with the reason, if the tuning database takes no result. Creates it.
+void check_database(const ContextOptions& options);
+/// Throws Error{io} if it has none for some of these, which were tuned.
+void check_kept(const std::vector<Problem>& problems, const ContextOptions& options);
+
 }  // namespace jitgemm::cli

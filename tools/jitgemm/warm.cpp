@@ -2,9 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "commands.hpp"
+#include "context_options.hpp"
+#include "jit/cache_directory.hpp"
 #include "options.hpp"
 #include "parallel.hpp"
 #include "progress.hpp"
@@ -22,8 +25,19 @@ struct Options {
   bool no_problem = false, json = false;
 };
 
-void report_warm(const Context& context, std::size_t count, const std::string& unit, bool json) {
+/// Throws Error if the directory has not taken them all.
+void report_warm(const Context& context, const std::filesystem::path& directory, std::size_t count,
+                 const std::string& unit, bool json) {
   const Counters counters = context.counters();
+  if (counters.unkept > 0) {
+    const std::string why = why_not_writable(directory);
+    throw Error(
+        ErrorCode::io,
+        fmt::format("{} of {} compiled, but not kept in {}: {}; name a directory that takes them with --cache-dir "
+                    "or JITGEMM_CACHE_DIR",
+                    counters.unkept, counted(counters.compiles, "kernel"), directory.string(),
+                    why.empty() ? "JITGEMM_LOG=warn says why" : why));
+  }
   const DeviceDescription device = context.device();
   if (json) {
     print_json({{unit + "s", count},
@@ -38,15 +52,18 @@ void report_warm(const Context& context, std::size_t count, const std::string& u
 }
 
 void warm(const Options& options) {
-  Context context(options.device.context_options(true));
+  const ContextOptions context_options = options.device.context_options(true);
+  const std::filesystem::path directory = home_of(context_options);
+  Context context(context_options);
   if (!options.configs.empty()) {
     if (!options.shapes.empty() || options.problem.sizes_given()) {
       throw Error(ErrorCode::invalid_option, "--configs says which problems: leave --shapes, -m, -n and -k out");
     }
-    return report_warm(context, warm_list(context, options.configs, options.jobs), "configuration", options.json);
+    return report_warm(context, directory, warm_list(context, options.configs, options.jobs), "configuration",
+                       options.json);
   }
   if (options.no_problem && context.device().architecture == "sm_90a" && !context.device().emulated) {
-    return report_warm(context, warm_few(context, options.jobs), "configuration", options.json);
+    return report_warm(context, directory, warm_few(context, options.jobs), "configuration", options.json);
   }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
@@ -67,7 +84,7 @@ void warm(const Options& options) {
       },
       [&](int done) { progress.update(done, int(problems.size())); });
   progress.hide();
-  report_warm(context, problems.size(), "problem", options.json);
+  report_warm(context, directory, problems.size(), "problem", options.json);
 }
 
 }  // namespace
