@@ -102,30 +102,53 @@ TEST_CASE("The model's first choice stays unless it is beaten by more than the n
       swapped += result->config == ranked[1].config;
       CHECK(result->spread > 0.01);
     }
-    CHECK(swapped <= 2);
+    CHECK(swapped <= 4);
   }
 }
 
 TEST_CASE("Steps of the clocks that all candidates share hide no lead", "[autotuner]") {
-  // 1.5 % apart in noise of 0.6 %. The clock loses 12 % at once, or in turn has it and has it not.
-  enum class Clock { steps, alternates };
-  for (const Clock clock : {Clock::steps, Clock::alternates}) {
-    for (std::uint64_t seed = 0; seed < 10; ++seed) {
-      Random random(seed);
-      int launches = 0;
-      const auto under_load = [&](const KernelConfig& config, int) {
-        ++launches;
-        const bool slow = clock == Clock::steps ? launches > 500 : launches / 200 % 2 == 1;
-        const double us = config == ranked[1].config ? 49.25 : config == ranked[0].config ? 50 : 50.5;
-        return us * (slow ? 1.12 : 1) * (1 + 0.006 * random.uniform());
-      };
-      Session session({.time_us = under_load});
-      const auto result = session.run();
-      CAPTURE(seed, int(clock), launches, result->spread);
-      CHECK(result->config == ranked[1].config);
-      CHECK(result->candidates[0].measured_us > result->candidates[1].measured_us);
-      CHECK(result->candidates[2].measured_us > result->candidates[1].measured_us);
-    }
+  // 1.5 % apart in noise of 0.6 %. In turn, from a moment that the seed says, the clock loses 12 % and has it again.
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    int launches = 0;
+    const auto under_load = [&](const KernelConfig& config, int) {
+      const bool slow = (++launches + 20 * int(seed)) / 200 % 2 == 1;
+      const double us = config == ranked[1].config ? 49.25 : config == ranked[0].config ? 50 : 50.5;
+      return us * (slow ? 1.12 : 1) * (1 + 0.006 * random.uniform());
+    };
+    Session session({.time_us = under_load});
+    const auto result = session.run();
+    CAPTURE(seed, launches, result->spread);
+    CHECK(result->config == ranked[1].config);
+    CHECK(result->candidates[0].measured_us > result->candidates[1].measured_us);
+    CHECK(result->candidates[2].measured_us > result->candidates[1].measured_us);
+  }
+}
+
+TEST_CASE("Half a percent is a lead when times repeat well, and not in a few rounds", "[autotuner]") {
+  Session session({.time_us = times({50, 49.6, 60})});
+  CHECK(session.run()->config == ranked[1].config);
+  // Kernels of 30 ms, three launches each to know them: the budget's end leaves a round or two.
+  const auto slow = [](const KernelConfig& config, int k) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return times({50e3, 49.6e3, 60e3})(config, k);
+  };
+  Session few({.time_us = slow});
+  few.options.budget_seconds = 0.15;
+  const auto result = few.run();
+  CHECK(result->config == ranked[0].config);
+}
+
+TEST_CASE("A kernel that counts as long is not launched ahead of its samples", "[autotuner]") {
+  for (const double us : {300., 600.}) {
+    const double slower_us = 1.3 * us;  // and so not in the second heat
+    Session session({.time_us = times({us, slower_us, slower_us})});
+    const auto result = session.run();
+    const int launches = session.backend.launches(ranked[1].config);
+    CAPTURE(us, launches);
+    // Once for the check, two samples behind a launch each, then three rounds.
+    const int batch = int(2000 / slower_us) + (slower_us < 500 ? 1 : 0);
+    CHECK(launches == 1 + 2 * 2 + 3 * batch);
   }
 }
 

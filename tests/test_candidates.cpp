@@ -123,7 +123,7 @@ TEST_CASE("Large problems have Hopper tiles that leave little of the last wave i
   const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .layout_b = Layout::column_major});
   const Problem ragged = normalise({.m = 7552, .n = 2256, .k = 5328});
   const DeviceInfo device = device_info_for("sm_90a");
-  for (const auto& [problem, products] : {Case{square, 1.01}, Case{rows_of_b, 1.01}, Case{ragged, 1.06}}) {
+  for (const auto& [problem, products] : {Case{square, 1.01}, Case{rows_of_b, 1.01}, Case{ragged, 1.04}}) {
     double least = 2;
     for (const KernelConfig& c : candidates(problem, device)) {
       if (c.main_loop != MainLoop::sm90 || c.schedule != Schedule::persistent) continue;

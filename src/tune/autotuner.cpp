@@ -26,6 +26,9 @@ namespace jitgemm {
 namespace {
 
 constexpr double least_noise = 0.005;
+// Of a few rounds the quartiles say too little: of 20 equals some would be ahead by chance.
+constexpr std::size_t few_rounds = 4;
+constexpr double least_noise_of_few = 0.02;
 // Of the budget: for compiling and checking, then what there is is measured; and for that. With all kernels cached,
 // checking takes less than a fifth.
 constexpr double admission_share = 0.6, measuring_share = 0.8;
@@ -111,6 +114,7 @@ class Tuner {
     const Statistics statistics = summarise(winner->times.us());
     TuneResult result;
     result.config = winner->report.config;
+    result.kept_first = winner == first() && winner != best();
     result.median_us = statistics.median;
     result.spread = statistics.spread;
     for (const Candidate& candidate : candidates_) {
@@ -177,7 +181,7 @@ class Tuner {
 
   void admit(Candidate& candidate) {
     check_->poison();
-    const double first_us = sampler_->run(candidate.runnable);
+    sampler_->run(candidate.runnable);
     const OutputCheck::Verdict verdict = check_->judge();
     if (!verdict.why_wrong.empty()) return candidate.skip("computes a wrong result: " + verdict.why_wrong);
     if (verdict.accepted_were_wrong) {
@@ -186,7 +190,7 @@ class Tuner {
           earlier.skip("computes a wrong result: a later candidate's is right");
       }
     }
-    sampler_->prepare(candidate.runnable, first_us);
+    sampler_->prepare(candidate.runnable);
   }
 
   /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
@@ -241,12 +245,15 @@ class Tuner {
   /// Whether the leader is ahead by more than the noise of both, with what an early answer takes.
   static bool is_out(const Candidate& candidate, const Candidate& leader) {
     if (!candidate.runs()) return true;
-    if (std::min(candidate.times.size(), leader.times.size()) < early_samples) return false;
+    if (candidate.times.over(leader.times).size() < early_samples) return false;
     return is_ahead(leader, candidate, early_noise);
   }
   static bool is_ahead(const Candidate& candidate, const Candidate& other, double times_noise = 1) {
-    const Statistics ratio = candidate.over(other);
-    return ratio.median < 1 - std::max(least_noise, times_noise * ratio.noise);
+    const std::vector<double> ratios = candidate.times.over(other.times);
+    if (ratios.empty()) return false;
+    const Statistics ratio = summarise(ratios);
+    const double least = ratios.size() < few_rounds ? least_noise_of_few : least_noise;
+    return ratio.median < 1 - std::max(least, times_noise * ratio.noise);
   }
 
   /// The model's first choice among those that run.
@@ -304,11 +311,8 @@ class Tuner {
 }  // namespace
 
 std::string why_chosen(const TuneResult& result) {
-  const bool fastest = std::ranges::none_of(result.candidates, [&](const TunedCandidate& candidate) {
-    return candidate.measured_us > 0 && candidate.measured_us < result.median_us;
-  });
-  return fastest ? "fastest of those measured now"
-                 : "the cost model's first choice, which no other measured now beats by more than the noise";
+  return result.kept_first ? "the cost model's first choice, which no other measured now beats by more than the noise"
+                           : "fastest of those measured now";
 }
 
 std::vector<MeasuredConfig> runners_up_of(const TuneResult& result) {

@@ -25,6 +25,7 @@ struct TuneOptions {
 
 struct TuneResult {
   KernelConfig config;
+  bool kept_first = false;  ///< the model's first choice, which another was ahead of by less than the noise
   double median_us = 0, spread = 0;
   std::vector<TunedCandidate> candidates;
   int samples = 0;  ///< batches of launches timed, over all candidates
@@ -47,9 +48,9 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked);
 /// D; one that fails to compile, launch or agree is reported and skipped. Not for a thread that captures a stream.
 ///
 /// It stops early: from eight rounds on, a candidate is out, with no more samples, once the fastest is ahead of it by
-/// 0.5 % and by five standard errors of the median ratio, and measuring ends when all others are out. Of normal times,
-/// one such look puts the faster of two out in 1 of 400 cases and all 25 looks in 1 of 150; what is lost is as small as
-/// the difference. Who is not out gets all rounds. The budget bounds it all.
+/// 0.5 % and by five standard errors of the median ratio, and measuring ends when all others are out. Of two with
+/// normal times, one such look puts the faster out in 1 of 200 cases, all of them in 1 of 115; what is lost is as small
+/// as the difference. Who is neither out nor far behind gets all rounds. The budget bounds it all.
 ///
 /// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that.
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,

@@ -33,7 +33,7 @@ std::vector<double> RoundTimes::over(const RoundTimes& other) const {
   for (const Time& mine : times_) {
     while (theirs != other.times_.end() && theirs->round < mine.round) ++theirs;
     if (theirs == other.times_.end()) break;
-    if (theirs->round == mine.round) ratios.push_back(mine.us / theirs->us);
+    if (theirs->round == mine.round && theirs->us > 0) ratios.push_back(mine.us / theirs->us);
   }
   return ratios;
 }

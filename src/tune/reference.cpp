@@ -15,12 +15,18 @@ constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
 
 double activated(double x, const Problem& problem) {
   switch (problem.activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? 0 : x;
-    case Activation::leaky_relu: return x < 0 ? x * problem.slope : x;
-    case Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_tanh: return x / 2 * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::leaky_relu:
+      return x < 0 ? x * problem.slope : x;
+    case Activation::gelu_erf:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return x / 2 * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return x;
 }
@@ -73,8 +79,9 @@ void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
 void Reference::fetch_vectors(const OperandMatrix& matrix, const void* operand, bool k_adjacent, std::int64_t batch,
                               const std::vector<std::int64_t>& indices, Vectors& vectors) {
   std::vector<std::int64_t> missing;
-  std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing),
-               [&](std::int64_t index) { return !vectors.contains({batch, index}); });
+  std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing), [&](std::int64_t index) {
+    return !vectors.contains({batch, index});
+  });
   if (missing.empty()) return;
   const std::int64_t k = problem_.k, size = std::int64_t(size_of(matrix.type));
   const char* const memory = static_cast<const char*>(operand) + batch * matrix.stride * size;
@@ -129,8 +136,7 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   const bool multiplies = reads_ab(problem_);
   const std::vector<double>& a = multiplies ? rows_.at({batch, row}) : none;
   const std::vector<double>& b = multiplies ? columns_.at({batch, column}) : none;
-  const double c =
-      reads_c(problem_) ? addend(operands_.c, batch * problem_.stride_c + row * problem_.ldc + column) : 0;
+  const double c = reads_c(problem_) ? addend(operands_.c, batch * problem_.stride_c + row * problem_.ldc + column) : 0;
   const double bias =
       problem_.bias == Bias::none ? 0 : addend(operands_.bias, problem_.bias == Bias::along_m ? row : column);
   if (accumulator_of(problem_) == s32) return integer_at(a, b, c, bias);
@@ -147,8 +153,10 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   Element result;
   result.products = multiplies ? std::abs(problem_.alpha) * absolute : 0;
   const double scalar_rounding = accumulator_of(problem_) == f64 ? 0x1p-51 : 0x1p-22;
-  const double before = accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
-  const double after = lipschitz(problem_) * before + 4 * scalar_rounding * std::abs(value);  // erf, tanh and exp round, too
+  const double before =
+      accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
+  const double after =
+      lipschitz(problem_) * before + 4 * scalar_rounding * std::abs(value);  // erf, tanh and exp round, too
   result.value = activated(value, problem_);
   result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d);
   const double largest = largest_finite(problem_.d);

@@ -29,24 +29,20 @@ Sampler::Sampler(Backend& backend, const Problem& problem, std::size_t workspace
       timer_(backend),
       encode_([this](const TensorMapSpec& spec) { return backend_.encode_tensor_map(spec); }) {}
 
-double Sampler::run(const Runnable& runnable) {
+void Sampler::run(const Runnable& runnable) {
   scratch_.zero_counters();  // one that failed may have left some
-  const Call call = make_call(runnable, 0);
-  return timer_.time_us(1, [&](int) { launch(runnable, call); });
+  launch(runnable, make_call(runnable, 0));
+  backend_.synchronize(timer_.stream());
 }
 
-void Sampler::prepare(Runnable& runnable, double first_us) {
+void Sampler::prepare(Runnable& runnable) {
   if (backend_.device().emulated) return;
-  double once_us = first_us;
-  if (first_us < no_lead_us) {
-    sample(runnable);  // the first launches of a kernel are slower
-    once_us = sample(runnable);
-  } else {
-    runnable.lead_launches = 0;
-  }
+  sample(runnable);  // the first launches of a kernel are slower
+  const double once_us = sample(runnable);
   const double batch_us = once_us > long_kernel_us ? long_sample_us : sample_us;
   runnable.launches = std::clamp(int(batch_us / std::max(once_us, 0.1)), 1, most_launches);
   if (once_us < 2 * host_us(runnable)) prepare_lead(runnable);
+  if (once_us > no_lead_us) runnable.lead_launches = 0;
 }
 
 /// A call shorter than its launch is timed behind a longer piece of work, or the host would be timed: its GEMM kernel

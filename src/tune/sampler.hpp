@@ -31,10 +31,10 @@ class Sampler {
   Sampler(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters);
 
   Operands operands() const { return scratch_.operands(0); }
-  /// Once, on operands(); done on return, with the microseconds that it took.
-  double run(const Runnable& runnable);
-  /// Warms up, and finds out how many launches and what lead a sample takes, after a first run.
-  void prepare(Runnable& runnable, double first_us);
+  /// Once, on operands(); done on return.
+  void run(const Runnable& runnable);
+  /// Warms up, and finds out how many launches and what lead a sample takes.
+  void prepare(Runnable& runnable);
   /// Microseconds of a call: a batch of them, with inputs rotated past the L2.
   double sample(const Runnable& runnable);
 

@@ -76,7 +76,9 @@ Operands Scratch::operands(int set) const {
   return operands;
 }
 
-Workspace Scratch::workspace() const { return {workspace_memory_.get(), static_cast<unsigned*>(counter_memory_.get())}; }
+Workspace Scratch::workspace() const {
+  return {workspace_memory_.get(), static_cast<unsigned*>(counter_memory_.get())};
+}
 
 void Scratch::zero_counters() {
   if (counters_ > 0) backend_.zero(counter_memory_.get(), std::size_t(counters_) * sizeof(unsigned));
