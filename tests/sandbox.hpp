@@ -48,6 +48,18 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+/// As in a shell with this umask.
+class ScopedUmask {
+ public:
+  explicit ScopedUmask(mode_t mask) : old_(umask(mask)) {}
+  ~ScopedUmask() { umask(old_); }
+  ScopedUmask(const ScopedUmask&) = delete;
+  ScopedUmask& operator=(const ScopedUmask&) = delete;
+
+ private:
+  mode_t old_;
+};
+
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream << bytes;

@@ -31,18 +31,6 @@ void check_error(const Output& output, std::initializer_list<const char*> words)
   for (const char* word : words) CHECK_THAT(output.err, ContainsSubstring(word));
 }
 
-/// Runs commands as in a shell with this umask.
-class ScopedUmask {
- public:
-  explicit ScopedUmask(mode_t mask) : old_(umask(mask)) {}
-  ~ScopedUmask() { umask(old_); }
-  ScopedUmask(const ScopedUmask&) = delete;
-  ScopedUmask& operator=(const ScopedUmask&) = delete;
-
- private:
-  mode_t old_;
-};
-
 }  // namespace
 
 TEST_CASE("A command that could keep nothing says so and fails", "[cli][output_commands]") {

@@ -15,17 +15,6 @@ namespace fs = std::filesystem;
 
 int mode_of(const fs::path& path) { return int(fs::status(path).permissions()); }
 
-class ScopedUmask {
- public:
-  explicit ScopedUmask(mode_t mask) : old_(umask(mask)) {}
-  ~ScopedUmask() { umask(old_); }
-  ScopedUmask(const ScopedUmask&) = delete;
-  ScopedUmask& operator=(const ScopedUmask&) = delete;
-
- private:
-  mode_t old_;
-};
-
 int entries_of(const fs::path& directory) {
   return int(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
 }
