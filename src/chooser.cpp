@@ -103,15 +103,15 @@ void Chooser::forget() {
 }
 
 Choice Chooser::look_up(const Problem& problem) {
-  if (options_.tuning == Tuning::off) return by_model(problem);
+  if (options_.tuning == Tuning::off) return by_model(problem, options_.constraints);
   const DeviceInfo& device = backend_.device();
   const Problem shape = tuned_shape(problem);
   TuningLookup found = db_.find(shape, device, options_.constraints);
-  if (found.match == Match::none) return by_model(problem);
+  if (found.match == Match::none) return by_model(problem, options_.constraints);
 
   // The look-up has checked this for the bucket, which is another problem.
   if (const std::string broken = why_not(found.config, problem); !broken.empty()) {
-    Choice choice = by_model(problem);
+    Choice choice = by_model(problem, options_.constraints);
     choice.source = PlanSource::fallback;
     choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
     return choice;
@@ -131,15 +131,24 @@ Choice Chooser::look_up(const Problem& problem) {
           found.runners_up};
 }
 
-Choice Chooser::by_model(const Problem& problem) {
-  const std::vector<RankedConfig> ranked = this->ranked(problem, 1);
+Choice Chooser::choose_within(const Problem& problem, std::size_t workspace_bytes) {
+  Constraints constraints = options_.constraints;
+  constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
+  Choice choice = by_model(problem, constraints);
+  choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
+  logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
+  return choice;
+}
+
+Choice Chooser::by_model(const Problem& problem, const Constraints& constraints) {
+  const std::vector<RankedConfig> ranked = rank(problem, backend_.device(), 1, constraints);
   if (const std::size_t smem = backend_.device().smem_per_block; ranked.empty() && smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
                                           " bytes of shared memory a block, and no kernel does with them; use another");
   }
-  if (ranked.empty() && constrain(options_.constraints) && !rank(problem, backend_.device(), 1).empty()) {
-    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" +
-                                               to_string(options_.constraints) + "); allow more SMs or workspace");
+  if (ranked.empty() && constrain(constraints) && !rank(problem, backend_.device(), 1).empty()) {
+    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" + to_string(constraints) +
+                                               "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
     KernelConfig smallest{

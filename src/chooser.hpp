@@ -55,6 +55,8 @@ class Chooser {
   Choice preview(const Problem& problem);
   /// May measure, one problem at a time, when tuning is on. `settled` is false if a later call may choose better.
   Choice choose(const Problem& problem, bool may_measure, bool* settled = nullptr);
+  /// The cost model's, of those that need no more workspace than this.
+  Choice choose_within(const Problem& problem, std::size_t workspace_bytes);
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const Problem& problem, const std::function<void(int, int)>& progress);
 
@@ -72,7 +74,7 @@ class Chooser {
   void remember(const Problem& shape, const Choice& choice);
   void forget();
   Choice look_up(const Problem& problem);
-  Choice by_model(const Problem& problem);
+  Choice by_model(const Problem& problem, const Constraints& constraints);
   std::optional<TuneResult> measure(const Problem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);

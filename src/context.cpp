@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <bit>
+#include <functional>
 
 #include "chooser.hpp"
 #include "context_options.hpp"
@@ -34,6 +35,21 @@ auto with_names(const Problem& problem, const KernelConfig* config, Call&& call)
   }
 }
 
+/// Whether a workspace that the caller brings is large enough.
+bool fits(const Ready& ready, const Operands& operands) {
+  return !operands.workspace || ready.shape.workspace_bytes() <= operands.workspace_bytes;
+}
+
+void check_workspace(const Operands& operands, std::size_t needed) {
+  if (operands.workspace_bytes < needed) {
+    throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(operands.workspace_bytes) +
+                                                    " bytes where this configuration needs " + std::to_string(needed) +
+                                                    "; ask workspace_size() with it, or pass none");
+  }
+  if (std::bit_cast<std::uintptr_t>(operands.workspace) % 256 != 0)
+    throw Error(ErrorCode::invalid_operand, "the workspace is not 256-byte aligned; align it");
+}
+
 }  // namespace
 
 struct Context::Impl {
@@ -43,7 +59,7 @@ struct Context::Impl {
         cache(cache_options(options)),
         store(*backend, cache),
         chooser(*backend, store, chooser_options),
-        workspaces(*backend),
+        workspaces(*backend, options.workspace_bound_bytes),
         tensor_maps(*backend),
         fallback(options.fallback) {
     if (compiles_in_background(options))
@@ -54,10 +70,12 @@ struct Context::Impl {
   /// False: the call waits for its kernel.
   bool serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
                        Stream stream);
+  /// What is remembered for the key, else chosen and made. nullopt: the call has been served by other means.
+  std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
+                                 Stream stream);
   Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
   void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
-  Workspace workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream);
-  void check_pointers(const Problem& problem, const Operands& operands);
+  void check_pointers(const Problem& problem, const Operands& operands, Stream stream);
 
   Choice pinned_choice(const Problem& problem, const KernelConfig& config);
   Choice preview(const Problem& problem, const KernelConfig* pinned) {
@@ -94,22 +112,31 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
     const Problem normalised = normalise(asked);
     if (is_empty(normalised)) return;
     const Problem problem = with_operands(normalised, operands);
-    check_pointers(problem, operands);
-    Ready ready;
-    const ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
-    if (!ready_table.find(key, ready)) {
-      if (serve_meanwhile(key, asked, problem, operands, stream)) return;
-      ready = make_ready(key, problem, stream);
+    check_pointers(problem, operands, stream);
+    ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
+    std::optional<Ready> ready = ready_for(key, asked, problem, operands, stream);
+    if (ready && !pinned && !fits(*ready, operands)) {
+      key.workspace_bytes = operands.workspace_bytes;
+      ready = ready_for(key, asked, problem, operands, stream);
     }
-    with_names(asked, &ready.config, [&] { launch(ready, problem, operands, stream); });
+    if (ready) with_names(asked, &ready->config, [&] { launch(*ready, problem, operands, stream); });
   });
+}
+
+std::optional<Ready> Context::Impl::ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem,
+                                              const Operands& operands, Stream stream) {
+  std::optional<Ready> ready(std::in_place);
+  if (ready_table.find(key, *ready)) return ready;
+  if (serve_meanwhile(key, asked, problem, operands, stream)) return std::nullopt;
+  *ready = make_ready(key, problem, stream);
+  return ready;
 }
 
 bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem,
                                     const Operands& operands, Stream stream) {
   if (!first_calls || key.pinned || backend->capture_status(stream) == CaptureStatus::capturing) return false;
   const auto stopgap = first_calls->stopgap(key, problem);
-  if (!stopgap) return false;
+  if (!stopgap || (stopgap->kernel && !fits(*stopgap->kernel, operands))) return false;
   if (stopgap->kernel)
     with_names(asked, &stopgap->kernel->config, [&] { launch(*stopgap->kernel, problem, operands, stream); });
   else if (!fallback(asked, operands, stream))
@@ -123,8 +150,9 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
   const bool capturing = backend->capture_status(stream) == CaptureStatus::capturing;
   bool settled = true;
   Ready ready;
-  ready.config =
-      key.pinned ? pinned_choice(problem, *key.pinned).config : chooser.choose(problem, !capturing, &settled).config;
+  ready.config = key.pinned                        ? pinned_choice(problem, *key.pinned).config
+                 : key.workspace_bytes != SIZE_MAX ? chooser.choose_within(problem, key.workspace_bytes).config
+                                                   : chooser.choose(problem, !capturing, &settled).config;
   ready.shape = launch_shape(problem, ready.config);
   with_names(problem, &ready.config, [&] {
     const auto relaxed = backend->relax_capture();
@@ -137,55 +165,45 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
 }
 
 void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {
-  const LaunchShape& shape = ready.shape;
-  const Workspace workspace = workspace_for(shape, operands, stream);
-  try {
-    for_each_launch(
-        problem, ready.config, shape, operands, workspace,
-        [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
-        [&](const LaunchShape& its_shape, const CallArguments& arguments) {
-          launch_kernels(*backend, ready.packing, *ready.gemm, its_shape, arguments, stream);
-        });
-  } catch (...) {
-    if (shape.counters > 0) workspaces.launch_failed(workspace);
-    throw;
+  const auto enqueue = [&](const Workspace& workspace) {
+    const auto tensor_map = [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); };
+    const auto launch_one = [&](const LaunchShape& shape, const CallArguments& arguments) {
+      launch_kernels(*backend, ready.packing, *ready.gemm, shape, arguments, stream);
+    };
+    for_each_launch(problem, ready.config, ready.shape, operands, workspace, tensor_map, std::ref(launch_one));
+  };
+  workspaces.free_dropped(stream);
+  WorkspaceNeed need{ready.shape.workspace_bytes(), ready.shape.counters};
+  if (operands.workspace && need.bytes > 0) {
+    check_workspace(operands, need.bytes);
+    need.bytes = 0;
+    workspaces.with_workspace(stream, need, [&](Workspace workspace) {
+      workspace.memory = operands.workspace;
+      enqueue(workspace);
+    });
+  } else if (need.bytes > 0 || need.counters > 0) {
+    workspaces.with_workspace(stream, need, std::ref(enqueue));
+  } else {
+    enqueue({});
   }
   launches.fetch_add(1, std::memory_order_relaxed);
 }
 
-Workspace Context::Impl::workspace_for(const LaunchShape& shape, const Operands& operands, Stream stream) {
-  std::size_t bytes = shape.workspace_bytes();
-  if (bytes == 0 && shape.counters == 0) return {};
-  const bool given = operands.workspace && bytes > 0;
-  if (given && operands.workspace_bytes < bytes) {
-    throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(operands.workspace_bytes) +
-                                                    " bytes where this call needs " + std::to_string(bytes) +
-                                                    "; ask workspace_size(), or pass none");
-  }
-  if (given && std::bit_cast<std::uintptr_t>(operands.workspace) % 256 != 0) {
-    throw Error(ErrorCode::invalid_operand, "the workspace is not 256-byte aligned; align it");
-  }
-  if (given && shape.counters == 0) return {operands.workspace, nullptr};
-  if (given) bytes = 0;
-  Workspace workspace = backend->capture_status(stream) == CaptureStatus::capturing
-                            ? workspaces.of_capture(bytes, shape.counters)
-                            : workspaces.of_stream(stream, bytes, shape.counters);
-  if (given) workspace.memory = operands.workspace;
-  return workspace;
-}
-
-void Context::Impl::check_pointers(const Problem& problem, const Operands& operands) {
-  checked_pointers.check(*backend, operands.d, "D");
+void Context::Impl::check_pointers(const Problem& problem, const Operands& operands, Stream stream) {
+  const auto check = [&](const void* pointer, const char* name, Access access = Access::read) {
+    checked_pointers.check(*backend, pointer, name, access, stream);
+  };
+  check(operands.d, "D", Access::write);
   if (reads_ab(problem)) {
-    checked_pointers.check(*backend, operands.a, "A");
-    checked_pointers.check(*backend, operands.b, "B");
+    check(operands.a, "A");
+    check(operands.b, "B");
   }
-  if (reads_c(problem)) checked_pointers.check(*backend, operands.c, "C");
-  if (problem.bias != Bias::none) checked_pointers.check(*backend, operands.bias, "bias");
-  if (operands.scale_a) checked_pointers.check(*backend, operands.scale_a, "scale_a");
-  if (operands.scale_b) checked_pointers.check(*backend, operands.scale_b, "scale_b");
-  if (operands.scale_d) checked_pointers.check(*backend, operands.scale_d, "scale_d");
-  if (operands.workspace) checked_pointers.check(*backend, operands.workspace, "workspace");
+  if (reads_c(problem)) check(operands.c, "C");
+  if (problem.bias != Bias::none) check(operands.bias, "bias");
+  if (operands.scale_a) check(operands.scale_a, "scale_a");
+  if (operands.scale_b) check(operands.scale_b, "scale_b");
+  if (operands.scale_d) check(operands.scale_d, "scale_d");
+  if (operands.workspace) check(operands.workspace, "workspace", Access::write);
 }
 
 Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
@@ -374,6 +392,8 @@ std::size_t Context::workspace_size(const Problem& problem, const KernelConfig& 
   return with_names(problem, &config, [&] { return impl().workspace_size(problem, &config); });
 }
 
+void Context::trim() { impl().workspaces.trim(); }
+
 DeviceDescription Context::device() const { return describe(impl().backend->device()); }
 
 Counters Context::counters() const {
@@ -387,6 +407,8 @@ Counters Context::counters() const {
   counters.rebuilt = self.store.rebuilt();
   counters.tuned = self.chooser.tuned();
   counters.stopgaps = self.stopgaps;
+  counters.workspace_bytes = self.workspaces.stream_bytes();
+  counters.graph_workspace_bytes = self.workspaces.graph_bytes();
   return counters;
 }
 

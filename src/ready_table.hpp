@@ -20,12 +20,15 @@ struct Ready {
   const Kernel *packing = nullptr, *gemm = nullptr;  ///< the KernelStore keeps them; packing is null without that pass
 };
 
-/// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if
-/// any.
+/// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if any, or the
+/// size of a workspace of the caller's that what would be chosen without it does not fit.
 struct ReadyKey {
   Problem shape;
-  std::optional<KernelConfig> pinned;
-  bool operator==(const ReadyKey& other) const { return pinned == other.pinned && equal(shape, other.shape); }
+  std::optional<KernelConfig> pinned = {};
+  std::size_t workspace_bytes = SIZE_MAX;
+  bool operator==(const ReadyKey& other) const {
+    return workspace_bytes == other.workspace_bytes && pinned == other.pinned && equal(shape, other.shape);
+  }
 };
 
 /// Remembers launches that are ready. Each thread has its last one at hand without a lock. Thread-safe.
@@ -41,7 +44,7 @@ class ReadyTable {
  private:
   struct Hash {
     std::size_t operator()(const ReadyKey& key) const {
-      return hash_value(key.shape) ^ (key.pinned ? hash_value(*key.pinned) : 0);
+      return hash_value(key.shape) ^ (key.pinned ? hash_value(*key.pinned) : 0) ^ ~key.workspace_bytes;
     }
   };
   /// Unique among all tables of the process, so that what a thread remembers of one that is gone fits no other.
@@ -57,7 +60,7 @@ class ReadyTable {
 /// not a guard. Thread-safe.
 class CheckedPointers {
  public:
-  void check(Backend& backend, const void* pointer, const char* name);
+  void check(Backend& backend, const void* pointer, const char* name, Access access, Stream stream);
 
  private:
   std::array<std::atomic<const void*>, 1024> places_ = {};

@@ -29,6 +29,14 @@ struct GraphApi {
   CUresult (*launch)(CUgraphExec, CUstream);
   CUresult (*exec_destroy)(CUgraphExec);
   CUresult (*graph_destroy)(CUgraph);
+  CUresult (*mem_alloc_async)(CUdeviceptr*, std::size_t, CUstream);
+  CUresult (*mem_free_async)(CUdeviceptr, CUstream);
+  CUresult (*memcpy_dtod_async)(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
+  CUresult (*stream_wait_event)(CUstream, CUevent, unsigned);
+  CUresult (*mem_alloc_host)(void**, std::size_t);
+  CUresult (*mem_free_host)(void*);
+  CUresult (*mem_alloc_managed)(CUdeviceptr*, std::size_t, unsigned);
+  CUresult (*enable_peer_access)(CUcontext, unsigned);
 
   GraphApi() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -40,6 +48,14 @@ struct GraphApi {
     bind(library, launch, "cuGraphLaunch");
     bind(library, exec_destroy, "cuGraphExecDestroy");
     bind(library, graph_destroy, "cuGraphDestroy");
+    bind(library, mem_alloc_async, "cuMemAllocAsync");
+    bind(library, mem_free_async, "cuMemFreeAsync");
+    bind(library, memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
+    bind(library, stream_wait_event, "cuStreamWaitEvent");
+    bind(library, mem_alloc_host, "cuMemAllocHost_v2");
+    bind(library, mem_free_host, "cuMemFreeHost");
+    bind(library, mem_alloc_managed, "cuMemAllocManaged");
+    bind(library, enable_peer_access, "cuCtxEnablePeerAccess");
   }
 
  private:
@@ -125,6 +141,28 @@ class OwnStream {
  private:
   Backend& backend_;
   Stream stream_;
+};
+
+/// The primary context of a device, the first one by default, current while this lives.
+class PrimaryContext {
+ public:
+  explicit PrimaryContext(int ordinal = 0) {
+    require(cuda::driver().device_get(&device_, ordinal));
+    require(cuda::driver().device_primary_ctx_retain(&context_, device_));
+    require(cuda::driver().ctx_push_current(context_));
+  }
+  ~PrimaryContext() {
+    CUcontext popped = nullptr;
+    cuda::driver().ctx_pop_current(&popped);
+    cuda::driver().device_primary_ctx_release(device_);
+  }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  operator CUcontext() const { return context_; }
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
 };
 
 inline ContextOptions options_in(const TemporaryDirectory& cache) {

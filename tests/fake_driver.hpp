@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/driver_api.hpp"
+#include "fake_graphs.hpp"
 
 namespace jitgemm::test {
 
@@ -28,6 +29,8 @@ struct FakeDriver {
   static inline std::set<CUstreamCaptureMode> unsafe_modes;  // by calls that only the relaxed mode allows
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
   static inline int pointer_device = 0;
+  static inline unsigned pointer_access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;  // of another device's memory
+  static inline bool pointer_seen = true;  // by this device, at the same address
   static inline std::vector<std::string> log;
 
   static inline std::uintptr_t next_handle = 0x100000;
@@ -49,6 +52,9 @@ struct FakeDriver {
     memory_type = CU_MEMORYTYPE_DEVICE;
     managed = 0;
     pointer_device = 0;
+    pointer_access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    pointer_seen = true;
+    FakeGraphs::reset();
     log.clear();
   }
 
@@ -150,6 +156,7 @@ struct FakeDriver {
     };
     api.func_get_attribute = [](int* value, CUfunction_attribute, CUfunction) { return *value = 42, work(); };
     api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+      FakeGraphs::take(config->hStream, [] { return CUDA_SUCCESS; });
       note("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
                     std::to_string(config->sharedMemBytes) + " bytes");
       return work();
@@ -174,11 +181,17 @@ struct FakeDriver {
       note("copy " + std::to_string(bytes));
       return unsafe_work();
     };
-    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr) {
+    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
       for (unsigned i = 0; i < count; ++i) {
-        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE  ? int(memory_type)
-                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? int(managed)
-                                                                             : pointer_device;
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
+          const CUdeviceptr seen = pointer_seen ? pointer : 0;
+          std::memcpy(values[i], &seen, sizeof seen);
+          continue;
+        }
+        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE    ? int(memory_type)
+                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED   ? int(managed)
+                          : attributes[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS ? int(pointer_access)
+                                                                               : pointer_device;
         std::memcpy(values[i], &value, sizeof value);
       }
       return work();
@@ -190,10 +203,11 @@ struct FakeDriver {
       *id = reinterpret_cast<std::uintptr_t>(stream) + 1;
       return work();
     };
-    api.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
-      *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    api.stream_is_capturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+      *status = FakeGraphs::captures_on(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
       return work();
     };
+    FakeGraphs::add_to(api);
     api.thread_exchange_stream_capture_mode = [](CUstreamCaptureMode* mode) {
       std::swap(*mode, capture_mode);
       return CUDA_SUCCESS;

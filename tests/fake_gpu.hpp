@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "core/kernel_interface.hpp"
@@ -19,14 +21,15 @@ namespace jitgemm::test {
 struct FakeGpu : FakeDriver {
   static inline std::map<std::uintptr_t, std::size_t> memory;  // live, by address
   static inline std::map<const void*, std::string> modules;
-  static inline bool capturing = false;
+  static inline std::mutex executing;          // one kernel at a time
+  static inline bool slow_packing = false;     // leaves time for another thread's launch before the GEMM kernel
 
   static void reset() {
     FakeDriver::reset();
     for (const auto& [begin, bytes] : memory) std::free(reinterpret_cast<void*>(begin));
     memory.clear();
     modules.clear();
-    capturing = false;
+    slow_packing = false;
   }
 
   /// Memory of the test's own, which is not in the books of what is alive.
@@ -52,7 +55,26 @@ struct FakeGpu : FakeDriver {
     return CUDA_SUCCESS;
   }
 
+  static CUresult pack(const device::PackArguments& x) {
+    const std::lock_guard lock(executing);
+    for (const device::PackedOperand& operand : x.operands) {
+      if (operand.blocks == 0) continue;
+      const std::size_t row_bytes = std::size_t(operand.row_chunks) * 16, bytes = std::size_t(operand.extent) * size_of(f16);
+      for (int row = 0; row < operand.vectors * operand.batch; ++row) {
+        const char* const from = static_cast<const char*>(operand.source) +
+                                 std::size_t(row / operand.vectors * operand.stride + row % operand.vectors * operand.ld) * size_of(f16);
+        char* const to = static_cast<char*>(operand.packed) + std::size_t(row) * row_bytes;
+        if (!holds(from, bytes) || !holds(to, row_bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        std::memset(to, 0, row_bytes);
+        std::memcpy(to, from, bytes);
+      }
+    }
+    if (slow_packing) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return CUDA_SUCCESS;
+  }
+
   static CUresult multiply(device::Arguments x, bool transposed) {
+    const std::lock_guard lock(executing);
     if (transposed) {
       std::swap(x.a, x.b);
       std::swap(x.lda, x.ldb);
@@ -150,6 +172,10 @@ struct FakeGpu : FakeDriver {
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr p) {
       const int type = holds(p, 1) ? CU_MEMORYTYPE_DEVICE : 0;
       for (unsigned i = 0; i < count; ++i) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
+          std::memcpy(values[i], &p, sizeof p);
+          continue;
+        }
         const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? type : 0;
         std::memcpy(values[i], &value, sizeof value);
       }
@@ -173,23 +199,27 @@ struct FakeGpu : FakeDriver {
       *function = reinterpret_cast<CUfunction>(module);
       return work();
     };
-    api.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction function, void** parameters, void**) {
+    api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
       if (const CUresult result = work(); result != CUDA_SUCCESS) return result;
-      bool transposed;
+      std::string code;
       {
         const std::lock_guard lock(mutex);
         if (!modules.contains(function)) return CUDA_ERROR_INVALID_HANDLE;
-        transposed = modules[function].find("D^T") != std::string::npos;
+        code = modules[function];
         slowness = 1 + std::distance(modules.begin(), modules.find(function));
       }
-      return multiply(*static_cast<const device::Arguments*>(parameters[0]), transposed);
+      std::function<CUresult()> run;
+      if (code.find("packs") != std::string::npos)
+        run = [arguments = *static_cast<const device::PackArguments*>(parameters[0])] { return pack(arguments); };
+      else
+        run = [arguments = *static_cast<const device::Arguments*>(parameters[0]), transposed = code.find("D^T") != std::string::npos] {
+          return multiply(arguments, transposed);
+        };
+      if (FakeGraphs::take(config->hStream, run)) return CUDA_SUCCESS;
+      return run();
     };
     api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) {
       return *milliseconds = 0.25f * float(slowness), work();
-    };
-    api.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
-      *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-      return work();
     };
     return api;
   }

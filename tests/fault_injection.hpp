@@ -112,6 +112,13 @@ using DriverFunctions =
                Function<"cuStreamCreate", &D::stream_create>, Function<"cuStreamDestroy", &D::stream_destroy>,
                Function<"cuStreamSynchronize", &D::stream_synchronize>, Function<"cuStreamGetId", &D::stream_get_id>,
                Function<"cuStreamIsCapturing", &D::stream_is_capturing>,
+               Function<"cuStreamGetCaptureInfo_v2", &D::stream_get_capture_info_v2>,
+               Function<"cuStreamGetCaptureInfo_v3", &D::stream_get_capture_info_v3>,
+               Function<"cuGraphNodeGetDependencies", &D::graph_node_get_dependencies>,
+               Function<"cuGraphNodeGetDependencies_v2", &D::graph_node_get_dependencies_v2>,
+               Function<"cuUserObjectCreate", &D::user_object_create>,
+               Function<"cuUserObjectRelease", &D::user_object_release>,
+               Function<"cuGraphRetainUserObject", &D::graph_retain_user_object>,
                Function<"cuThreadExchangeStreamCaptureMode", &D::thread_exchange_stream_capture_mode>,
                Function<"cuEventCreate", &D::event_create>, Function<"cuEventDestroy", &D::event_destroy>,
                Function<"cuEventRecord", &D::event_record>, Function<"cuEventSynchronize", &D::event_synchronize>,
@@ -136,17 +143,24 @@ void for_each_function(Visit visit) {
   }(std::make_index_sequence<std::tuple_size_v<Functions>>());
 }
 
+/// What older drivers may lack.
+inline bool is_optional(const std::string& function) {
+  return function == "cuStreamGetCaptureInfo_v3" || function == "cuGraphNodeGetDependencies_v2";
+}
+
 /// The wrapped functions as a library has them, by names such as cuMemAlloc_v2; one may be missing.
 template <typename Functions>
 auto symbols(std::string missing = {}) {
-  return [missing](const char* name) -> void* {
-    std::string plain = name;
-    if (plain.ends_with("_v2")) plain.resize(plain.size() - 3);
-    void* found = nullptr;
-    for_each_function<Functions>([&](auto function) {
-      if (plain == function.text && plain != missing) found = function.symbol();
-    });
-    return found;
+  return [missing](const std::string& name) -> void* {
+    const auto find = [&](const std::string& text) {
+      void* found = nullptr;
+      for_each_function<Functions>([&](auto function) {
+        if (text == function.text) found = function.symbol();
+      });
+      return found;
+    };
+    const std::string text = !find(name) && name.ends_with("_v2") ? name.substr(0, name.size() - 3) : name;
+    return text == missing ? nullptr : find(text);
   };
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -80,9 +81,28 @@ class Scenario {
   void gemm_split() { run(problem, &split); }
   void gemm_tma() { run(problem, &tma); }
   void gemm_captured() {
-    FakeGpu::capturing = true;
-    const auto end = std::unique_ptr<bool, void (*)(bool*)>(&FakeGpu::capturing, [](bool* on) { *on = false; });
-    run(problem, &stream_k);
+    {
+      const Capture capture;
+      enqueue(problem, &stream_k);
+      FakeGraphs::take(stream(), [] { return CUDA_SUCCESS; });
+      enqueue(problem, &stream_k);
+      require(FakeGraphs::launch(capture.end()) == CUDA_SUCCESS, "the graph is launched");
+      check(problem);
+    }
+    context_->trim();
+  }
+  void gemm_captured_by_older_driver() {
+    const cuda::DriverApi newer = driver_;
+    driver_.stream_get_capture_info_v3 = nullptr;
+    driver_.graph_node_get_dependencies_v2 = nullptr;
+    const auto restore = std::unique_ptr<cuda::DriverApi, std::function<void(cuda::DriverApi*)>>(
+        &driver_, [&](cuda::DriverApi* api) { *api = newer; });
+    gemm_captured();
+  }
+  void gemm_captured_in_vain() {
+    Faults::always["cuGraphRetainUserObject"] = CUDA_ERROR_NOT_SUPPORTED;
+    const auto end = finally();
+    gemm_captured();
   }
   void gemm_refused() {
     Faults::always["cuModuleLoadData"] = CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -147,11 +167,25 @@ class Scenario {
     return {.tuning = Tuning::on, .tuning_budget_seconds = 60, .cache_dir = cache_.path().string()};
   }
 
+  static Stream stream() { return reinterpret_cast<Stream>(std::uintptr_t(0x5000)); }
+
+  struct Capture {
+    Capture() { FakeGraphs::begin(stream()); }
+    ~Capture() { FakeGraphs::destroy(end()); }
+    CUgraph end() const { return graph ? graph : graph = FakeGraphs::end(stream()); }
+    mutable CUgraph graph = nullptr;
+  };
+
   void run(const Problem& what, const KernelConfig* config) {
+    enqueue(what, config);
+    check(what);
+  }
+  void enqueue(const Problem& what, const KernelConfig* config) {
     std::memset(memory_[2], 0xff, largest * largest * sizeof(std::uint16_t));
     const Operands operands{.a = memory_[0], .b = memory_[1], .d = memory_[2]};
-    const auto stream = reinterpret_cast<Stream>(std::uintptr_t(0x5000));
-    config ? context_->gemm(what, operands, stream, *config) : context_->gemm(what, operands, stream);
+    config ? context_->gemm(what, operands, stream(), *config) : context_->gemm(what, operands, stream());
+  }
+  void check(const Problem& what) {
     for (int i = 0; i < what.m; ++i) {
       for (int j = 0; j < what.n; ++j) {
         double sum = 0;
@@ -193,7 +227,9 @@ inline const std::vector<Step> steps{
     {"gemm(), cached on disk", &Scenario::gemm_split},
     {"gemm() again", &Scenario::gemm_split},
     {"gemm(), new, by TMA", &Scenario::gemm_tma},
-    {"gemm(), captured", &Scenario::gemm_captured, {}, false, 2},
+    {"gemm(), captured", &Scenario::gemm_captured},
+    {"gemm(), captured by an older driver", &Scenario::gemm_captured_by_older_driver},
+    {"gemm(), captured by a graph that holds nothing", &Scenario::gemm_captured_in_vain, ErrorCode::not_capturable},
     {"gemm(), refused by the driver", &Scenario::gemm_refused, ErrorCode::load_failed},
     {"compile(), refused by NVRTC", &Scenario::compile_refused, ErrorCode::compile_failed},
     {"gemm() that tunes first", &Scenario::gemm_tuned, {}, true},

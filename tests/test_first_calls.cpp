@@ -222,10 +222,12 @@ TEST_CASE("A call that is captured, or has a configuration of its own, is not se
   Fixture f;
   f.give_fallback();
   f.context.emplace(f.options);
-  FakeGpu::capturing = true;
+  FakeGraphs::begin(nullptr);
   f.call(f.small);
-  FakeGpu::capturing = false;
+  const CUgraph graph = FakeGraphs::end(nullptr);
   CHECK(f.fallback_calls == 0);
+  CHECK(FakeGraphs::launch(graph) == CUDA_SUCCESS);
+  FakeGraphs::destroy(graph);
   CHECK(f.d() == f.product(f.small));
   const KernelConfig pinned{.main_loop = MainLoop::sm80, .block_m = 64, .block_n = 64, .block_k = 32, .stages = 3};
   f.context->gemm(f.other, f.operands, nullptr, pinned);

@@ -75,7 +75,7 @@ class FakeBackend : public Backend {
   double elapsed_us(void*, void*) override { unused(); }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { unused(); }
-  void check_pointer(const void*, const char*) override { unused(); }
+  void check_pointer(const void*, const char*, Access, Stream) override { unused(); }
 
  private:
   DeviceInfo device_;

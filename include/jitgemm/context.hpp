@@ -51,6 +51,9 @@ struct ContextOptions {
   double tuning_budget_seconds = 1.0;          ///< measuring time for one problem
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
   Constraints constraints = {};
+  /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device. A single
+  /// call that needs more gets it. Workspaces of captured graphs are not counted: they live as long as their graphs.
+  std::size_t workspace_bound_bytes = std::size_t(1) << 30;
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
   /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
@@ -144,6 +147,9 @@ struct Counters {
   std::uint64_t launches = 0, compiles = 0, disk_hits = 0, memory_hits = 0, rebuilt = 0, tuned = 0;
   std::uint64_t stopgaps = 0;  ///< calls served while their kernel was compiled in the background
   std::uint64_t unkept = 0;    ///< kernels compiled that the cache on disk did not take
+  // Device memory that is held now.
+  std::uint64_t workspace_bytes = 0;        ///< by the workspaces of streams
+  std::uint64_t graph_workspace_bytes = 0;  ///< by those of captured graphs
 };
 
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the device.
@@ -152,12 +158,17 @@ class JITGEMM_EXPORT Context {
  public:
   Context();  ///< Error{no_device} without a driver or a current or first device
   explicit Context(const ContextOptions& options);
-  ~Context();  ///< waits for nothing: the caller synchronises its streams first; safe after the driver has shut down
+  /// Waits for nothing: the caller synchronises its streams first. Graphs that were captured with this Context may not be launched
+  /// any more. Safe after the driver has shut down.
+  ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
 
   /// Enqueues D = activation(alpha * A * B + beta * C + bias) on `stream` and returns. The first call with a new problem
-  /// may choose (Tuning), compile or load a kernel. Legal in stream capture; replays of one graph must not overlap.
+  /// may choose (Tuning), compile or load a kernel. Threads may share a stream: what a call launches stays together.
+  ///
+  /// Legal in stream capture. A graph, its clones and its instances share the memory that its calls need beyond their operands, so
+  /// their launches must not overlap; it is freed by the first call outside of a capture, or trim(), after all of them are gone.
   void gemm(const Problem& problem, const Operands& operands, Stream stream = nullptr);
   /// The same with this configuration, which need not keep to the Context's constraints.
   void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig& config);
@@ -188,10 +199,15 @@ class JITGEMM_EXPORT Context {
   /// Every legal configuration that keeps to the constraints, best predicted first.
   std::vector<Plan> candidates(const Problem& problem);
 
-  /// Bytes that Operands::workspace needs. Counts as the problem's first use: with Tuning::on it may measure, so that
-  /// gemm() will not choose a configuration that needs more.
+  /// Bytes of Operands::workspace with which gemm() runs what it would run without one, if the pointers are aligned as the problem
+  /// says. Counts as the problem's first use: with Tuning::on it may measure. Whatever the size of the workspace and the
+  /// alignment of the pointers, gemm() uses no more than it is given: see Operands::workspace.
   std::size_t workspace_size(const Problem& problem);
   std::size_t workspace_size(const Problem& problem, const KernelConfig& config);
+
+  /// Frees all workspaces that neither a call in progress nor a graph uses, and waits for the device to do so. Also puts right
+  /// what a kernel that was killed, in a debugger say, may have left in them.
+  void trim();
 
   DeviceDescription device() const;
   Counters counters() const;

@@ -65,8 +65,9 @@ struct Operands {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
-  /// Scratch for split tiles and packed operands, 256-byte aligned, at least Context::workspace_size() bytes, any contents, not shared by
-  /// calls that may run at once. nullptr: the Context keeps one per stream.
+  /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at once. What
+  /// would be chosen without it, but needs more than workspace_bytes, is left for the best that the cost model finds to fit; a
+  /// configuration that the caller pins is refused then. nullptr: the Context keeps one per stream.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/device_info.hpp"
 #include "core/kernel.hpp"
@@ -32,6 +33,15 @@ struct TensorMapSpec {
 };
 
 enum class CaptureStatus : std::uint8_t { none, capturing };
+
+/// How far a capture has come on a stream.
+struct CapturePoint {
+  std::uint64_t capture = 0;  ///< unique in the process's life
+  void* graph = nullptr;      ///< that is captured into
+  std::vector<void*> nodes;   ///< of it, that whatever is captured next on the stream depends on
+};
+
+enum class Access : std::uint8_t { read, write };
 
 /// What compiles, loads and launches kernels and owns memory: the CUDA driver with NVRTC, or the emulator.
 /// Thread-safe. Every function throws Error; none leaves the calling thread's current CUDA context changed.
@@ -69,6 +79,14 @@ class Backend {
   virtual std::uint64_t stream_id(Stream stream) = 0;  ///< never reused, unlike the handle
   virtual CaptureStatus capture_status(Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
+  // Of a stream that is being captured; as graphs are not thread-safe, by one thread at a time. As they stand here, for what
+  // captures nothing.
+  virtual CapturePoint capture_point(Stream) { return {}; }
+  /// Whether `node` is one of the point's nodes or before them; false, too, where finding out would take too long.
+  virtual bool comes_after(const CapturePoint&, void* /*node*/) { return false; }
+  /// Keeps `held` until the graph, its clones and its instances are gone. It then ends on any thread and may not call CUDA.
+  virtual void hold_with_graph(const CapturePoint&, std::shared_ptr<const void> /*held*/) {}
+
   virtual Stream create_stream() = 0;  ///< non-blocking
   virtual void destroy_stream(Stream stream) noexcept = 0;
 
@@ -85,8 +103,9 @@ class Backend {
   };
   virtual std::unique_ptr<RelaxedCapture> relax_capture() = 0;
 
-  /// Throws Error{invalid_operand} unless the pointer is memory that this device can read (and write).
-  virtual void check_pointer(const void* pointer, const char* name) = 0;
+  /// Throws Error{invalid_operand} unless the pointer is memory that this device can access. In a capture it may be memory that
+  /// the graph will have allocated by then, of which the driver knows nothing yet.
+  virtual void check_pointer(const void* pointer, const char* name, Access access, Stream stream) = 0;
 };
 
 /// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device 0.

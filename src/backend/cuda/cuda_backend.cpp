@@ -5,8 +5,10 @@
 #include <mutex>
 
 #include "backend/cuda/device_context.hpp"
+#include "backend/cuda/graph_capture.hpp"
 #include "backend/cuda/nvrtc.hpp"
 #include "backend/cuda/tensor_map.hpp"
+#include "util/host_memory.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm::cuda {
@@ -87,6 +89,18 @@ class CudaBackend final : public Backend {
 
   std::uint64_t stream_id(Stream stream) override;
   CaptureStatus capture_status(Stream stream) override;
+  CapturePoint capture_point(Stream stream) override {
+    const CurrentContext current(context_);
+    return cuda::capture_point(api_, stream);
+  }
+  bool comes_after(const CapturePoint& point, void* node) override {
+    const CurrentContext current(context_);
+    return cuda::comes_after(api_, point, node);
+  }
+  void hold_with_graph(const CapturePoint& point, std::shared_ptr<const void> held) override {
+    const CurrentContext current(context_);
+    cuda::hold_with_graph(api_, point, std::move(held));
+  }
   void synchronize(Stream stream) override;
   Stream create_stream() override;
   void destroy_stream(Stream stream) noexcept override;
@@ -97,7 +111,7 @@ class CudaBackend final : public Backend {
   void destroy_event(void* event) noexcept override;
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
-  void check_pointer(const void* pointer, const char* name) override;
+  void check_pointer(const void* pointer, const char* name, Access access, Stream stream) override;
 
  private:
   /// In our context, and free to do what a capture forbids.
@@ -320,25 +334,41 @@ void CudaBackend::destroy_event(void* event) noexcept {
   if (event) context_.attempt("cuEventDestroy", [&] { return api_.event_destroy(static_cast<CUevent>(event)); });
 }
 
-void CudaBackend::check_pointer(const void* pointer, const char* name) {
+void CudaBackend::check_pointer(const void* pointer, const char* name, Access access, Stream stream) {
   Scope scope(*this);
-  unsigned memory_type = 0, managed = 0;
+  unsigned memory_type = 0, managed = 0, access_flags = 0;
   int ordinal = -1;
+  CUdeviceptr on_device = 0;
   std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  std::array<void*, 3> values = {&memory_type, &managed, &ordinal};
+                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                           CU_POINTER_ATTRIBUTE_ACCESS_FLAGS};
+  std::array<void*, 5> values = {&memory_type, &managed, &ordinal, &on_device, &access_flags};
   check(api_.pointer_get_attributes(unsigned(attributes.size()), attributes.data(), values.data(), address(pointer)),
         ErrorCode::invalid_operand, "cuPointerGetAttributes", "pass memory of this device");
   if (managed) return;  // moves to where it is used
-  const std::string operand = std::string("operand ") + name;
+  const auto refuse = [name](const std::string& why) {
+    throw Error(ErrorCode::invalid_operand, std::string("operand ") + name + why);
+  };
+  if (memory_type == CU_MEMORYTYPE_HOST) {  // page-locked
+    if (on_device != address(pointer)) {
+      refuse(" points to page-locked memory that this device does not see at that address; pass what "
+             "cuMemHostGetDevicePointer answers, or memory of the device");
+    }
+    return;
+  }
   if (memory_type != CU_MEMORYTYPE_DEVICE) {
-    throw Error(ErrorCode::invalid_operand, operand + " points to host memory; copy it to memory of the device first");
+    // What a graph allocates has an address before it has memory, and the driver does not say whose. The host cannot read it.
+    if (capture_status(stream) == CaptureStatus::capturing && !host_can_read(pointer)) return;
+    refuse(" points to host memory; copy it to memory of the device first");
   }
   CUdevice owner = 0;
   check(api_.device_get(&owner, ordinal), ErrorCode::invalid_operand, "cuDeviceGet", "pass memory of this device");
-  if (owner != context_.device) {
-    throw Error(ErrorCode::invalid_operand, operand + " is memory of device " + std::to_string(ordinal) +
-                                                ", not of this Context's; make a Context with that device current");
+  if (owner == context_.device) return;
+  const unsigned needed = access == Access::write ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                                  : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+  if ((access_flags & needed) != needed) {
+    refuse(" is memory of device " + std::to_string(ordinal) + ", not of this Context's, which may not " +
+           (access == Access::write ? "write" : "read") + " it; enable peer access, or make a Context with that device current");
   }
 }
 

@@ -18,6 +18,11 @@ void bind(const Symbol& symbol, Function& function, const char* name) {
   }
 }
 
+template <typename Function>
+void bind_if_there(const Symbol& symbol, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(symbol(name));
+}
+
 /// Whether nothing works in a CUDA context after this answer: an earlier launch has gone wrong on the device.
 bool ends_context(CUresult result) {
   switch (result) {
@@ -82,6 +87,13 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.stream_synchronize, "cuStreamSynchronize");
   bind(library, api.stream_get_id, "cuStreamGetId");
   bind(library, api.stream_is_capturing, "cuStreamIsCapturing");
+  bind(library, api.stream_get_capture_info_v2, "cuStreamGetCaptureInfo_v2");
+  bind_if_there(library, api.stream_get_capture_info_v3, "cuStreamGetCaptureInfo_v3");
+  bind(library, api.graph_node_get_dependencies, "cuGraphNodeGetDependencies");
+  bind_if_there(library, api.graph_node_get_dependencies_v2, "cuGraphNodeGetDependencies_v2");
+  bind(library, api.user_object_create, "cuUserObjectCreate");
+  bind(library, api.user_object_release, "cuUserObjectRelease");
+  bind(library, api.graph_retain_user_object, "cuGraphRetainUserObject");
   bind(library, api.thread_exchange_stream_capture_mode, "cuThreadExchangeStreamCaptureMode");
   bind(library, api.event_create, "cuEventCreate");
   bind(library, api.event_destroy, "cuEventDestroy_v2");

@@ -52,6 +52,16 @@ struct DriverApi {
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
   decltype(&cuStreamGetId) stream_get_id = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
+  // The versions that know programmatic edges came with CUDA 12.3; null in older drivers.
+  CUresult (*stream_get_capture_info_v2)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                         std::size_t*) = nullptr;
+  CUresult (*stream_get_capture_info_v3)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                         const CUgraphEdgeData**, std::size_t*) = nullptr;
+  CUresult (*graph_node_get_dependencies)(CUgraphNode, CUgraphNode*, std::size_t*) = nullptr;
+  CUresult (*graph_node_get_dependencies_v2)(CUgraphNode, CUgraphNode*, CUgraphEdgeData*, std::size_t*) = nullptr;
+  decltype(&cuUserObjectCreate) user_object_create = nullptr;
+  decltype(&cuUserObjectRelease) user_object_release = nullptr;
+  decltype(&cuGraphRetainUserObject) graph_retain_user_object = nullptr;
   decltype(&cuThreadExchangeStreamCaptureMode) thread_exchange_stream_capture_mode = nullptr;
   decltype(&cuEventCreate) event_create = nullptr;
   decltype(&cuEventDestroy) event_destroy = nullptr;
