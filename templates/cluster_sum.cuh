@@ -48,7 +48,7 @@ struct ClusterSum {
         Accumulator x[4];
         ptx::ld_shared_v4(slot(from, consumer, thread, vector), x);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) own[vector * 4 + i] = device::add(own[vector * 4 + i], x[i]);
+        for (int i = 0; i < 4; ++i) own[vector * 4 + i] = ptx::add(own[vector * 4 + i], x[i]);
       }
   }
 };

@@ -11,22 +11,6 @@ constexpr bool SAME = false;
 template <typename T>
 constexpr bool SAME<T, T> = true;
 
-// Integers wrap, which C++ promises of unsigned ones alone.
-template <typename T>
-__device__ __forceinline__ T add(T x, T y) {
-  if constexpr (SAME<T, int>)
-    return int(u32(x) + u32(y));
-  else
-    return x + y;
-}
-template <typename T>
-__device__ __forceinline__ T multiply(T x, T y) {
-  if constexpr (SAME<T, int>)
-    return int(u32(x) * u32(y));
-  else
-    return x * y;
-}
-
 // C and bias are of the accumulator's type or of 16 bits, D of the accumulator's type or shorter.
 template <typename T>
 __device__ __forceinline__ Accumulator load(const T* p) {
@@ -65,19 +49,25 @@ __device__ __forceinline__ double value(const Scalar& x, double) { return x.f64;
 __device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
 __device__ __forceinline__ Accumulator value(const Scalar& x) { return value(x, Accumulator()); }
 
-/// 1 / (1 + exp(-x))
-__device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(1.0f + ptx::ex2(-1.44269504f * x)); }
-__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + ptx::exp(-x)); }
+/// 1 / (1 + 2^x)
+__device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(ptx::add(1.0f, ptx::ex2(x))); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / ptx::add(1.0, ptx::exp2(x)); }
 
 template <typename T>
 __device__ __forceinline__ T activate(T x, const Scalar& slope) {
+  constexpr double LOG2_E = 1.4426950408889634;
   // A comparison with NaN is false, so NaN passes through.
   if constexpr (ACTIVATION == Activation::relu) return x < T(0) ? T(0) : x;
-  if constexpr (ACTIVATION == Activation::leaky_relu) return x < T(0) ? value(slope) * x : x;
-  if constexpr (ACTIVATION == Activation::gelu_erf) return T(0.5) * x * (T(1) + ptx::erf(x * T(0.70710678118654752)));
-  if constexpr (ACTIVATION == Activation::gelu_tanh)  // (1 + tanh(y)) / 2 is the sigmoid of 2y
-    return x * sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
-  if constexpr (ACTIVATION == Activation::silu) return x * sigmoid(x);
+  if constexpr (ACTIVATION == Activation::leaky_relu) return x < T(0) ? ptx::mul(value(slope), x) : x;
+  if constexpr (ACTIVATION == Activation::gelu_erf) {  // (1 + erf(x / sqrt(2))) x / 2
+    const T half = ptx::mul(T(0.5), x);
+    return ptx::fma(half, ptx::erf(ptx::mul(x, T(0.70710678118654752))), half);
+  }
+  if constexpr (ACTIVATION == Activation::gelu_tanh) {  // (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y))
+    constexpr double SCALE = -2 * LOG2_E * 0.79788456080286536;
+    return ptx::mul(x, sigmoid(ptx::mul(x, ptx::fma(T(SCALE * 0.044715), ptx::mul(x, x), T(SCALE)))));
+  }
+  if constexpr (ACTIVATION == Activation::silu) return ptx::mul(x, sigmoid(ptx::mul(T(-LOG2_E), x)));
   return x;
 }
 
@@ -91,13 +81,14 @@ __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { retur
 struct Epilogue {
   const Arguments& args;
   int batch;
-  Accumulator alpha;
-  float scale_d = 1.0f;
+  Accumulator alpha, scale_d = 1;
 
   __device__ __forceinline__ Epilogue(const Arguments& arguments, int batch_index)
       : args(arguments), batch(batch_index), alpha(value(arguments.alpha)) {
     if constexpr (HAS_SCALES) {
-      alpha *= scale_at(args.scale_a) * scale_at(args.scale_b);
+      // In double precision no product of two rounds, none of three overflows, and so their order does not matter.
+      const double scale_a = scale_at(args.scale_a), scale_b = scale_at(args.scale_b);
+      alpha = float(ptx::mul(ptx::mul(scale_a, scale_b), double(alpha)));
       if constexpr (sizeof(ElementD) == 1) scale_d = scale_at(args.scale_d);
     }
   }
@@ -107,14 +98,23 @@ struct Epilogue {
     return D_TRANSPOSED ? column * ld + row : row * ld + column;
   }
 
-  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values; column is even. What lies outside of D
-  /// means nothing, and nothing is read for it. INTERIOR promises that both are inside.
+  static constexpr bool HAS_ADDEND = READS_C || BIAS != Bias::none;
+
+  /// beta * C + bias of (row, column) and (row, column + 1), rounded once; column is even. What lies outside of D means
+  /// nothing, and nothing is read for it. INTERIOR promises that both are inside.
   template <bool INTERIOR>
-  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
-    x = multiply(alpha, x);
-    y = multiply(alpha, y);
+  __device__ __forceinline__ void load_addends(int row, int column, Accumulator& x, Accumulator& y) const {
     const bool has_x = INTERIOR || (row < args.m && column < args.n);
     const bool has_y = INTERIOR || (row < args.m && column + 1 < args.n);
+    const ElementC* bias = static_cast<const ElementC*>(args.bias);
+    x = y = 0;
+    if constexpr (BIAS == Bias::along_n) {
+      if (has_x) x = load(bias + column);
+      if (has_y) y = load(bias + column + 1);
+    }
+    if constexpr (BIAS == Bias::along_m) {
+      if (has_x) x = y = load(bias + row);
+    }
     if constexpr (READS_C) {
       const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
       Accumulator c_x = 0, c_y = 0;
@@ -124,24 +124,29 @@ struct Epilogue {
         if (has_x) c_x = load(c + at(row, column, args.ldc));
         if (has_y) c_y = load(c + at(row, column + 1, args.ldc));
       }
-      x = add(x, multiply(value(args.beta), c_x));
-      y = add(y, multiply(value(args.beta), c_y));
+      const Accumulator beta = value(args.beta);
+      x = BIAS == Bias::none ? ptx::mul(beta, c_x) : ptx::fma(beta, c_x, x);
+      y = BIAS == Bias::none ? ptx::mul(beta, c_y) : ptx::fma(beta, c_y, y);
     }
-    const ElementC* bias = static_cast<const ElementC*>(args.bias);
-    if constexpr (BIAS == Bias::along_n) {
-      if (has_x) x = add(x, load(bias + column));
-      if (has_y) y = add(y, load(bias + column + 1));
-    }
-    if constexpr (BIAS == Bias::along_m) {
-      const Accumulator of_row = has_x ? load(bias + row) : Accumulator(0);
-      x = add(x, of_row);
-      y = add(y, of_row);
+  }
+
+  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
+  template <bool INTERIOR>
+  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
+    if constexpr (HAS_ADDEND) {
+      Accumulator addend_x, addend_y;
+      load_addends<INTERIOR>(row, column, addend_x, addend_y);
+      x = ptx::fma(alpha, x, addend_x);
+      y = ptx::fma(alpha, y, addend_y);
+    } else {
+      x = ptx::mul(alpha, x);
+      y = ptx::mul(alpha, y);
     }
     x = activate(x, args.slope);
     y = activate(y, args.slope);
     if constexpr (HAS_SCALES && sizeof(ElementD) == 1) {
-      x *= scale_d;
-      y *= scale_d;
+      x = ptx::mul(x, scale_d);
+      y = ptx::mul(y, scale_d);
     }
   }
 

@@ -43,7 +43,7 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
       Accumulator x[VECTOR];
       ptx::ld_global_cg(partial + i * GROUP_THREADS, x);
 #pragma unroll
-      for (int j = 0; j < VECTOR; ++j) accumulators[i + j] = add(accumulators[i + j], x[j]);
+      for (int j = 0; j < VECTOR; ++j) accumulators[i + j] = ptx::add(accumulators[i + j], x[j]);
       if ((i + VECTOR) * sizeof(Accumulator) % 256 == 0) ptx::warp_sync();  // holds back the loads that follow, to spare registers
     }
   }

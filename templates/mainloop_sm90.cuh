@@ -161,7 +161,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
         release(smem.empty(position.stage));
         position.advance();
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) accumulators[i] += of_step[i];  // the other consumers multiply meanwhile
+        for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
+          accumulators[i] = ptx::add(accumulators[i], of_step[i]);
       }
       if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
     } else {

@@ -1,13 +1,29 @@
-// Arithmetic that C++ has no operator for. exp and ex2 overflow to infinity.
+// Arithmetic by name: add, mul and fma are each rounded once, to nearest even, so that all kernels and the emulator compute the
+// same bits. The compiler's option --fmad=false keeps it from contracting a product and a sum; only fma is one. Integers wrap,
+// which C++ promises of unsigned ones alone.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 
-__device__ __forceinline__ float fma(float x, float y, float z) { return __fmaf_rn(x, y, z); }  // rounded once
+__device__ __forceinline__ float add(float x, float y) { return x + y; }
+__device__ __forceinline__ double add(double x, double y) { return x + y; }
+__device__ __forceinline__ int add(int x, int y) { return int(u32(x) + u32(y)); }
+
+__device__ __forceinline__ float mul(float x, float y) { return x * y; }
+__device__ __forceinline__ double mul(double x, double y) { return x * y; }
+__device__ __forceinline__ int mul(int x, int y) { return int(u32(x) * u32(y)); }
+
+/// x * y + z
+__device__ __forceinline__ float fma(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+__device__ __forceinline__ double fma(double x, double y, double z) { return __fma_rn(x, y, z); }
+__device__ __forceinline__ int fma(int x, int y, int z) { return int(u32(x) * u32(y) + u32(z)); }
+
+// Approximations, where the emulator has those of the host. Overflow is infinity.
+/// Within 2 units in the last place.
 __device__ __forceinline__ float erf(float x) { return ::erff(x); }
 __device__ __forceinline__ double erf(double x) { return ::erf(x); }
-__device__ __forceinline__ double exp(double x) { return ::exp(x); }
+__device__ __forceinline__ double exp2(double x) { return ::exp2(x); }
 
-/// 2^x and 1 / x within 2^-22 of themselves; what is too small becomes 0.
+/// 2^x and 1 / x within 2^-22 of themselves; subnormal arguments and results become 0.
 __device__ __forceinline__ float ex2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

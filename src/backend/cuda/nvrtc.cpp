@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::array sonames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
-constexpr std::array options = {"-default-device", "--std=c++17"};
+// No operator of a text is contracted: each product and each sum is rounded as it is written.
+constexpr std::array options = {"-default-device", "--std=c++17", "--fmad=false"};
 constexpr const char* way_out =
     "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc` and name the library in JITGEMM_NVRTC";
 

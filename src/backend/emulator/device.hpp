@@ -260,12 +260,23 @@ inline auto pack(T, float low, float high) {
     return x.bits | u32(y.bits) << 16;
 }
 
+// The host's compiler contracts nothing: -ffp-contract=off.
+inline float add(float x, float y) { return x + y; }
+inline double add(double x, double y) { return x + y; }
+inline int add(int x, int y) { return int(u32(x) + u32(y)); }
+inline float mul(float x, float y) { return x * y; }
+inline double mul(double x, double y) { return x * y; }
+inline int mul(int x, int y) { return int(u32(x) * u32(y)); }
 inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+inline int fma(int x, int y, int z) { return int(u32(x) * u32(y) + u32(z)); }
+
 inline float erf(float x) { return __builtin_erff(x); }
 inline double erf(double x) { return __builtin_erf(x); }
-inline double exp(double x) { return __builtin_exp(x); }
-inline float ex2(float x) { return __builtin_exp2f(x); }
-inline float rcp(float x) { return 1 / x; }
+inline double exp2(double x) { return __builtin_exp2(x); }
+inline float without_subnormals(float x) { return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0, x) : x; }
+inline float ex2(float x) { return without_subnormals(__builtin_exp2f(x)); }
+inline float rcp(float x) { return without_subnormals(1 / without_subnormals(x)); }
 
 template <int BYTES>
 inline void cp_async(u32 shared, const void* global, bool reads) {
