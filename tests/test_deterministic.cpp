@@ -1,4 +1,8 @@
 // Deterministic choices give the same bits as each other.
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -88,6 +92,99 @@ void give_the_same_bits(GemmDevice& free, GemmDevice& device, int scale, std::si
   CHECK(cuts_that_differ >= 3);  // else bits that are the same mean nothing
 }
 
+/// What is added to the products, and rounds with them: in every choice alike.
+struct Epilogue {
+  const char* name;
+  double alpha, beta;
+  Bias bias;
+  Activation activation;
+};
+constexpr std::array epilogues{
+    Epilogue{"alpha 0.3", 0.3, 0, Bias::none, Activation::none},
+    Epilogue{"beta 0.7", 1, 0.7, Bias::none, Activation::none},
+    Epilogue{"alpha 0.3, beta 0.7", 0.3, 0.7, Bias::none, Activation::none},
+    Epilogue{"alpha 0.3, bias along n", 0.3, 0, Bias::along_n, Activation::none},
+    Epilogue{"alpha 0.3, bias along m", 0.3, 0, Bias::along_m, Activation::none},
+    Epilogue{"C and bias, gelu_tanh", 0.3, 0.7, Bias::along_n, Activation::gelu_tanh},
+};
+
+struct Types {
+  DataType a, d;
+  Accumulation accumulation = Accumulation::fast;
+};
+
+/// The first choices of each size of a tile in turn, plain and swapped, until there are `count`.
+std::vector<KernelConfig> tiles(const std::vector<Plan>& candidates, std::size_t count) {
+  using Kind = std::tuple<int, int, bool>;
+  std::vector<KernelConfig> chosen;
+  for (int round = 0; chosen.size() < count && round < int(candidates.size()); ++round) {
+    std::map<Kind, int> seen;
+    for (const Plan& plan : candidates) {
+      const KernelConfig& c = plan.config;
+      if (seen[{c.block_m, c.block_n, c.swap_ab}]++ == round && chosen.size() < count) chosen.push_back(c);
+    }
+  }
+  return chosen;
+}
+
+std::size_t tile_sizes(const std::vector<GemmCase>& cases) {
+  std::set<std::pair<int, int>> sizes;
+  for (const GemmCase& gemm : cases) sizes.emplace(gemm.config.block_m, gemm.config.block_n);
+  return sizes.size();
+}
+
+/// Prints a table: how many elements of D have other bits by another choice.
+void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& all_types,
+                                  const std::vector<Epilogue>& some, std::array<int, 3> size, std::size_t choices) {
+  std::printf("\n| types | epilogue | choices | sizes of tiles | swapped | elements with other bits |\n"
+              "|---|---|---|---|---|---|\n");
+  for (const Types& types : all_types) {
+    std::vector<GemmCase> all;
+    std::vector<std::vector<GemmCase>> of_epilogue;
+    for (const Epilogue& its : some) {
+      Problem problem{.m = size[0], .n = size[1], .k = size[2], .a = types.a, .b = types.a, .d = types.d};
+      problem.layout_b = Layout::column_major;
+      problem.alpha = its.alpha;
+      problem.beta = its.beta;
+      problem.bias = its.bias;
+      problem.activation = its.activation;
+      problem.accumulation = types.accumulation;
+      problem = plain_case(normalise(problem), {}).problem;
+      std::vector<GemmCase>& cases = of_epilogue.emplace_back();
+      for (const KernelConfig& config : tiles(device.context().candidates(problem), choices))
+        cases.push_back(plain_case(problem, config));
+      all.insert(all.end(), cases.begin(), cases.end());
+    }
+    device.compile(all);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::vector<GemmCase>& cases = of_epilogue[i];
+      CAPTURE(some[i].name, to_string(cases.front().problem), test_seed());
+      CHECK(cases.size() >= choices);
+      CHECK(tile_sizes(cases) >= 3);
+      const GemmInputs inputs = make_inputs(cases.front(), Fill::normal, test_seed());
+      const std::vector<char> expected = device.run(cases.front(), inputs);
+      CHECK(check(cases.front(), inputs, expected) == "");
+      int swapped = 0;
+      std::int64_t others = 0;
+      for (const GemmCase& gemm : cases) {
+        INFO(to_string(gemm.config));
+        const std::vector<char> d = device.run(gemm, inputs);
+        const std::size_t element = size_of(types.d);
+        std::int64_t differ = 0;
+        for (std::size_t at = 0; at + element <= d.size(); at += element)
+          differ += std::memcmp(&d[at], &expected[at], element) != 0;
+        CHECK(differ == 0);
+        others += differ;
+        swapped += gemm.config.swap_ab;
+      }
+      std::printf("| %s -> %s | %s | %zu | %zu | %d | %lld |\n", std::string(to_string(types.a)).c_str(),
+                  std::string(to_string(types.d)).c_str(), some[i].name, cases.size(), tile_sizes(cases),
+                  swapped, static_cast<long long>(others));
+    }
+  }
+  std::fflush(stdout);
+}
+
 ContextOptions deterministic(ContextOptions options) {
   options.constraints.deterministic = true;
   return options;
@@ -105,6 +202,24 @@ TEST_CASE("Deterministic choices give the same bits, by the portable main loop",
   options.architecture = "sm_80";
   GemmDevice free(options), device(deterministic(options));
   give_the_same_bits(free, device, 1, 0);
+}
+
+TEST_CASE("Deterministic choices round alpha, beta and bias alike", "[constraints][emulator]") {
+  GemmDevice device(deterministic(GemmDevice::emulator()));
+  epilogues_give_the_same_bits(device, {{f16, f32}}, {epilogues[2], epilogues[4]}, {75, 137, 72}, 6);
+  epilogues_give_the_same_bits(device, {{f32, f32}}, {epilogues[5]}, {75, 137, 72}, 6);
+}
+
+TEST_CASE("Deterministic choices round alpha, beta and bias alike on a GPU", "[constraints][gpu]") {
+  try {
+    GemmDevice device(deterministic(GemmDevice::cuda()));
+    std::vector<Types> types{{f16, f32}, {bf16, f32}, {f16, f16}, {f32, f32}, {f64, f64}};
+    if (device.context().device().architecture != "sm_80") types.push_back({e4m3, f32, Accumulation::promoted});
+    epilogues_give_the_same_bits(device, types, {epilogues.begin(), epilogues.end()}, {287, 441, 520}, 12);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_device) throw;
+    SKIP(std::string("no CUDA device: ") + error.what());
+  }
 }
 
 TEST_CASE("Deterministic choices give the same bits on a GPU", "[constraints][gpu]") {

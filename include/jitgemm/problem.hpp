@@ -24,10 +24,11 @@ inline constexpr std::int64_t packed_stride = -1;
 ///     f64, f64                  f64          f64                      f64           f64          all
 ///     s8, s8                    s32          s32                      s32           integers     none, relu
 ///
-/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once to nearest
-/// even, and terms that are not there left out: alpha * sum, fma(alpha, sum, beta * C), fma(alpha, sum, bias). Then the activation,
-/// and a rounding to D's type. Only sum depends on the kernel. Given the same sums, none, relu and leaky_relu have the same bits on
-/// every GPU and on the emulator; the other activations differ by 2^-21 |x| at most, in f64 by 2^-50 |x|, before D's rounding.
+/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once, to
+/// nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum, beta * C).
+/// Then come the activation and the rounding to D's type. Only sum depends on the kernel: given the same sums, none, relu and
+/// leaky_relu have the same bits on every GPU and on the emulator, and the other activations differ by 2^-21 |x| at most (f64:
+/// 2^-50 |x|) before they are rounded to D's type.
 ///
 /// s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
 struct Problem {
@@ -66,7 +67,8 @@ struct Operands {
   void* d = nullptr;
   const void* bias = nullptr;  ///< ignored without Problem::bias
   /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand for
-  /// scale_a * A and scale_b * B: alpha * scale_a * scale_b is one f32, however large or small its factors. scale_d multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
+  /// scale_a * A and scale_b * B: alpha * scale_a * scale_b is rounded to f32 once, however large or small its factors. scale_d
+  /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;

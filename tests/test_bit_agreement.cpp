@@ -1,0 +1,323 @@
+// Where the sums are exact, D has the bits of the formula that templates/README.md documents, on the emulator and on a GPU: every
+// operation behind the sums is rounded as it says, whatever the tile, the schedule and the side of an edge.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/device_info.hpp"
+#include "core/kernel_config.hpp"
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
+#include "gemm_cases.hpp"
+#include "gemm_choices.hpp"
+#include "jitgemm/error.hpp"
+#include "random.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+
+namespace {
+
+// The scalars that rounding shows in: no powers of two.
+struct Epilogue {
+  double alpha, beta;
+  Bias bias;
+  Activation activation;
+};
+constexpr std::array epilogues{
+    Epilogue{0.3, 0, Bias::none, Activation::none},           Epilogue{1, 0.7, Bias::none, Activation::relu},
+    Epilogue{0.3, 0.7, Bias::none, Activation::leaky_relu},   Epilogue{0.3, 0, Bias::along_n, Activation::none},
+    Epilogue{0.3, 0, Bias::along_m, Activation::relu},        Epilogue{0.3, 0.7, Bias::along_n, Activation::none},
+    Epilogue{0.3, -0.7, Bias::along_m, Activation::gelu_erf}, Epilogue{0.3, 0.7, Bias::along_n, Activation::gelu_tanh},
+    Epilogue{0.03, 0, Bias::none, Activation::silu},
+};
+
+/// block_k is of 16-bit elements. What a tile can be cut and put together by.
+const std::vector<std::string> sm90_configs{
+    "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel",
+    "sm90 64x48x64 stages=3 warps=4 operands=swapped schedule=persistent grid=3",
+    "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=3",
+    "sm90 64x32x64 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
+    "sm90 128x32x64 stages=3 warps=8 cluster=2x1x1 operands=swapped schedule=split_k splits=2",
+    "sm90 64x64x64 stages=3 warps=4 schedule=stream_k grid=4",
+};
+const std::vector<std::string> sm80_configs{
+    "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel",
+    "sm80 64x64x32 stages=3 warps=4 schedule=split_k splits=3",
+    "sm80 32x64x64 stages=3 warps=2 schedule=stream_k grid=5",
+};
+
+/// Every type with `kernels` epilogues in turn, each with another configuration.
+std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
+  const std::vector<std::string>& configs = main_loop == MainLoop::sm90 ? sm90_configs : sm80_configs;
+  const DeviceInfo device = device_info_for("sm_90a");
+  std::vector<GemmCase> chosen;
+  std::size_t turn = main_loop == MainLoop::sm90 ? 0 : 4;
+  for (const Types& types : sm80_types)
+    for (int left = kernels, tries = 0; left > 0 && tries < 40; ++tries, ++turn) {
+      const Epilogue& epilogue = epilogues[turn % epilogues.size()];
+      GemmCase gemm;
+      gemm.config = parse_kernel_config(configs[turn % configs.size()]);
+      gemm.config.block_k = gemm.config.block_k * 2 / int(size_of(types.a));
+      Problem& p = gemm.problem;
+      // K so small that sums fit into the 13 bits that wgmma keeps of 8-bit products. Rows of D that TMA stores, and odd ones.
+      p = {.m = 147, .n = turn % 2 == 0 ? 136 : 139, .k = 176, .a = types.a, .b = types.b, .d = types.d};
+      p.layout_a = Layout::row_major;
+      p.layout_b = size_of(types.a) == 2 && turn % 3 == 0 ? Layout::row_major : Layout::column_major;
+      p.alpha = p.a == s8 ? 3 : epilogue.alpha;
+      p.beta = p.a == s8 ? std::round(epilogue.beta * 10) : epilogue.beta;
+      p.bias = epilogue.bias;
+      p.activation = epilogue.activation;
+      p.slope = 0.3;
+      if (is_fp8(p.a) && turn % 2 == 0) gemm.scales = {1.7f, 0.9f, is_fp8(p.d) ? 0.37f : 0.0f};
+      if (is_fp8(p.a) && turn % 3 == 0) p.accumulation = Accumulation::promoted;
+      if (!why_types_unsupported(p).empty()) continue;
+      place_all(gemm, {16, 16, 16, 16}, false, 0);
+      if (!why_illegal(gemm.config, gemm.problem, device).empty()) continue;
+      chosen.push_back(gemm);
+      --left;
+    }
+  return chosen;
+}
+
+bool is_exact(const Problem& p) { return p.activation < Activation::gelu_erf; }
+
+float rounded_fma(float x, float y, float z) { return std::fma(x, y, z); }
+double rounded_fma(double x, double y, double z) { return std::fma(x, y, z); }
+int rounded_fma(int x, int y, int z) { return int(unsigned(x) * unsigned(y) + unsigned(z)); }
+/// Which this file's compiler cannot contract with a sum.
+template <typename T>
+T rounded_product(T x, T y) {
+  volatile T product = x * y;
+  return product;
+}
+int rounded_product(int x, int y) { return rounded_fma(x, y, 0); }
+
+template <typename T>
+T activated(T x, const Problem& p) {
+  const auto sigmoid = [](T y) { return T(1 / (1 + std::exp2(double(y)))); };
+  constexpr double log2_e = 1.4426950408889634, scale = -2 * log2_e * 0.79788456080286536;
+  switch (p.activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x < 0 ? T(0) : x;
+    case Activation::leaky_relu: return x < 0 ? rounded_product(T(p.slope), x) : x;
+    case Activation::gelu_erf: return T(double(x) / 2 * (1 + std::erf(double(x) * 0.70710678118654752)));
+    case Activation::gelu_tanh:
+      return x * sigmoid(rounded_product(x, rounded_fma(T(scale * 0.044715), rounded_product(x, x), T(scale))));
+    case Activation::silu: return x * sigmoid(rounded_product(T(-log2_e), x));
+  }
+  return x;
+}
+
+/// alpha with the scales of a call, which null leaves out.
+double scaled_alpha(const GemmCase& gemm) {
+  const auto scale = [&](std::size_t i) { return gemm.scales[i] == 0 ? 1.0 : double(gemm.scales[i]); };
+  if (!is_fp8(gemm.problem.a)) return gemm.problem.alpha;
+  return double(float(scale(0) * scale(1) * gemm.problem.alpha));
+}
+
+struct Expected {
+  double x = 0;      // before the activation, times scale_d
+  double d = 0;      // before D's rounding
+  char bytes[8] = {};  // of D
+};
+
+/// The documented formula, in the accumulator's type T.
+template <typename T>
+Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
+  const Problem& p = gemm.problem;
+  double sum = 0;  // exact
+  for (std::int64_t k = 0; k < p.k; ++k) {
+    const std::int64_t a = p.layout_a == Layout::row_major ? row * p.lda + k : k * p.lda + row;
+    const std::int64_t b = p.layout_b == Layout::row_major ? k * p.ldb + column : column * p.ldb + k;
+    sum += load(inputs.a.data() + gemm.offset_a, a, p.a) * load(inputs.b.data() + gemm.offset_b, b, p.b);
+  }
+  const DataType type_of_addends = type_of_c(p);
+  const T alpha = T(scaled_alpha(gemm)), beta = T(p.beta);
+  const T c = reads_c(p) ? T(load(inputs.c.data() + gemm.offset_c, row * p.ldc + column, type_of_addends)) : T(0);
+  const T bias =
+      p.bias == Bias::none ? T(0) : T(load(inputs.bias.data(), p.bias == Bias::along_m ? row : column, type_of_addends));
+  const T addend = !reads_c(p) ? bias : p.bias == Bias::none ? rounded_product(beta, c) : rounded_fma(beta, c, bias);
+  const T x = reads_c(p) || p.bias != Bias::none ? rounded_fma(alpha, T(sum), addend) : rounded_product(alpha, T(sum));
+
+  const T scale_d = is_fp8(p.d) && gemm.scales[2] != 0 ? T(gemm.scales[2]) : T(1);
+  const T d = rounded_product(activated(x, p), scale_d);
+  Expected expected{double(x) * double(scale_d), double(d)};
+  store(double(d), expected.bytes, 0, p.d);
+  return expected;
+}
+Expected expected_at(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
+  switch (accumulator_of(gemm.problem)) {
+    case f64: return formula<double>(gemm, inputs, row, column);
+    case s32: return formula<int>(gemm, inputs, row, column);
+    default: return formula<float>(gemm, inputs, row, column);
+  }
+}
+
+/// What one kind of kernel came to.
+struct Agreement {
+  int cases = 0, equal = 0;                  // all bits of a case
+  std::int64_t elements = 0, other_bits = 0;
+  double furthest = 0;                       // of |d - formula| beyond D's rounding, in units of what is documented
+  std::string first;                         // that is not as it should be
+
+  void add(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d, const std::vector<char>* other) {
+    const Problem& p = gemm.problem;
+    const std::size_t size = size_of(p.d), begin = d_guard_bytes + std::size_t(gemm.offset_d);
+    const double documented = accumulator_of(p) == f64 ? 0x1p-50 : 0x1p-21;
+    std::int64_t differ = 0;
+    for (std::int64_t row = 0; row < p.m; ++row)
+      for (std::int64_t column = 0; column < p.n; ++column) {
+        const std::size_t at = begin + std::size_t(row * p.ldd + column) * size;
+        const Expected expected = expected_at(gemm, inputs, row, column);
+        const double value = load(&d[at], 0, p.d);
+        const bool same = std::memcmp(&d[at], other ? &(*other)[at] : expected.bytes, size) == 0;
+        differ += !same;
+        double wrong = 0;
+        if (is_exact(p)) {
+          wrong = std::memcmp(&d[at], expected.bytes, size) == 0 && same ? 0 : 2;
+        } else {
+          const double rounded = load(expected.bytes, 0, p.d);
+          const double rounding = unit_roundoff(p.d) * 2 * std::max(std::abs(rounded), std::abs(value)) + smallest(p.d);
+          wrong = std::max(0.0, std::abs(value - rounded) - rounding) / (documented * std::abs(expected.x) + 0x1p-140);
+        }
+        furthest = std::max(furthest, wrong);
+        if (wrong <= 1 || !first.empty()) continue;
+        char text[160];
+        std::snprintf(text, sizeof text, ": D(%d, %d) is %.17g, by the formula %.17g", int(row), int(column), value,
+                      load(expected.bytes, 0, p.d));
+        first = to_string(gemm) + text;
+      }
+    ++cases;
+    equal += differ == 0;
+    elements += p.m * p.n;
+    other_bits += differ;
+  }
+
+ private:
+  /// What D's smallest subnormals are apart.
+  static double smallest(DataType d) {
+    switch (d) {
+      case f16: return 0x1p-24;
+      case e4m3: return 0x1p-9;
+      case e5m2: return 0x1p-16;
+      default: return 0;
+    }
+  }
+};
+
+using Table = std::map<std::string, Agreement>;  // by types and whether the activation is exact
+
+void print(const std::string& what, const Table& table) {
+  std::printf("\n%s\n| types | activation | cases | equal | elements | other bits | furthest / documented |\n"
+              "|---|---|---|---|---|---|---|\n", what.c_str());
+  for (const auto& [kind, its] : table)
+    std::printf("| %s | %d | %d | %lld | %lld | %.2g |\n", kind.c_str(), its.cases, its.equal,
+                static_cast<long long>(its.elements), 
+                static_cast<long long>(its.other_bits), its.furthest);
+  std::printf("Exact: none, relu and leaky_relu. Approximate: by 2^-21 |x| at most (f64: 2^-50 |x|), and D's rounding.\n");
+  std::fflush(stdout);
+}
+
+/// Compares with the formula and, if there is one, with the other device.
+Table agree(GemmDevice& device, GemmDevice* other, const std::vector<GemmCase>& all) {
+  Table table;
+  device.compile(all);
+  if (other) other->compile(all);
+  for (const GemmCase& gemm : all) {
+    const Problem& p = gemm.problem;
+    INFO(to_string(gemm) << ", JITGEMM_TEST_SEED=" << test_seed());
+    const GemmInputs inputs = make_inputs(gemm, Fill::integers, test_seed());
+    const std::vector<char> d = device.run(gemm, inputs);
+    std::optional<std::vector<char>> others;
+    if (other) others = other->run(gemm, inputs);
+    const std::string loop(to_string(gemm.config.main_loop));
+    Agreement& its = table[loop + " " + std::string(to_string(p.a)) + " " + std::string(to_string(p.b)) + " -> " +
+                           std::string(to_string(p.d)) + " | " + (is_exact(p) ? "exact" : "approximate")];
+    its.add(gemm, inputs, d, others ? &*others : nullptr);
+  }
+  for (const auto& [kind, its] : table) {
+    CAPTURE(kind, its.first);
+    CHECK(its.furthest <= 1);
+  }
+  return table;
+}
+
+/// A factor each way: what comes of them is finite, or must not be.
+struct Factors {
+  float alpha, scale_a, scale_b;
+};
+constexpr float infinity = HUGE_VALF;
+const std::vector<Factors> factors{
+    {1e-30f, 1e20f, 1e20f},      {1e30f, 1e-20f, 1e-20f},   {0x1p-140f, 0x1p100f, 0x1.8p41f}, {0x1.8p-149f, 0x1p127f, 0x1p20f},
+    {0x1p-149f, 0x1p-149f, 1},   {3e38f, 3e38f, 1e-38f},    {3e38f, 3e38f, 1e-37f},           {0.1f, 0.2f, 0.3f},
+    {0x1.000002p-126f, 0x1.fffffep-1f, 0x1.fffffep0f},      {-1e-30f, 1e20f, 1e20f},          {infinity, 1e-30f, 2},
+    {infinity, -1, 3},           {NAN, 1, 2},               {3e38f, 10, 1},
+};
+
+void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
+  for (Factors its : factors) {
+    const std::array given{its.alpha, its.scale_a, its.scale_b};
+    std::array<std::size_t, 3> places{0, 1, 2};
+    do {
+      const std::array order{given[places[0]], given[places[1]], given[places[2]]};
+      GemmCase gemm;
+      gemm.problem = {.m = 17, .n = 24, .k = 64, .a = e4m3, .b = e5m2, .d = f32};
+      gemm.problem.layout_b = Layout::column_major;
+      gemm.problem.alpha = order[0];
+      gemm.config = parse_kernel_config(main_loop == MainLoop::sm90 ? "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel"
+                                                                    : "sm80 32x32x64 stages=3 warps=4 schedule=data_parallel");
+      gemm.scales = {order[1], order[2], 0};
+      place_all(gemm, {16, 16, 16, 16}, false, 0);
+      const GemmInputs inputs = make_inputs(gemm, Fill::integers, 5);
+      const std::vector<char> d = device.run(gemm, inputs);
+      int wrong = 0;
+      for (std::int64_t row = 0; row < gemm.problem.m; ++row)
+        for (std::int64_t column = 0; column < gemm.problem.n; ++column) {
+          const double value = load(d.data() + d_guard_bytes + gemm.offset_d, row * gemm.problem.ldd + column, f32);
+          const double expected = load(expected_at(gemm, inputs, row, column).bytes, 0, f32);
+          wrong += value != expected && !(std::isnan(value) && std::isnan(expected));
+        }
+      CAPTURE(order[0], order[1], order[2]);
+      CHECK(wrong == 0);
+    } while (std::next_permutation(places.begin(), places.end()));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("On the emulator, D has the bits of the documented formula where the sums are exact", "[numerics][emulated]") {
+  GemmDevice emulator(GemmDevice::emulator(test_seed()));
+  for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
+    const Table table = agree(emulator, nullptr, cases(main_loop, 1));
+    CHECK(table.size() >= 12);
+  }
+}
+
+TEST_CASE("On the emulator, alpha and the scales multiply in any order without overflow", "[numerics][emulated]") {
+  GemmDevice emulator(GemmDevice::emulator(test_seed()));
+  for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) scales_multiply_in_any_order(emulator, main_loop);
+}
+
+TEST_CASE("GPU and emulator have the bits of the documented formula where the sums are exact", "[gpu][numerics]") {
+  try {
+    GemmDevice gpu(GemmDevice::cuda()), emulator(GemmDevice::emulator());
+    const bool hopper = gpu.context().device().architecture == "sm_90a";
+    for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
+      if (main_loop == MainLoop::sm90 && !hopper) continue;
+      const std::vector<GemmCase> all = cases(main_loop, 5);
+      print("GPU against emulator, " + std::string(to_string(main_loop)), agree(gpu, &emulator, all));
+      scales_multiply_in_any_order(gpu, main_loop);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_device) throw;
+    SKIP(std::string("no CUDA device: ") + error.what());
+  }
+}

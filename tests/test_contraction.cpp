@@ -1,0 +1,164 @@
+// No compiler decides where a kernel rounds: NVRTC leaves every product and every sum of the text as it is, and fuses none.
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/nvrtc.hpp"
+#include "catch.hpp"
+#include "core/kernel_config.hpp"
+#include "core/problem.hpp"
+#include "jit/source_generator.hpp"
+#include "jitgemm/error.hpp"
+
+using namespace jitgemm;
+
+namespace {
+
+bool has_nvrtc() {
+  try {
+    cuda::nvrtc();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// With the options that every kernel is compiled with.
+std::string ptx_of(const std::string& text) {
+  const cuda::NvrtcApi& api = cuda::nvrtc();
+  std::istringstream words(cuda::nvrtc_kind());
+  std::string compiler;
+  words >> compiler;
+  std::vector<std::string> options{"--gpu-architecture=compute_90a"};
+  for (std::string option; words >> option;) options.push_back(option);
+  std::vector<const char*> arguments;
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+
+  nvrtcProgram program = nullptr;
+  REQUIRE(api.create_program(&program, text.c_str(), "kernel.cu", 0, nullptr, nullptr) == NVRTC_SUCCESS);
+  const nvrtcResult compiled = api.compile_program(program, int(arguments.size()), arguments.data());
+  std::size_t size = 0;
+  std::string ptx;
+  if (compiled == NVRTC_SUCCESS && api.get_ptx_size(program, &size) == NVRTC_SUCCESS) {
+    ptx.resize(size);
+    if (api.get_ptx(program, ptx.data()) != NVRTC_SUCCESS) ptx.clear();
+  }
+  CHECK(api.destroy_program(&program) == NVRTC_SUCCESS);
+  REQUIRE(compiled == NVRTC_SUCCESS);
+  REQUIRE(!ptx.empty());
+  return ptx;
+}
+
+/// Floating-point instructions of one width.
+struct Operations {
+  int fma = 0, mul = 0, add = 0;
+
+  Operations operator*(int times) const { return {fma * times, mul * times, add * times}; }
+  bool operator==(const Operations&) const = default;
+};
+Operations operator+(const Operations& x, const Operations& y) {
+  return {x.fma + y.fma, x.mul + y.mul, x.add + y.add};
+}
+std::ostream& operator<<(std::ostream& out, const Operations& x) {
+  return out << x.fma << " fma, " << x.mul << " mul, " << x.add << " add";
+}
+
+int count(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return int(std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()));
+}
+
+Operations rounded_operations(const std::string& ptx, const std::string& width) {
+  return {count(ptx, "\\bfma\\.rn\\." + width), count(ptx, "\\bmul\\.rn\\." + width),
+          count(ptx, "\\b(add|sub)\\.rn\\." + width)};
+}
+
+/// What ptxas may fuse as it likes: without a rounding of its own.
+int loose_operations(const std::string& ptx) { return count(ptx, "\\b(add|sub|mul|mad|fma)\\.(ftz\\.)?(sat\\.)?f(16|32|64)"); }
+
+/// Of one element of D, as templates/README.md has it.
+Operations of_element(const Problem& p) {
+  const bool c = reads_c(p), bias = p.bias != Bias::none;
+  Operations x = c && bias ? Operations{2, 0, 0} : c ? Operations{1, 1, 0} : bias ? Operations{1, 0, 0} : Operations{0, 1, 0};
+  if (p.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
+  if (p.activation == Activation::silu) x = x + Operations{0, 2, 1};
+  if (p.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
+  if (p.d == e4m3 || p.d == e5m2) x = x + Operations{0, 1, 0};  // scale_d
+  return x;
+}
+
+struct Epilogue {
+  double beta;
+  Bias bias;
+  Activation activation;
+};
+const std::vector<Epilogue> epilogues{
+    {0, Bias::none, Activation::none},         {0.7, Bias::none, Activation::none},
+    {0, Bias::along_n, Activation::none},      {0, Bias::along_m, Activation::leaky_relu},
+    {0.7, Bias::along_n, Activation::silu},    {0.7, Bias::along_m, Activation::gelu_tanh},
+};
+
+/// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside them. With
+/// C or a bias the sm90 loop has a second copy where it has one without.
+struct Kernel {
+  DataType a, d;
+  std::string config;
+  int elements;  // of D, a thread
+  int copies, copies_with_operands;
+  Operations beside;
+  Accumulation accumulation = Accumulation::fast;
+};
+const std::vector<Kernel> kernels{
+    {f16, f32, "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel", 32, 1, 2, {}},
+    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 operands=swapped schedule=data_parallel", 32, 1, 2, {}},
+    {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 2, {}},
+    {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 2, {0, 0, 8}},
+    {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 2, {0, 0, 16}},
+    {e4m3, e4m3, "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel", 16, 1, 2, {}},
+    {e4m3, f32, "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel", 16, 1, 2, {0, 0, 16}, Accumulation::promoted},
+    {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {}},
+    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, {0, 0, 16}},
+    {f32, f32, "sm80 64x32x16 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {16 * 16, 0, 0}},  // block_k products
+    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, {0, 0, 16}},
+};
+
+}  // namespace
+
+TEST_CASE("A kernel has the roundings that its text names, inside and at edges, and no others", "[numerics][nvrtc]") {
+  if (!has_nvrtc()) SKIP("no NVRTC");
+  const DeviceInfo device = device_info_for("sm_90a");
+  for (const Kernel& kernel : kernels)
+    for (const Epilogue& epilogue : epilogues) {
+      if (kernel.a == f64 && epilogue.activation >= Activation::gelu_erf) continue;  // exp2 has operations of its own
+      const Problem problem = normalise({.m = 1001,
+                                         .n = 1008,
+                                         .k = 1024,
+                                         .a = kernel.a,
+                                         .b = kernel.a,
+                                         .d = kernel.d,
+                                         .layout_b = Layout::column_major,
+                                         .alpha = 0.3,
+                                         .beta = epilogue.beta,
+                                         .bias = epilogue.bias,
+                                         .activation = epilogue.activation,
+                                         .accumulation = kernel.accumulation});
+      const KernelConfig config = parse_kernel_config(kernel.config);
+      CAPTURE(to_string(problem), kernel.config);
+      REQUIRE(why_illegal(config, problem, device) == "");
+      const std::string ptx = ptx_of(generate(problem, config, device).text);
+      CHECK(loose_operations(ptx) == 0);
+      const bool operands = reads_c(problem) || problem.bias != Bias::none;
+      const int copies = kernel.elements * (operands ? kernel.copies_with_operands : kernel.copies);
+      CHECK(rounded_operations(ptx, kernel.a == f64 ? "f64" : "f32") == of_element(problem) * copies + kernel.beside);
+    }
+}
+
+TEST_CASE("NVRTC fuses no product and sum of its own accord", "[numerics][nvrtc]") {
+  if (!has_nvrtc()) SKIP("no NVRTC");
+  const std::string ptx = ptx_of("extern \"C\" __global__ void f(float* x, double* y) {\n"
+                                 "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n");
+  CHECK(loose_operations(ptx) == 0);
+  CHECK(rounded_operations(ptx, "f32") == Operations{0, 1, 1});
+  CHECK(rounded_operations(ptx, "f64") == Operations{0, 1, 1});
+}
