@@ -1,9 +1,11 @@
 #include "context_options.hpp"
 
-#include <cstdlib>
+#include <cerrno>
 
 #include "jit/cache_directory.hpp"
 #include "tune/calibration_file.hpp"
+#include "util/environment.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm {
 namespace {
@@ -17,13 +19,12 @@ Tuning tuning_mode(const ContextOptions& options) {
     if (*options.tuning > Tuning::on) invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
     return *options.tuning;
   }
-  const char* text = std::getenv("JITGEMM_TUNING");
-  const std::string_view mode = text ? text : "";
+  const std::string mode = environment("JITGEMM_TUNING").value_or("");
   if (mode == "off") return Tuning::off;
   if (mode == "cached") return Tuning::cached;
   if (mode == "on") return Tuning::on;
   if (!mode.empty())
-    invalid_option("JITGEMM_TUNING=" + std::string(mode) + " is not known; set it to off, cached or on");
+    invalid_option("JITGEMM_TUNING=" + mode + " is not known; set it to off, cached or on");
   // Times of an emulated device say little, and take long to get.
   return options.device == Device::cuda ? Tuning::on : Tuning::cached;
 }
@@ -49,6 +50,12 @@ std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
   invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
 }
 
+/// Or may yet be created. Of one that is not, the kernel cache warns.
+bool is_usable(const std::filesystem::path& home) {
+  if (home.empty()) return false;
+  return open_trusted_directory(home, nullptr).get() >= 0 || errno != EPERM;
+}
+
 void check_budget(const char* name, double seconds) {
   if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
 }
@@ -60,7 +67,8 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
   const DeviceInfo& device = backend->device();
   if (device.emulated) return backend;
   std::optional<DeviceRates> rates;
-  if (const auto file = calibration_file(options)) rates = read_rates(*file, device);
+  const std::filesystem::path home = home_of(options);
+  if (is_usable(home)) rates = read_rates(home / calibration_name, device);
   if (const auto system = readable_system_cache_directory(); system && !rates)
     rates = read_rates(*system / calibration_name, device);
   if (rates) backend->set_rates(*rates);
@@ -68,7 +76,7 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
 }
 
 std::filesystem::path home_of(const ContextOptions& options) {
-  return options.cache_dir ? std::filesystem::path(*options.cache_dir) : default_cache_directory();
+  return options.cache_dir ? checked_directory(*options.cache_dir, "cache_dir") : default_cache_directory();
 }
 
 std::optional<std::filesystem::path> calibration_file(const ContextOptions& options) {
@@ -88,7 +96,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
   chooser.constraints = options.constraints;
-  if (const std::filesystem::path home = home_of(options); !home.empty()) chooser.tuning_db = home / "tuning.jsonl";
+  if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / "tuning.jsonl";
   if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
   return chooser;
 }

@@ -13,17 +13,13 @@
 
 #include "jit/kernel_cache.hpp"
 #include "jitgemm/error.hpp"
+#include "util/environment.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::string> environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
-}
 
 std::optional<fs::path> absolute_path_of(const char* name) {
   const auto value = environment(name);
@@ -32,11 +28,16 @@ std::optional<fs::path> absolute_path_of(const char* name) {
     throw Error(ErrorCode::invalid_option,
                 std::string(name) + "=" + *value + " is not an absolute path; set it to one, or unset it");
   }
-  return fs::path(*value);
+  return checked_directory(*value, name);
 }
 
+/// HOME, unless it is another user's, as with `sudo` that keeps it: what root leaves there its owner could not use.
 std::optional<std::string> home() {
-  if (auto value = environment("HOME")) return value;
+  if (auto value = environment("HOME")) {
+    struct stat status {};
+    const bool foreign = stat(value->c_str(), &status) == 0 && status.st_uid != geteuid() && status.st_uid != 0;
+    return foreign ? std::nullopt : value;
+  }
   std::vector<char> buffer(1 << 14);
   passwd entry{};
   passwd* found = nullptr;
@@ -48,6 +49,16 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 
 }  // namespace
 
+fs::path checked_directory(const fs::path& path, const std::string& what) {
+  const auto refuse = [&](const char* why) {
+    throw Error(ErrorCode::invalid_option, what + " " + why + "; give one, or leave it unset");
+  };
+  if (path.empty()) refuse("is an empty path");
+  if (path.native().find('\0') != std::string::npos) refuse("has a NUL in it, which no path has");
+  const fs::path whole = fs::absolute(path).lexically_normal();  // the process may change its directory later
+  return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
+}
+
 fs::path default_cache_directory() {
   if (auto path = absolute_path_of("JITGEMM_CACHE_DIR")) return *path;
   // The XDG specification has relative paths ignored.
@@ -58,46 +69,22 @@ fs::path default_cache_directory() {
   return path && fs::path(*path).is_absolute() ? fs::path(*path) / ".cache" / "jitgemm" : fs::path();
 }
 
-std::string make_directories(const fs::path& directory, mode_t mode) {
-  fs::path prefix;
-  for (const fs::path& part : directory) {
-    prefix /= part;
-    if (mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
-      const int error = errno;
-      struct stat status {};
-      // A parent that exists may still refuse mkdir with EROFS or EACCES.
-      if (stat(prefix.c_str(), &status) != 0) return "cannot create " + prefix.string() + ": " + text_of(error);
-    }
-  }
-  return {};
-}
-
 std::string prepare_private_directory(const fs::path& directory, mode_t mode) {
+  if (directory.empty()) return "there is no home directory of this user's own";
   if (std::string why = make_directories(directory, mode); !why.empty()) return why;
-  struct stat link {
-  }, target{};
-  if (lstat(directory.c_str(), &link) != 0 || stat(directory.c_str(), &target) != 0) return text_of(errno);
-  if (!S_ISDIR(target.st_mode)) return "not a directory";
-  const bool foreign_link = S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0;
-  if (target.st_uid != geteuid() || foreign_link) return "owned by another user";
-  if ((target.st_mode & S_IWOTH) != 0) return "writable by everyone";
-  return {};
+  return why_not_trusted(directory);
 }
 
 std::string why_not_writable(const fs::path& directory) {
-  if (directory.empty()) return "there is no home directory";
   std::string why = prepare_private_directory(directory);
   if (why.empty() && faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) why = text_of(errno);
   return why;
 }
 
 std::string why_not_readable(const fs::path& directory) {
-  struct stat status {};
-  if (stat(directory.c_str(), &status) != 0) return text_of(errno);
-  if (!S_ISDIR(status.st_mode)) return "not a directory";
-  if ((status.st_mode & S_IWOTH) != 0) return "writable by everyone";
-  if (access(directory.c_str(), R_OK | X_OK) != 0) return text_of(errno);
-  return {};
+  std::string why = why_not_trusted(directory);
+  if (why.empty() && faccessat(AT_FDCWD, directory.c_str(), R_OK | X_OK, AT_EACCESS) != 0) why = text_of(errno);
+  return why;
 }
 
 std::optional<fs::path> system_cache_directory() { return absolute_path_of("JITGEMM_SYSTEM_CACHE_DIR"); }

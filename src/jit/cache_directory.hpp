@@ -9,21 +9,21 @@
 
 namespace jitgemm {
 
-/// Of what others are to read, less the umask. Never for everyone to write, or nobody may read it: see
-/// why_not_readable().
-inline constexpr mode_t shared_directory_mode = 0775, shared_file_mode = 0664;
+/// Of what others are to read, less the umask. For its owner alone to write, or nobody would read it: see util/trust.hpp.
+inline constexpr mode_t shared_directory_mode = 0755, shared_file_mode = 0644;
 
-/// Creates what is missing of a path. Empty, or why it cannot.
-std::string make_directories(const std::filesystem::path& directory, mode_t mode);
+/// The path, absolute and without a slash at the end. Throws Error{invalid_option} that begins with `what` for one that
+/// is empty or has a NUL in it.
+std::filesystem::path checked_directory(const std::filesystem::path& path, const std::string& what);
 
-/// Creates what is missing of a cache directory, for its owner only if no other mode is given. Empty, or why no kernel
-/// may be read from or stored in it: anyone who can write there can run code as us.
+/// Creates what is missing of a cache directory, for its owner only if no other mode is given. Empty, or why nothing is
+/// read from or stored in it, see why_not_trusted().
 std::string prepare_private_directory(const std::filesystem::path& directory, mode_t mode = 0700);
 
 /// The same, or why this process can put no file there.
 std::string why_not_writable(const std::filesystem::path& directory);
 
-/// The same for a directory that somebody else provides, to read from.
+/// Why this process can read nothing there, or is not to; creates nothing.
 std::string why_not_readable(const std::filesystem::path& directory);
 
 // What the environment says of the kernel cache; an empty variable counts as none. Throw Error{invalid_option} for

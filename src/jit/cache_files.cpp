@@ -14,7 +14,9 @@
 #include <tuple>
 
 #include "util/atomic_file.hpp"
+#include "util/log.hpp"
 #include "util/publish_step.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm {
 namespace {
@@ -46,7 +48,9 @@ void each_file(const fs::path& directory, Visit visit) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     struct stat status {};
-    if (stat(it->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) visit(it->path(), status);
+    // A link is none of the library's files, but bears a name of one: it is seen, never followed.
+    const bool seen = lstat(it->path().c_str(), &status) == 0 && (S_ISREG(status.st_mode) || S_ISLNK(status.st_mode));
+    if (seen) visit(it->path(), status);
   }
 }
 
@@ -58,15 +62,23 @@ std::optional<std::uintmax_t> parse_sum(const std::optional<std::string>& text) 
   return error == std::errc() && rest == end ? std::optional(sum) : std::nullopt;
 }
 
+/// nullopt also for a file that is not to be trusted, of which it warns.
+std::optional<std::uintmax_t> read_sum(const fs::path& file) {
+  std::string why;
+  const auto text = read_trusted(file, &why, 64);
+  if (!text && errno == EPERM) {
+    warn_once("sum " + file.string(), file.string() + " is not used, the kernels are counted each time: " + why +
+                                          "; delete it, or have its owner and mode corrected");
+  }
+  return parse_sum(text);
+}
+
 /// In place, since it follows every publication: a torn number does not parse, and then the directory is listed.
 void write_sum(const fs::path& file, std::uintmax_t sum) {
   publish_step("sum");
-  const std::string text = std::to_string(sum) + '\n';
-  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (descriptor < 0) return;
-  const bool written = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(descriptor);
-  if (!written) unlink(file.c_str());
+  const Descriptor descriptor = open_trusted(file, O_WRONLY | O_CREAT | O_TRUNC, nullptr);
+  if (descriptor.get() < 0) return;
+  if (!write_all(descriptor.get(), std::to_string(sum) + '\n')) unlink(file.c_str());
 }
 
 }  // namespace
@@ -93,9 +105,9 @@ std::vector<CacheFile> cache_files(const fs::path& directory) {
 void touch(const fs::path& file) {
   // The time of modification: unlike that of access, reading and backing up the cache leave it alone.
   struct stat status {};
-  if (stat(file.c_str(), &status) == 0 && now_ns() - modified_ns(status) < touch_interval) return;
+  if (lstat(file.c_str(), &status) == 0 && now_ns() - modified_ns(status) < touch_interval) return;
   const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
-  utimensat(AT_FDCWD, file.c_str(), times, 0);
+  utimensat(AT_FDCWD, file.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
 std::uintmax_t remove_file(const CacheFile& file) { return unlink(file.path.c_str()) == 0 ? file.bytes : 0; }
@@ -123,7 +135,7 @@ std::uintmax_t hold_bound(const fs::path& directory, std::uintmax_t max_bytes, s
   publish_step("count");
   if (lock.held() && !list) {
     // Errs on the safe side: an entry that replaced another, or was listed before it was added, counts twice.
-    const auto sum = parse_sum(read_file(sum_file, 64));
+    const auto sum = read_sum(sum_file);
     if (sum && *sum <= max_bytes && added <= max_bytes - *sum) {
       write_sum(sum_file, *sum + added);
       return 0;

@@ -24,25 +24,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* option_name = "the kernel cache's directory";
 constexpr std::uintmax_t default_max_bytes = std::uintmax_t(1) << 30;
 
-fs::path checked_option(const fs::path& path) {
-  if (path.empty()) {
-    throw Error(ErrorCode::invalid_option,
-                "the kernel cache's directory is an empty path; give one, or leave it unset");
-  }
-  const fs::path whole = fs::absolute(path).lexically_normal();  // the process may change its directory later
-  return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
-}
-
 std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shared) {
-  const std::string why = directory.empty()
-                              ? "there is no home directory"
-                              : prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
+  const std::string why = prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
   if (why.empty()) return directory;
   warn_once("no cache " + directory.string(),
-            "kernel cache " + directory.string() + " is not used, kernels are kept in memory only: " + why +
-                "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to");
+            "kernel cache " + directory.string() + " is not used, kernels and tuning results are kept in memory only: " +
+                why + "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to (chmod go-w)");
   return std::nullopt;
 }
 
@@ -50,18 +40,17 @@ std::optional<fs::path> open_system_layer(const fs::path& directory) {
   const std::string why = why_not_readable(directory);
   if (why.empty()) return directory;
   warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() + " is not used: " +
-                                                         why + "; correct or unset JITGEMM_SYSTEM_CACHE_DIR");
+                                                         why +
+                                                         "; make it yours or root's, for its owner alone to write "
+                                                         "(chown, chmod go-w), or unset JITGEMM_SYSTEM_CACHE_DIR");
   return std::nullopt;
 }
 
 /// The entry without text and code, or nullopt with what is wrong with it. verify: reads and checks all of it.
 std::optional<CacheEntry> inspect(const CacheFile& file, bool verify, std::string* why) {
-  const auto bytes =
-      verify ? read_file(file.path, max_entry_bytes) : read_head(file.path, entry_head_bytes + max_metadata_bytes);
-  if (!bytes) {
-    *why = std::generic_category().message(errno);
-    return std::nullopt;
-  }
+  const auto bytes = verify ? read_trusted(file.path, why, max_entry_bytes)
+                            : read_trusted_head(file.path, why, entry_head_bytes + max_metadata_bytes);
+  if (!bytes) return std::nullopt;
   if (!verify) return unpack_entry_head(*bytes, file.bytes, file.digest, why);
   auto entry = unpack_entry(*bytes, file.digest, why);
   if (entry) entry->source.text = entry->binary.code = {};
@@ -70,7 +59,7 @@ std::optional<CacheEntry> inspect(const CacheFile& file, bool verify, std::strin
 
 /// Files that cannot be read, and those of other versions of the library, are left alone.
 bool is_damaged(const CacheFile& file) {
-  const auto bytes = read_file(file.path, max_entry_bytes);
+  const auto bytes = read_trusted(file.path, nullptr, max_entry_bytes);
   if (!bytes) return errno == EFBIG;
   return !is_other_schema(*bytes) && !unpack_entry(*bytes, file.digest, nullptr);
 }
@@ -110,17 +99,19 @@ std::optional<CacheEntry> KernelCache::Impl::read(const fs::path& path, const st
     const std::lock_guard lock(mutex);
     if (refused.contains(path)) return std::nullopt;
   }
-  const auto bytes = read_file(path, max_entry_bytes);
+  std::string why;
+  const auto bytes = read_trusted(path, &why, max_entry_bytes);
   if (!bytes && errno == ENOENT) return std::nullopt;
   if (!bytes && errno != EFBIG) {  // says nothing about the entry: there may just be no file descriptor left
-    const std::string why = std::generic_category().message(errno);
-    warn_once("read " + path.string(), "kernel cache entry " + path.string() + " cannot be read: " + why +
-                                           "; the kernel is compiled, correct the file's permissions to use it");
+    warn_once("read " + path.string(),
+              "kernel cache entry " + path.string() + " cannot be read: " + why +
+                  "; the kernel is compiled, correct the file's owner and permissions or delete it");
     return std::nullopt;
   }
-  std::string why = "larger than any kernel";
   if (bytes) {
     if (auto entry = unpack_entry(*bytes, digest, &why)) return entry;
+  } else {
+    why = "larger than any kernel";
   }
   if (drop) discard(path, digest, why);
   return std::nullopt;
@@ -186,8 +177,9 @@ KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_sh
   impl_->lock_timeout_seconds = options.lock_timeout_seconds;
   impl_->max_bytes = options.max_bytes != 0 ? options.max_bytes : max_cache_bytes().value_or(default_max_bytes);
   impl_->directory = open_writable_layer(
-      options.directory ? checked_option(*options.directory) : default_cache_directory(), options.shared);
-  const auto system = options.system_directory ? checked_option(*options.system_directory) : system_cache_directory();
+      options.directory ? checked_directory(*options.directory, option_name) : default_cache_directory(), options.shared);
+  const auto system = options.system_directory ? checked_directory(*options.system_directory, option_name)
+                                               : system_cache_directory();
   if (system) impl_->system_directory = open_system_layer(*system);
 }
 
@@ -220,7 +212,7 @@ bool KernelCache::add(const CacheKey& key, std::string_view bytes) {
   std::string why = "there is no directory for it";
   const fs::path path = impl_->directory ? cache_file_path(*impl_->directory, key.digest) : fs::path();
   if (!path.empty() && unpack_entry(bytes, key.digest, &why)) {
-    const auto present = read_file(path, max_entry_bytes);
+    const auto present = read_trusted(path, nullptr, max_entry_bytes);
     if (present && unpack_entry(*present, key.digest, nullptr)) return false;
     if (impl_->put(path, bytes, &why)) return true;
   }

@@ -43,8 +43,8 @@ struct KernelCacheOptions {
 };
 
 /// Compiled kernels on disk, one self-contained file an entry, shared by processes. A damaged, foreign or truncated
-/// entry counts as absent and is dropped; nothing readable or writable means memory only, with one warning.
-/// Thread-safe.
+/// entry counts as absent and is dropped; one that others could have written (see util/trust.hpp) counts as absent, with
+/// one warning; nothing readable or writable means memory only, with one warning. Thread-safe.
 class KernelCache {
  public:
   /// Throws Error{invalid_option} for options or environment variables that make no sense.
@@ -87,7 +87,7 @@ class KernelCache {
 };
 
 /// The directory that the environment names, existing or not: JITGEMM_CACHE_DIR, else $XDG_CACHE_HOME/jitgemm, else
-/// ~/.cache/jitgemm; empty for a user without a home. Also the home of the tuning database.
+/// ~/.cache/jitgemm; empty for a user without a home of its own. Also the home of the tuning database.
 /// Throws Error{invalid_option} when JITGEMM_CACHE_DIR is not an absolute path.
 std::filesystem::path default_cache_directory();
 

@@ -16,15 +16,16 @@
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "util/atomic_file.hpp"
+#include "util/environment.hpp"
 
 namespace jitgemm {
 namespace {
 
 /// For work on the templates: JITGEMM_TEMPLATES_DIR names a folder that is read instead of the embedded files.
 std::string template_file(const std::string& name) {
-  const char* directory = std::getenv("JITGEMM_TEMPLATES_DIR");
-  if (!directory || !*directory) return std::string(template_text(name));
-  const auto path = std::filesystem::path(directory) / name;
+  const auto directory = environment("JITGEMM_TEMPLATES_DIR");
+  if (!directory) return std::string(template_text(name));
+  const auto path = std::filesystem::path(*directory) / name;
   if (auto text = read_file(path)) return *std::move(text);
   throw Error(ErrorCode::invalid_option, "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
 }

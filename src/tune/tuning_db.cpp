@@ -74,10 +74,8 @@ class Layer {
   };
 
   /// way_out: how to be rid of a warning about the file.
-  Layer(std::optional<std::filesystem::path> file, std::string name, std::string way_out, mode_t mode = 0600)
-      : name_(std::move(name)), way_out_(std::move(way_out)) {
-    if (file) file_.emplace(std::move(*file), mode);
-  }
+  Layer(std::optional<LineFile> file, std::string name, std::string way_out)
+      : name_(std::move(name)), way_out_(std::move(way_out)), file_(std::move(file)) {}
 
   const std::optional<LineFile>& file() const { return file_; }
   const std::vector<Entry>& entries() const { return entries_; }
@@ -213,13 +211,14 @@ struct TuningDb::Impl {
 TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file,
                    mode_t mode)
     : impl_(new Impl{.mutex = {},
-                     .own = {std::move(file), "tuning database",
-                             "results last as long as this process; give a usable JITGEMM_CACHE_DIR", mode},
+                     .own = {file ? std::optional(LineFile(std::move(*file), mode)) : std::nullopt, "tuning database",
+                             "results last as long as this process; correct the file's owner and permissions, or give a "
+                             "usable JITGEMM_CACHE_DIR"},
                      .system = {},
                      .unwritten = {}}) {
   if (system_file) {
-    impl_->system.emplace(std::move(system_file), "system tuning database",
-                          "correct or unset JITGEMM_SYSTEM_CACHE_DIR");
+    impl_->system.emplace(LineFile(std::move(*system_file)), "system tuning database",
+                          "correct its owner and permissions, or unset JITGEMM_SYSTEM_CACHE_DIR");
   }
 }
 
@@ -292,6 +291,14 @@ std::size_t TuningDb::merge(const std::vector<TuningRecord>& records) {
                                    "; make room or choose another directory, and import again");
   }
   return lines.size();
+}
+
+std::vector<TuningRecord> read_records(const std::filesystem::path& file) {
+  Layer layer(LineFile::of_anyone(file), "tuning database", "name one that can be read");
+  layer.refresh({});
+  std::vector<TuningRecord> records;
+  for (const Layer::Entry& entry : layer.entries()) records.push_back(entry.record);
+  return records;
 }
 
 bool same_key(const TuningRecord& x, const TuningRecord& y) {

@@ -40,7 +40,7 @@ struct TuningLookup {
 /// at once and read at each look-up what others have added. A damaged line is skipped on its own, with one warning a
 /// file; one that another version of the library has written and this one cannot read, silently. What the file does not
 /// take is kept in memory, and tried again with the next record. Thread-safe. Never throws for a file that cannot be
-/// used.
+/// used, as one that others could have written, see LineFile.
 class TuningDb {
  public:
   /// file: nullopt: memory only. system_file: read after it, never written, may be absent. mode: see LineFile.
@@ -63,6 +63,9 @@ class TuningDb {
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };
+
+/// Of a file that a user names, whoever wrote it; what cannot be read costs a warning.
+std::vector<TuningRecord> read_records(const std::filesystem::path& file);
 
 /// Whether they are about the same problem, constraints and device.
 bool same_key(const TuningRecord& x, const TuningRecord& y);

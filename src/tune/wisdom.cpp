@@ -59,6 +59,7 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
     WisdomKernel kernel{info.digest, architecture, info.path, 0, info.bytes};
     try {
       const auto entry = unpack_entry(read_kernel(kernel), info.digest, nullptr);
+      if (!is_gpu_kernel(info.digest, entry->source)) continue;
       if (selection.problem && !wanted.contains(digest_of(entry->source.text))) continue;
       kernel.current = is_current(entry->source);
     } catch (const Error&) {
@@ -70,8 +71,9 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
   return wisdom;
 }
 
-WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache) {
-  const Wisdom wisdom = merge_wisdom(all);
+WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache, Kernels kernels) {
+  Wisdom wisdom = merge_wisdom(all);
+  if (kernels == Kernels::leave) wisdom.kernels.clear();
   if (!cache.directory()) {
     throw Error(ErrorCode::io,
                 "there is no directory to import into; set JITGEMM_CACHE_DIR to one that you can write to");
@@ -102,6 +104,7 @@ Wisdom merge_wisdom(const std::vector<Wisdom>& all) {
     }
     merged.foreign_records += wisdom.foreign_records;
     merged.foreign_kernels += wisdom.foreign_kernels;
+    merged.strange_kernels += wisdom.strange_kernels;
   }
   merged.records = best.records();
   return merged;

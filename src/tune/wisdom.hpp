@@ -18,15 +18,19 @@ struct WisdomSelection {
   bool kernels = true;
 };
 
-/// Of both layers, the own before the system's. Damaged kernels are left out.
+/// Of both layers, the own before the system's. Kernels that are damaged, or the emulator's, are left out.
 Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& selection);
+
+/// A kernel is code: whoever wrote the file says what runs on the GPU. So they are taken only from whom one trusts as
+/// one trusts the author of a program. Records are data, whose configurations are checked before use.
+enum class Kernels : bool { leave, take };
 
 struct WisdomImport {
   std::size_t records = 0, kernels = 0;  ///< those that were not here, or not as good
 };
 /// Adds what is new, see TuningDb::merge() and KernelCache::add(). Throws Error{io} for what cannot be stored, after
 /// what came before it has been; it can then be called again.
-WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache);
+WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache, Kernels kernels);
 
 /// Of equal records the one that replaces() the others, of equal kernels the first.
 Wisdom merge_wisdom(const std::vector<Wisdom>& all);

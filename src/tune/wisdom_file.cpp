@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "backend/cuda/nvrtc.hpp"
 #include "jit/cache_entry.hpp"
 #include "jit/cache_files.hpp"
 #include "jit/source_generator.hpp"
@@ -156,8 +157,11 @@ class Reader {
         return "its kernel " + kernel.digest + " is no whole one (" + why + ")";
       } else if (cache_file_path(file_, kernel.digest).empty()) {
         return "its kernel " + kernel.digest + " has no digest for a name";
+      } else if (entry->binary.architecture != kernel.architecture) {
+        return "its kernel " + kernel.digest + " is not for the architecture that its manifest says";
+      } else if (!is_gpu_kernel(kernel.digest, entry->source)) {
+        ++wisdom.strange_kernels;
       } else {
-        kernel.architecture = entry->binary.architecture;
         kernel.current = is_current(entry->source);
         wisdom.kernels.push_back(std::move(kernel));
       }
@@ -190,6 +194,10 @@ class Reader {
 };
 
 }  // namespace
+
+bool is_gpu_kernel(const std::string& digest, const KernelSource& source) {
+  return digest == cache_key(source, cuda::nvrtc_kind()).digest;
+}
 
 Wisdom read_wisdom(const fs::path& file) { return Reader(file).read(); }
 

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "core/kernel.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm {
 
-// Wisdom is what a machine has learned, as one file to carry to others. Numbers little-endian:
+// Wisdom is what a machine has learned, as one file to carry to others. Its kernels are a GPU's: those of the emulator,
+// which are code for the host, are neither written nor read. Numbers little-endian:
 //
 //     at   bytes
 //      0       8  magic "jitwisdm"
@@ -39,7 +41,12 @@ struct Wisdom {
   std::vector<WisdomKernel> kernels;
   /// Of another version, which this one cannot read and leaves out.
   int foreign_records = 0, foreign_kernels = 0;
+  int strange_kernels = 0;  ///< left out since they are not is_gpu_kernel()
 };
+
+/// Whether the entry of this digest is what NVRTC makes of its source, by its key: no host code of the emulator's, nor an
+/// entry that is given out for another's. What its code does nobody knows.
+bool is_gpu_kernel(const std::string& digest, const KernelSource& source);
 
 /// Reads all of it once, a kernel at a time, and checks it. Throws Error{io}.
 Wisdom read_wisdom(const std::filesystem::path& file);

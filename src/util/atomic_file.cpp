@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +14,9 @@
 #include <utility>
 
 #include "util/descriptor.hpp"
+#include "util/log.hpp"
 #include "util/publish_step.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm {
 
@@ -27,34 +28,15 @@ constexpr std::string_view temporary_mark = ".tmp-";
 constexpr std::size_t temporary_letters = 6;
 
 /// mkostemp() that leaves it to the system what the umask, or the directory, makes of the mode.
-int create_unique(std::string& name, mode_t mode) {
+int create_unique(int directory, std::string& name, mode_t mode) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
   std::random_device random;
   for (int attempt = 0; attempt < 100; ++attempt) {
     for (std::size_t i = 0; i < temporary_letters; ++i) name.end()[-1 - int(i)] = letters[random() % letters.size()];
-    const int descriptor = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    const int descriptor = openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
   return -1;
-}
-
-bool write_all(int descriptor, std::uintmax_t before, std::string_view bytes) {
-  // Past this limit write() raises SIGXFSZ, which ends a process that does not expect it.
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      before + bytes.size() > limit.rlim_cur) {
-    errno = EFBIG;
-    return false;
-  }
-  constexpr std::size_t chunk = 1 << 16;
-  while (!bytes.empty()) {
-    publish_step("write");
-    const ssize_t count = ::write(descriptor, bytes.data(), std::min(chunk, bytes.size()));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
 }
 
 // Some file systems have no fsync: nothing more can be done there.
@@ -93,19 +75,26 @@ std::optional<std::string> read_up_to(int descriptor, std::size_t bytes) {
 bool is_same_file(int descriptor, const std::filesystem::path& path) {
   struct stat opened {
   }, named{};
-  return fstat(descriptor, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+  return fstat(descriptor, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode)
-    : path_(std::move(path)),
-      temporary_(path_.string() + std::string(temporary_mark) + std::string(temporary_letters, 'X')) {
+AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode, bool trusted_directory)
+    : name_(path.filename().string()),
+      temporary_(name_ + std::string(temporary_mark) + std::string(temporary_letters, 'X')) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (trusted_directory) {
+    directory_ = open_trusted_directory(folder, &why_);
+  } else {
+    directory_ = Descriptor(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (directory_.get() < 0) fail();
+  }
   publish_step("create");
-  file_ = Descriptor(create_unique(temporary_, mode.bits));
+  if (directory_.get() >= 0) file_ = Descriptor(create_unique(directory_.get(), temporary_, mode.bits));
   if (file_.get() < 0) {
-    fail();
+    if (why_.empty()) fail();
     temporary_.clear();
   } else if (mode.exactly && fchmod(file_.get(), mode.bits) != 0) {
     fail();
@@ -113,7 +102,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode)
 }
 
 AtomicFile::~AtomicFile() {
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (!temporary_.empty()) unlinkat(directory_.get(), temporary_.c_str(), 0);
 }
 
 bool AtomicFile::fail() {
@@ -122,10 +111,13 @@ bool AtomicFile::fail() {
 }
 
 bool AtomicFile::write(std::string_view bytes) {
-  if (!why_.empty()) return false;
-  if (!write_all(file_.get(), written_, bytes)) return fail();
-  written_ += bytes.size();
-  return true;
+  constexpr std::size_t chunk = 1 << 16;
+  while (why_.empty() && !bytes.empty()) {
+    publish_step("write");
+    if (!write_all(file_.get(), bytes.substr(0, chunk))) return fail();
+    bytes.remove_prefix(std::min(chunk, bytes.size()));
+  }
+  return why_.empty();
 }
 
 bool AtomicFile::publish() {
@@ -133,19 +125,18 @@ bool AtomicFile::publish() {
   publish_step("sync");
   if (!sync(file_.get()) || !file_.close()) return fail();
   publish_step("rename");
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return fail();
+  if (renameat(directory_.get(), temporary_.c_str(), directory_.get(), name_.c_str()) != 0) return fail();
   temporary_.clear();
   publish_step("sync directory");
   // The file is published; whether its name survives a power cut is all that is still open.
-  const auto folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor directory(openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) sync(directory.get());
   publish_step("published");
   return true;
 }
 
 bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why, FileMode mode) {
-  AtomicFile file(path, mode);
+  AtomicFile file(path, mode, true);
   if (file.write(bytes) && file.publish()) return true;
   if (why != nullptr) *why = file.why();
   return false;
@@ -168,11 +159,26 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::uin
   return read_up_to(file.get(), bytes);
 }
 
-std::optional<std::string> read_head(const std::filesystem::path& path, std::size_t bytes) {
-  struct stat status {};
-  const Descriptor file(open_regular(path, &status));
+std::optional<std::string> read_trusted(const std::filesystem::path& path, std::string* why, std::uintmax_t max_bytes) {
+  const Descriptor file = open_trusted(path, O_RDONLY, why);
   if (file.get() < 0) return std::nullopt;
-  return read_up_to(file.get(), std::min<std::uintmax_t>(bytes, static_cast<std::uintmax_t>(status.st_size)));
+  struct stat status {};
+  if (fstat(file.get(), &status) == 0) {
+    if (std::cmp_greater(status.st_size, max_bytes)) errno = EFBIG;
+    else if (auto text = read_up_to(file.get(), std::size_t(status.st_size))) return text;
+  }
+  const int error = errno;
+  if (why != nullptr) *why = std::generic_category().message(error);
+  errno = error;
+  return std::nullopt;
+}
+
+std::optional<std::string> read_trusted_head(const std::filesystem::path& path, std::string* why, std::size_t bytes) {
+  const Descriptor file = open_trusted(path, O_RDONLY, why);
+  if (file.get() < 0) return std::nullopt;
+  auto text = read_up_to(file.get(), bytes);
+  if (!text && why != nullptr) *why = std::generic_category().message(errno);
+  return text;
 }
 
 std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes) {
@@ -190,31 +196,32 @@ FileLock::FileLock(const std::filesystem::path& path, double timeout_seconds) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
   auto pause = std::chrono::milliseconds(1);
   for (;;) {
-    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (descriptor < 0) return;
-    while (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EINTR) continue;
-      if (errno != EWOULDBLOCK || Clock::now() >= deadline) {
-        close(descriptor);
-        return;
+    std::string why;
+    Descriptor file = open_trusted(path, O_RDWR | O_CREAT, &why);
+    if (file.get() < 0) {
+      if (errno == EPERM) {
+        warn_once("lock " + path.parent_path().string() + why,
+                  path.string() + " is not used as a lock: " + why + "; delete it, or have its owner and mode corrected");
       }
+      return;
+    }
+    while (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK || Clock::now() >= deadline) return;
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(50));
     }
     // A sweep may have removed the file between open() and flock(): a lock on a nameless file excludes nobody.
-    if (is_same_file(descriptor, path)) {
-      descriptor_ = descriptor;
+    if (is_same_file(file.get(), path)) {
+      file_ = std::move(file);
       return;
     }
-    close(descriptor);
     if (Clock::now() >= deadline) return;
   }
 }
 
 FileLock::~FileLock() {
-  if (descriptor_ < 0) return;
-  flock(descriptor_, LOCK_UN);  // closing alone would not release it while a forked child holds a copy
-  close(descriptor_);
+  if (held()) flock(file_.get(), LOCK_UN);  // closing alone would not release it while a forked child holds a copy
 }
 
 }  // namespace jitgemm

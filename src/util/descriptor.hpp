@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,15 +32,21 @@ class Descriptor {
   int value_;
 };
 
-/// False, with the reason in errno, if not all of it could be written.
-inline bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes.remove_prefix(std::size_t(count));
-  }
-  return true;
-}
+/// Past the limit on file sizes (ulimit -f) a write raises SIGXFSZ, which ends a process that does not expect it. While
+/// this lives, writes of this thread fail with EFBIG and raise nothing; the process's handlers stay as they are.
+class FileSizeSignalHeld {
+ public:
+  FileSizeSignalHeld();
+  ~FileSizeSignalHeld();
+  FileSizeSignalHeld(const FileSizeSignalHeld&) = delete;
+  FileSizeSignalHeld& operator=(const FileSizeSignalHeld&) = delete;
+
+ private:
+  sigset_t signal_, old_mask_;
+  bool was_pending_ = false;
+};
+
+/// False, with the reason in errno, if not all of it could be written. Never raises SIGXFSZ.
+bool write_all(int descriptor, std::string_view bytes);
 
 }  // namespace jitgemm

@@ -1,7 +1,6 @@
 #include "util/line_file.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "util/atomic_file.hpp"
 #include "util/descriptor.hpp"
 #include "util/publish_step.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm {
 namespace {
@@ -41,11 +41,12 @@ bool read_at(int descriptor, off_t offset, std::size_t bytes, std::string& text)
   return true;
 }
 
-/// Past the limit on file sizes write() raises a signal, which ends a process that does not expect it.
-bool exceeds_size_limit(off_t size, std::size_t more) {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-         rlim_t(size) + more > limit.rlim_cur;
+Descriptor open_regular(const std::filesystem::path& path, std::string* why) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // or a FIFO waits for its writer
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return fail(why), Descriptor(-1);
+  if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file"), Descriptor(-1);
+  return file;
 }
 
 std::string_view without_return(std::string_view line) {
@@ -55,20 +56,26 @@ std::string_view without_return(std::string_view line) {
 
 }  // namespace
 
+LineFile LineFile::of_anyone(std::filesystem::path path) {
+  LineFile file(std::move(path));
+  file.trusted_ = false;
+  return file;
+}
+
 bool LineFile::append(const std::vector<std::string>& lines, std::string* why) const {
   return append([&] { return lines; }, why);
 }
 
 bool LineFile::append(const std::function<std::vector<std::string>()>& lines, std::string* why) const {
-  std::error_code ignored;
-  std::filesystem::create_directories(path_.parent_path(), ignored);  // if it fails, open() says so
+  // Who may read the file may search its directory. If it cannot be made, opening the file says so.
+  make_directories(path_.parent_path(), 0700 | (mode_ & 0044) | (mode_ & 0044) >> 2);
   publish_step("lock");
   const FileLock lock(path_.string() + ".lock", lock_timeout_seconds);
   publish_step("open");
-  const Descriptor file(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, mode_));
+  const Descriptor file = open_trusted(path_, O_RDWR | O_APPEND | O_CREAT, why, mode_);
+  if (file.get() < 0) return false;
   struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return fail(why);
-  if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file");
+  if (::fstat(file.get(), &status) != 0) return fail(why);
   std::string last = "\n";
   if (status.st_size > 0 && !read_at(file.get(), status.st_size - 1, 1, last)) return fail(why);
 
@@ -78,7 +85,6 @@ bool LineFile::append(const std::function<std::vector<std::string>()>& lines, st
   // What was cut short gets a line of its own. Without the lock another's may be cut short after this look.
   if (last != "\n" || !lock.held()) text += '\n';
   for (const std::string& line : added) text += line + '\n';
-  if (exceeds_size_limit(status.st_size, text.size())) return fail(why, std::strerror(EFBIG));
   publish_step("write");
   if (!write_all(file.get(), text)) return fail(why);
   publish_step("sync");
@@ -95,18 +101,17 @@ bool LineFile::read(const std::function<void()>& restart, const std::function<vo
     position_ = {};
   };
   struct stat status {};
-  if (::stat(path_.c_str(), &status) != 0) {
+  if ((trusted_ ? ::lstat : ::stat)(path_.c_str(), &status) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return fail(why);
     begin_again();
     return true;
   }
   const auto known = [&] { return status.st_dev == position_.device && status.st_ino == position_.inode; };
   if (known() && status.st_size == position_.size) return true;
-  if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file");
 
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // or a FIFO waits for its writer
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return fail(why);
-  if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file");
+  const Descriptor file = trusted_ ? open_trusted(path_, O_RDONLY, why) : open_regular(path_, why);
+  if (file.get() < 0) return false;
+  if (::fstat(file.get(), &status) != 0) return fail(why);
   if (!known() || !continues(file.get(), status.st_size)) begin_again();
   position_.device = status.st_dev;
   position_.inode = status.st_ino;

@@ -12,14 +12,16 @@ namespace jitgemm {
 
 /// A text file of lines that processes append to while others read it. It is only ever appended to: what a killed
 /// writer or a full disk has cut short stays, on a line of its own. Not thread-safe but for append(). Nothing throws
-/// for a file that cannot be used.
+/// for a file that cannot be used, as one that is not to be trusted, see open_trusted().
 class LineFile {
  public:
   static constexpr std::size_t most_line_bytes = 64 << 10;     ///< longer lines are not kept in memory
   static constexpr std::size_t most_unread_bytes = 256 << 20;  ///< more than this: the end of the file, from a line on
 
-  /// mode: of a file that is not there yet, less the umask.
+  /// mode: of a file that is not there yet, less the umask; its directory is then made for the same people.
   explicit LineFile(std::filesystem::path path, mode_t mode = 0600) : path_(std::move(path)), mode_(mode) {}
+  /// One that a user names, to read: whoever may have written it.
+  static LineFile of_anyone(std::filesystem::path path);
   const std::filesystem::path& path() const { return path_; }
 
   /// All lines with one write, under a lock if that can be had, and on the disk on return. False, with the reason in
@@ -53,6 +55,7 @@ class LineFile {
 
   std::filesystem::path path_;
   mode_t mode_;
+  bool trusted_ = true;
   Position position_;
 };
 

@@ -2,11 +2,12 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
+
+#include "util/environment.hpp"
 
 namespace jitgemm {
 namespace {
@@ -21,11 +22,11 @@ spdlog::logger* make_logger() {
   made->set_pattern("%Y-%m-%d %H:%M:%S.%e jitgemm %l: %v");
   made->set_level(spdlog::level::warn);
   made->flush_on(spdlog::level::warn);
-  if (const char* text = std::getenv("JITGEMM_LOG"); text != nullptr && *text != '\0') {
-    if (const auto level = parse_log_level(text)) {
+  if (const auto text = environment("JITGEMM_LOG")) {
+    if (const auto level = parse_log_level(*text)) {
       made->set_level(*level);
     } else {
-      made->warn("JITGEMM_LOG={} is not a level; set it to trace, debug, info, warn, error or off", text);
+      made->warn("JITGEMM_LOG={} is not a level; set it to trace, debug, info, warn, error or off", *text);
     }
   }
   return made.release();

@@ -14,6 +14,7 @@
 #include "text.hpp"
 #include "util/atomic_file.hpp"
 #include "util/output_file.hpp"
+#include "util/trust.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -164,6 +165,14 @@ void write(const fs::path& path, std::string_view bytes) {
   if (std::string why; !write_output(path, bytes, &why)) cannot_write(path, why);
 }
 
+/// An entry for others to read and nobody to change, whatever stood there.
+void write_entry(const fs::path& path, std::string_view bytes) {
+  if (std::string why = make_directories(path.parent_path(), shared_directory_mode); !why.empty())
+    cannot_write(path, why);
+  AtomicFile file(path, {shared_file_mode});
+  if (!file.write(bytes) || !file.publish()) cannot_write(path, file.why());
+}
+
 /// The entries as they are, for JITGEMM_SYSTEM_CACHE_DIR; with --binaries each as a cubin and its source.
 void export_entries(const Options& options) {
   KernelCache cache = open_cache(options);
@@ -178,18 +187,18 @@ void export_entries(const Options& options) {
       write(to / (info.digest + (cubin ? ".cubin" : ".so")), entry->binary.code);
       write(to / (info.digest + ".cu"), entry->source.text);
     } else {
-      const std::optional<std::string> bytes = read_file(info.path);
+      const std::optional<std::string> bytes = read_trusted(info.path, nullptr);
       if (!bytes) continue;
       // An entry of the system layer is not under our own directory.
       const fs::path relative = info.path.lexically_relative(from);
-      write(to / (relative.empty() || *relative.begin() == ".." ? info.path.filename() : relative), *bytes);
+      write_entry(to / (relative.empty() || *relative.begin() == ".." ? info.path.filename() : relative), *bytes);
     }
     ++exported;
   }
   if (options.json) return print_json({{"exported", exported}, {"directory", to.string()}});
   std::string hint = "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
   if (const std::string why = why_not_readable(to); exported > 0 && !why.empty())
-    hint = fmt::format("; it is {}: correct that (chmod), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it", why);
+    hint = fmt::format("; it is {}: correct that (chown, chmod go-w), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it", why);
   fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
              options.binaries ? "" : hint);
 }

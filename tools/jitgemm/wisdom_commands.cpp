@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string directory, file, architecture, shapes;
   std::vector<std::string> inputs;
-  bool no_kernels = false, json = false;
+  bool no_kernels = false, kernels = false, json = false;
 };
 
 struct Home {
@@ -69,6 +69,7 @@ std::string remarks(const Wisdom& wisdom) {
       "kernel", "of other templates, which this version will not ask for");
   add(wisdom.foreign_records, "record", "of another version, which this one cannot read, left out");
   add(wisdom.foreign_kernels, "kernel", "of another version, which this one cannot read, left out");
+  add(wisdom.strange_kernels, "kernel", "of the emulator, of another version or forged, left out");
   return text;
 }
 
@@ -83,7 +84,8 @@ Json facts_of(const Wisdom& wisdom) {
           {"kernels_of_other_templates", std::count_if(wisdom.kernels.begin(), wisdom.kernels.end(),
                                                        [](const auto& kernel) { return !kernel.current; })},
           {"foreign_records", wisdom.foreign_records},
-          {"foreign_kernels", wisdom.foreign_kernels}};
+          {"foreign_kernels", wisdom.foreign_kernels},
+          {"strange_kernels", wisdom.strange_kernels}};
 }
 
 std::string size_text(const Wisdom& wisdom) {
@@ -141,21 +143,30 @@ void import_wisdom(const Options& options) {
   for (const std::string& input : options.inputs) all.push_back(read_wisdom(input));
   // A directory of our own is nobody else's matter; one that is named may serve as JITGEMM_SYSTEM_CACHE_DIR.
   Home home = open_home(options, !options.directory.empty());
-  const WisdomImport done = jitgemm::import_wisdom(all, home.db, home.cache);
+  const WisdomImport done =
+      jitgemm::import_wisdom(all, home.db, home.cache, options.kernels ? Kernels::take : Kernels::leave);
   const Wisdom merged = merge_wisdom(all);
+  const std::size_t asked = options.kernels ? merged.kernels.size() : 0, left_out = merged.kernels.size() - asked;
   const fs::path directory = *home.cache.directory();
   if (options.json) {
     Json json = facts_of(merged);
     json.erase("library");
     json["imported_records"] = done.records;
     json["imported_kernels"] = done.kernels;
+    json["kernels_left_out"] = left_out;
     json["directory"] = directory.string();
     return print_json(json);
   }
-  const bool all_new = done.records == merged.records.size() && done.kernels == merged.kernels.size();
-  fmt::print("imported {} of {} and {} of {} into {}{}{}\n", done.records, counted(merged.records.size(), "record"),
-             done.kernels, counted(merged.kernels.size(), "kernel"), directory.string(),
-             all_new ? "" : "; the others were here, or better", remarks(merged));
+  const bool all_new = done.records == merged.records.size() && done.kernels == asked;
+  fmt::print("imported {} of {} and {} of {} into {}{}\n", done.records, counted(merged.records.size(), "record"),
+             done.kernels, counted(asked, "kernel"), directory.string(),
+             all_new ? "" : "; the others were here, or better");
+  if (left_out > 0) {
+    fmt::print("{} left out, which would be compiled when needed: they are code for your GPU, take them with --kernels "
+               "if you trust who made the file\n",
+               counted(left_out, "kernel"));
+  }
+  if (const std::string text = remarks(merged); !text.empty()) fmt::print("{}\n", text.substr(1));
 }
 
 void merge(const Options& options) {
@@ -266,8 +277,10 @@ void add_wisdom(CLI::App& app) {
   wisdom->footer(R"(
 Examples:
   jitgemm wisdom export h200.wisdom --arch sm_90a
-  jitgemm wisdom import h200.wisdom                             on another machine
-  jitgemm wisdom import h200.wisdom --cache-dir /opt/jitgemm    for an image that sets JITGEMM_SYSTEM_CACHE_DIR to it
+  jitgemm wisdom import h200.wisdom                             tuning results, on another machine
+  jitgemm wisdom import h200.wisdom --kernels                   its kernels too: as safe as running its author's programs
+  jitgemm wisdom import h200.wisdom --kernels --cache-dir /opt/jitgemm
+                                                                for an image that sets JITGEMM_SYSTEM_CACHE_DIR to it
   jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
   jitgemm wisdom diff before.wisdom after.wisdom                fails with 1 if choices differ
 Of two records of a problem on a device the later counts, of those of one day the faster.
@@ -282,9 +295,10 @@ Of two records of a problem on a device the later counts, of those of one day th
   export_command->add_option("--arch", options->architecture, "Only of this architecture, e.g. sm_90a");
   export_command->add_option("--shapes", options->shapes, "Only of the sizes in a file of `m n k` lines");
   export_command->add_flag("--no-kernels", options->no_kernels, "Tuning results only");
-  add("import", "Add what is new or better to what this machine knows", import_wisdom)
-      ->add_option("files", options->inputs, "Wisdom files")
-      ->required();
+  CLI::App* import_command = add("import", "Add what is new or better to what this machine knows", import_wisdom);
+  import_command->add_option("files", options->inputs, "Wisdom files")->required();
+  import_command->add_flag("--kernels", options->kernels,
+                           "Take the kernels too, from whom you trust: they are code that runs on your GPU");
   CLI::App* merge_command = add("merge", "Make one file of several", merge);
   merge_command->add_option("out", options->file, "The file to write")->required();
   merge_command->add_option("files", options->inputs, "Wisdom files")->required();

@@ -18,7 +18,7 @@ Wisdom read_wisdom_or_database(const std::filesystem::path& file) {
   }
   Wisdom wisdom;
   wisdom.library = JITGEMM_VERSION;
-  wisdom.records = TuningDb(file).records();
+  wisdom.records = read_records(file);
   return wisdom;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "jitgemm/error.hpp"
+#include "util/environment.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm::cuda {
@@ -122,17 +123,17 @@ std::optional<std::string> serialisation_advice(std::string_view log) {
 }  // namespace
 
 std::vector<std::string> nvrtc_libraries() {
-  if (const char* named = std::getenv("JITGEMM_NVRTC"); named && *named) {
+  if (const auto named = environment("JITGEMM_NVRTC")) {
     std::error_code ignored;
-    if (fs::is_regular_file(named, ignored)) return {named};
-    if (const auto library = library_under(named)) return {library->string()};
+    if (fs::is_regular_file(*named, ignored)) return {*named};
+    if (const auto library = library_under(*named)) return {library->string()};
     throw Error(ErrorCode::invalid_option,
-                std::string("JITGEMM_NVRTC=") + named +
+                "JITGEMM_NVRTC=" + *named +
                     " is neither a libnvrtc.so nor a folder that has one; correct or unset it");
   }
   std::vector<fs::path> folders;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable); home && *home) folders.emplace_back(home);
+    if (const auto home = environment(variable)) folders.emplace_back(*home);
   }
   folders.emplace_back("/usr/local/cuda");
 #ifdef JITGEMM_NVRTC_DIR

@@ -16,6 +16,8 @@
 #include "backend/emulator/device_text.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
+#include "util/descriptor.hpp"
+#include "util/environment.hpp"
 #include "util/hash.hpp"
 #include "util/log.hpp"
 
@@ -41,8 +43,7 @@ bool is_executable(const std::string& path) {
 
 std::string on_path(const std::string& name) {
   if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
-  const char* path = std::getenv("PATH");
-  std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
+  std::istringstream directories(environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
   for (std::string directory; std::getline(directories, directory, ':');)
     if (const std::string candidate = directory + "/" + name; !directory.empty() && is_executable(candidate))
       return candidate;
@@ -92,6 +93,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 void write_file(const std::string& path, std::string_view text) {
+  const FileSizeSignalHeld held;
   std::ofstream file(path, std::ios::binary);
   file.write(text.data(), std::streamsize(text.size()));
   if (!file.flush()) throw Error(ErrorCode::io, "cannot write " + path + "; set TMPDIR to a directory with space");
@@ -107,11 +109,11 @@ const HostCompiler::Found& HostCompiler::find() {
   std::lock_guard lock(mutex_);
   if (!found_.path.empty()) return found_;
   Found found;
-  if (const char* chosen = std::getenv("JITGEMM_CXX"); chosen && *chosen) {
-    found.path = on_path(chosen);
+  if (const auto chosen = environment("JITGEMM_CXX")) {
+    found.path = on_path(*chosen);
     if (found.path.empty())
       throw Error(ErrorCode::no_compiler,
-                  std::string("JITGEMM_CXX=") + chosen + " is not an executable; set it to a C++20 compiler");
+                  "JITGEMM_CXX=" + *chosen + " is not an executable; set it to a C++20 compiler");
   } else {
     for (const char* name : {"c++", "g++"})
       if (found.path.empty()) found.path = on_path(name);

@@ -14,6 +14,7 @@
 #include "backend/emulator/launch.hpp"
 #include "core/element.hpp"
 #include "jitgemm/error.hpp"
+#include "util/environment.hpp"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // kernels take 64-byte aligned arguments by value; GCC 4.5 is long gone
 
@@ -56,13 +57,13 @@ class EmulatedKernel final : public LoadedKernel {
 
 /// The number that an environment variable holds, if it is set.
 std::optional<std::uint64_t> number_from_environment(const char* name) {
-  const char* text = std::getenv(name);
-  if (!text || !*text) return std::nullopt;
+  const auto text = environment(name);
+  if (!text) return std::nullopt;
   std::uint64_t value = 0;
-  const char* end = text + std::strlen(text);
-  if (const auto [stop, failed] = std::from_chars(text, end, value); failed != std::errc() || stop != end)
+  const char* end = text->data() + text->size();
+  if (const auto [stop, failed] = std::from_chars(text->data(), end, value); failed != std::errc() || stop != end)
     throw Error(ErrorCode::invalid_option,
-                std::string(name) + "=" + text + " is not a number; unset it or set it to one");
+                std::string(name) + "=" + *text + " is not a number; unset it or set it to one");
   return value;
 }
 
@@ -74,8 +75,8 @@ EmulatorOptions with_environment(EmulatorOptions options) {
                   "JITGEMM_EMULATOR_RESIDENT=" + std::to_string(*resident) + " is not in 1..1024; unset it");
     options.resident_blocks = int(*resident);
   }
-  if (const char* text = std::getenv("JITGEMM_EMULATOR_ASYNC"); text && *text) {
-    const std::string mode = text;
+  if (const auto set = environment("JITGEMM_EMULATOR_ASYNC")) {
+    const std::string& mode = *set;
     if (mode == "issue")
       options.asynchrony = EmulatorAsynchrony::at_issue;
     else if (mode == "wait")
