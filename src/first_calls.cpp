@@ -1,5 +1,7 @@
 #include "first_calls.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -26,44 +28,55 @@ constexpr double as_good = 1.25;        // predicted times, a kernel's at hand o
 class Workers {
  public:
   ~Workers() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      jobs_.clear();
+    // A forked child has none of the threads: it would wait for them, or for a lock that one of them held, for ever.
+    if (getpid() != process_) {
+      static_cast<void>(pool_.release());
+      return;
     }
-    changed_.notify_all();
+    {
+      const std::lock_guard lock(pool_->mutex);
+      pool_->stopping = true;
+      pool_->jobs.clear();
+    }
+    pool_->changed.notify_all();
   }
 
   void post(std::function<void()> job) {
     static const std::size_t most = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u);
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    if (idle_ < jobs_.size() && threads_.size() < most) threads_.emplace_back([this] { work(); });
-    changed_.notify_one();
+    Pool& pool = *pool_;
+    const std::lock_guard lock(pool.mutex);
+    pool.jobs.push_back(std::move(job));
+    if (pool.idle < pool.jobs.size() && pool.threads.size() < most) pool.threads.emplace_back([&pool] { pool.work(); });
+    pool.changed.notify_one();
   }
 
  private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      ++idle_;
-      changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-      --idle_;
-      if (stopping_) return;
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      job();
-      lock.lock();
-    }
-  }
+  struct Pool {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> jobs;
+    std::size_t idle = 0;
+    bool stopping = false;
+    std::vector<std::jthread> threads;  // last: joined first
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  std::size_t idle_ = 0;
-  bool stopping_ = false;
-  std::vector<std::jthread> threads_;  // last: joined first
+    void work() {
+      std::unique_lock lock(mutex);
+      for (;;) {
+        ++idle;
+        changed.wait(lock, [this] { return stopping || !jobs.empty(); });
+        --idle;
+        if (stopping) return;
+        const std::function<void()> job = std::move(jobs.front());
+        jobs.pop_front();
+        lock.unlock();
+        job();
+        lock.lock();
+      }
+    }
+  };
+
+  std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
+  pid_t process_ = getpid();
 };
 
 enum class State { compiling, compiled, failed };

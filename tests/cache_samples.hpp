@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/cuda/nvrtc.hpp"
 #include "jit/kernel_cache.hpp"
 #include "sandbox.hpp"
 
@@ -17,7 +18,7 @@ inline CacheEntry sample_entry(const std::string& name, std::size_t code_bytes =
   return entry;
 }
 
-inline CacheKey key_of(const CacheEntry& entry) { return cache_key(entry.source, "nvrtc"); }
+inline CacheKey key_of(const CacheEntry& entry) { return cache_key(entry.source, cuda::nvrtc_kind()); }
 
 inline bool equal(const CacheEntry& x, const CacheEntry& y) {
   return x.source.text == y.source.text && x.source.entry == y.source.entry &&

@@ -29,6 +29,9 @@
 
 namespace jitgemm::test {
 
+/// Whatever the developer's umask: a cache does not use directories that a group may write to.
+inline const mode_t umask_before = umask(022);
+
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -180,13 +180,10 @@ TEST_CASE("Rates that cannot be written are an Error", "[calibration_file]") {
     expect(file_text(file).starts_with(before), "and still there");
   };
   SECTION("in a read-only directory") {
-    fs::permissions(directory.path(), fs::perms::all);
     CHECK(wait_for(spawn([&] {
             add_rates(file, h200, scaled_rates(0.5));
-            fs::permissions(
-                file, fs::perms::all & ~(fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write));
-            fs::permissions(directory.path(), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
-                                                  fs::perms::others_exec);
+            fs::permissions(file, fs::perms(0444));
+            fs::permissions(directory.path(), fs::perms(0555));
             if (geteuid() == 0) expect(become_nobody(), "become nobody");
             check_refused();
             return 0;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "context_options.hpp"
 #include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
@@ -23,6 +24,14 @@ TEST_CASE("Options and variables that make no sense are refused with what would"
   ContextOptions options = emulator;
   options.emulator_sm_count = 0;
   refused(options, "emulator_sm_count");
+  for (const auto& [directory, word] : {std::pair(std::string(), "empty path"), std::pair(std::string("/tmp/a\0b", 8), "NUL")}) {
+    options = emulator;
+    options.cache_dir = directory;
+    refused(options, word);
+    options.device = Device::compile_only;
+    options.architecture = "sm_90a";
+    refused(options, word);
+  }
   options = emulator;
   options.tuning_budget_seconds = -1;
   refused(options, "tuning_budget_seconds");
@@ -31,4 +40,9 @@ TEST_CASE("Options and variables that make no sense are refused with what would"
   refused(options, "tuning_total_budget_seconds");
   const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
   refused(emulator, "off, cached or on");
+}
+
+TEST_CASE("A relative cache_dir is where it was when it was given", "[context]") {
+  const ContextOptions options{.cache_dir = "here/../there/"};
+  CHECK(home_of(options) == std::filesystem::current_path() / "there");
 }

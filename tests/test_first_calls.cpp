@@ -265,6 +265,27 @@ TEST_CASE("A Context ends while a kernel compiles in the background, and drops t
   CHECK(FakeNvrtc::alive.empty());
 }
 
+TEST_CASE("A forked child may end its parent's Context, whose threads it does not have", "[first_calls]") {
+  Fixture f;
+  f.give_fallback();
+  f.context.emplace(f.options);
+  const auto end_in_child = [&] {
+    return wait_for(spawn([&] {
+      alarm(20);
+      f.context.reset();
+      return 0;
+    }));
+  };
+  Gate::set(false);
+  f.call(f.small);
+  Gate::await_waiting(1);
+  CHECK(end_in_child() == 0);  // while a thread compiles
+  Gate::set(true);
+  await_switch(f, f.small);
+  CHECK(f.d() == f.product(f.small));
+  CHECK(end_in_child() == 0);  // while it waits for the next job
+}
+
 TEST_CASE("Threads that ask for one new problem at once compile its kernel once", "[first_calls]") {
   Fixture f;
   f.give_fallback();

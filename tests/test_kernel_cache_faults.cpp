@@ -119,7 +119,7 @@ TEST_CASE("a cache that has become read-only still serves, and warns once that i
   }
 }
 
-TEST_CASE("a user without rights neither reads nor breaks on another's cache", "[cache]") {
+TEST_CASE("a user without rights reads root's cache where that is open, and nobody else's", "[cache][security]") {
   if (geteuid() != 0) SKIP("only root can become another user");
   const TemporaryDirectory directory;
   const CacheEntry entry = sample_entry("a");
@@ -128,23 +128,39 @@ TEST_CASE("a user without rights neither reads nor breaks on another's cache", "
     ask(cache, entry);
   }
   fs::permissions(directory.path(), fs::perms::all & ~fs::perms::others_write);
-  for (const fs::perms mode : {fs::perms::owner_all, fs::perms(0755)}) {
-    fs::permissions(directory.path() / "cache", mode);
+  const fs::path path = directory.path() / "cache";
+  const auto check = [&](const auto& body) {
     CHECK(wait_for(spawn([&] {
             expect(become_nobody(), "become nobody");
             const CapturedLog log;
-            KernelCache cache = cache_at(directory.path() / "cache");
-            expect(!cache.directory(), "memory only");
-            expect(log.count("owned by another user") == 1, log.text().c_str());
-            expect(ask(cache, entry), "it is compiled");
-            // As the system layer, which may be anyone's, a closed directory warns, and closed files do.
-            KernelCache reader(
-                {.directory = directory.path() / "none", .system_directory = directory.path() / "cache"});
-            expect(ask(reader, entry), "it is compiled");
-            expect(log.count("Permission denied") >= 1, log.text().c_str());
+            KernelCache cache = cache_at(path);
+            KernelCache reader({.directory = directory.path() / "none", .system_directory = path});
+            body(cache, reader, log);
             return 0;
           })) == 0);
-  }
+  };
+  const auto refused = [&](const char* why) {
+    return [&, why](KernelCache& cache, KernelCache& reader, const CapturedLog& log) {
+      expect(!cache.directory(), "memory only");
+      expect(ask(cache, entry) && ask(reader, entry), "it is compiled");
+      expect(log.count(why) == 2, log.text().c_str());
+    };
+  };
+  fs::permissions(path, fs::perms::owner_all);
+  check(refused("Permission denied"));
+  fs::permissions(path, fs::perms(0755));
+  check([&](KernelCache& cache, KernelCache& reader, const CapturedLog& log) {
+    expect(ask(cache, entry) && ask(reader, entry), "its files are closed: it is compiled");
+    expect(log.count("cannot be read: Permission denied") == 1, log.text().c_str());
+  });
+  fs::permissions(file_of(path, entry), fs::perms(0644));
+  check([&](KernelCache& cache, KernelCache& reader, const CapturedLog& log) {
+    expect(!ask(cache, entry) && !ask(reader, entry), "root's kernel serves everyone");
+    expect(ask(cache, sample_entry("new")), "a new one is compiled");
+    expect(log.count("cannot store a kernel") == 1, log.text().c_str());
+  });
+  REQUIRE(chown(path.c_str(), 1, 1) == 0);
+  check(refused("owned by another user"));
 }
 
 TEST_CASE("a full disk costs nothing but the warning", "[cache]") {

@@ -1,6 +1,7 @@
 // What commands say where nothing can be kept, and the files that they leave to others.
 #include <sys/stat.h>
 
+#include "cache_samples.hpp"
 #include "catch.hpp"
 #include "command.hpp"
 
@@ -119,22 +120,28 @@ TEST_CASE("Others may read what is exported, and what is imported into a directo
   CHECK(fs::is_symlink(jitgemm.path("link.wisdom")));
   CHECK(mode_of(jitgemm.path("real.wisdom")) == 0644);
 
-  const auto check_served = [&](const fs::path& directory, bool tuned) {
-    CHECK(mode_of(directory) == 0755);
-    CHECK(mode_of(directory / entry.filename()) == 0644);
-    if (tuned) CHECK(mode_of(directory / "tuning.jsonl") == 0644);
-  };
-  REQUIRE(jitgemm("cache export opt/exported").status == 0);
-  check_served(jitgemm.path("opt/exported"), false);
-  REQUIRE(jitgemm("wisdom import real.wisdom --cache-dir opt/imported").status == 0);
-  check_served(jitgemm.path("opt/imported"), true);
-
-  // No reader takes kernels from where everyone may write.
-  ::umask(0);
+  // Whatever the umask: no reader takes anything from where others may write.
+  const CacheEntry shipped = sample_entry("shipped");
+  cache_at(jitgemm.path("cache")).store(key_of(shipped), shipped);
+  REQUIRE(jitgemm("wisdom export real.wisdom").status == 0);
+  for (const mode_t mask : {022, 002, 0}) {
+    const ScopedUmask of_user(mask);
+    const std::string to = "opt" + std::to_string(mask);
+    const auto check_served = [&](const fs::path& directory, const fs::path& file) {
+      CHECK(mode_of(directory) == 0755);
+      CHECK(mode_of(directory / file) == 0644);
+    };
+    REQUIRE(jitgemm("cache export " + to + "/exported").status == 0);
+    check_served(jitgemm.path(to + "/exported"), entry.filename());
+    REQUIRE(jitgemm("wisdom import --kernels real.wisdom --cache-dir " + to + "/imported").status == 0);
+    check_served(jitgemm.path(to + "/imported"), "tuning.jsonl");
+    check_served(jitgemm.path(to + "/imported"), file_of("", shipped));
+    const ScopedEnvironment layer("JITGEMM_SYSTEM_CACHE_DIR", jitgemm.path(to + "/imported").c_str());
+    const Output explained = jitgemm("explain -m 32 -n 32 -k 8 --tuning cached --cache-dir fresh" + quick);
+    CHECK(explained.err.empty());
+    CHECK_THAT(explained.out, ContainsSubstring("of the system's database"));
+  }
   REQUIRE(jitgemm("cache export open").status == 0);
-  CHECK(mode_of(jitgemm.path("open")) == 0775);
-  REQUIRE(jitgemm("wisdom import real.wisdom --cache-dir open2").status == 0);
-  CHECK(mode_of(jitgemm.path("open2")) == 0775);
   fs::permissions(jitgemm.path("open"), fs::perms::all);
   CHECK_THAT(jitgemm("cache export open").out, ContainsSubstring("writable by everyone: correct that"));
 }

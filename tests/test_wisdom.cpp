@@ -1,6 +1,9 @@
 #include <algorithm>
 
+#include "backend/backend.hpp"
 #include "catch.hpp"
+#include "errors.hpp"
+#include "jit/cache_entry.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "wisdom_samples.hpp"
@@ -40,7 +43,8 @@ TEST_CASE("Wisdom exported and imported gives the same answers and the same kern
   CHECK(contents(to.directory) == before);
 }
 
-TEST_CASE("After an import the first call compiles nothing", "[wisdom]") {
+TEST_CASE("After an import the first call makes the same choice; the emulator's kernels, which are host code, do not travel",
+          "[wisdom][security]") {
   const TemporaryDirectory directory;
   const fs::path from = directory.path() / "from", to = directory.path() / "to", file = directory.path() / "file";
   const Problem problem = normalise({.m = 48, .n = 64, .k = 96});
@@ -63,17 +67,79 @@ TEST_CASE("After an import the first call compiles nothing", "[wisdom]") {
   const auto [cold, plan] = run(from);
   REQUIRE(cold.compiles == 1);
   REQUIRE(plan.source == PlanSource::exact);
-  Home(from).export_to(file, {.problem = [&](const Problem& p) { return p.m == 48; }});
+  const Wisdom collected = Home(from).collect();
+  CHECK(collected.kernels.empty());
+  CHECK(collected.strange_kernels == 1);
+
+  // Nor from a file of somebody who writes them all the same.
+  const auto entries = KernelCache({.directory = from}).list(false);
+  REQUIRE(entries.size() == 1);
+  write_wisdom(file, collected.records,
+               {{.digest = entries[0].digest,
+                 .architecture = entries[0].entry.binary.architecture,
+                 .file = entries[0].path,
+                 .bytes = entries[0].bytes}});
   const Wisdom wisdom = read_wisdom(file);
-  REQUIRE(wisdom.kernels.size() == 1);
-  CHECK(wisdom.kernels[0].current);
-  Home(to).import_from(file);
+  CHECK(wisdom.kernels.empty());
+  CHECK(wisdom.strange_kernels == 1);
+  const WisdomImport done = Home(to).import_from(file, Kernels::take);
+  CHECK(done.records == 1);
+  CHECK(done.kernels == 0);
 
   const auto [warm, same_plan] = run(to);
-  CHECK(warm.compiles == 0);
-  CHECK(warm.disk_hits == 1);
+  CHECK(warm.compiles == 1);
+  CHECK(warm.disk_hits == 0);
   CHECK(same_plan.config == plan.config);
   CHECK(same_plan.why == plan.why);
+}
+
+TEST_CASE("Kernels are imported only when told to, and then the cache has them", "[wisdom][security]") {
+  const TemporaryDirectory directory;
+  sample_wisdom(directory.path());
+  Home home(directory.path() / "home");
+  const WisdomImport left = home.import_from(directory.path() / "sample.wisdom", Kernels::leave);
+  CHECK(left.records == 2);
+  CHECK(left.kernels == 0);
+  CHECK(home.cache.list(true).empty());
+  CHECK(home.import_from(directory.path() / "sample.wisdom", Kernels::take).kernels == 2);
+  CHECK_FALSE(ask(home.cache, sample_entry("a", 300)));
+}
+
+TEST_CASE("A kernel that is given out for another's is not taken from a wisdom file", "[wisdom][security]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory.path() / "forged.wisdom", forged = directory.path() / "forged";
+  const CacheEntry asked = sample_entry("asked");
+  const auto write = [&](const CacheKey& key, const CacheEntry& entry, const std::string& architecture) {
+    const std::string bytes = pack_entry(key, entry);
+    write_file(forged, bytes);
+    write_wisdom(file, {}, {{.digest = key.digest, .architecture = architecture, .file = forged, .bytes = bytes.size()}});
+  };
+  Home home(directory.path() / "home");
+  const auto refused = [&] {
+    const Wisdom wisdom = read_wisdom(file);
+    CHECK(wisdom.strange_kernels == 1);
+    CHECK(home.import_from(file, Kernels::take).kernels == 0);
+    CHECK(home.cache.list(true).empty());
+  };
+  SECTION("another source under this one's digest") {
+    write(key_of(asked), sample_entry("another"), "sm_90a");
+    refused();
+  }
+  SECTION("this source for another architecture") {
+    CacheEntry entry = asked;
+    entry.source.architecture = entry.binary.architecture = "sm_80";
+    write(key_of(asked), entry, "sm_80");
+    refused();
+  }
+  SECTION("under the digest by which the emulator would ask for it, as made by NVRTC") {
+    write(cache_key(asked.source, make_emulator_backend({})->compiler_kind()), asked, "sm_90a");
+    refused();
+  }
+  SECTION("an architecture in the manifest that it is not for") {
+    write(key_of(asked), asked, "sm_80");
+    CHECK_THAT(refusal(ErrorCode::io, [&] { read_wisdom(file); }),
+               Catch::Matchers::ContainsSubstring("not for the architecture that its manifest says"));
+  }
 }
 
 TEST_CASE("A selection takes an architecture, some problems and their kernels, or no kernels", "[wisdom]") {

@@ -58,7 +58,7 @@ TEST_CASE("Wisdom with any byte flipped or cut short anywhere is refused and cha
   CHECK(contents(home.directory) == before);
   write_file(file, good);
   CHECK(io_error([&] {
-          import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache);
+          import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache, Kernels::take);
         }).find("No such file") != std::string::npos);
   CHECK_THAT(io_error([&] { read_wisdom(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
   CHECK(contents(home.directory) == before);
@@ -131,7 +131,7 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
   SECTION("import of more than the cache may have") {
     KernelCache small = cache_at(directory.path() / "small", 600);
     TuningDb db(directory.path() / "small" / "tuning.jsonl");
-    CHECK_THAT(io_error([&] { import_wisdom({read_wisdom(sample)}, db, small); }),
+    CHECK_THAT(io_error([&] { import_wisdom({read_wisdom(sample)}, db, small, Kernels::take); }),
                ContainsSubstring("JITGEMM_CACHE_MAX_BYTES"));
     CHECK(db.records().empty());
     CHECK(small.list(false).empty());

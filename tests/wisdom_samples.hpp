@@ -32,7 +32,9 @@ struct Home {
     const Wisdom wisdom = collect(selection);
     write_wisdom(file, wisdom.records, wisdom.kernels);
   }
-  WisdomImport import_from(const std::filesystem::path& file) { return import_wisdom({read_wisdom(file)}, db, cache); }
+  WisdomImport import_from(const std::filesystem::path& file, Kernels kernels = Kernels::take) {
+    return import_wisdom({read_wisdom(file)}, db, cache, kernels);
+  }
 };
 
 /// All files below a directory with what is in them, but the lock files.

@@ -71,8 +71,10 @@ fs::path default_cache_directory() {
 
 std::string prepare_private_directory(const fs::path& directory, mode_t mode) {
   if (directory.empty()) return "there is no home directory of this user's own";
-  if (std::string why = make_directories(directory, mode); !why.empty()) return why;
-  return why_not_trusted(directory);
+  std::string why = make_directories(directory, mode);
+  if (why.empty()) why = why_not_trusted(directory);
+  if (why.empty() && faccessat(AT_FDCWD, directory.c_str(), X_OK, AT_EACCESS) != 0) why = text_of(errno);
+  return why;
 }
 
 std::string why_not_writable(const fs::path& directory) {

@@ -62,22 +62,25 @@ std::optional<std::uintmax_t> parse_sum(const std::optional<std::string>& text) 
   return error == std::errc() && rest == end ? std::optional(sum) : std::nullopt;
 }
 
-/// nullopt also for a file that is not to be trusted, of which it warns.
+void warn_if_not_trusted(const fs::path& sum_file, const std::string& why) {
+  if (errno != EPERM) return;
+  warn_once("sum " + sum_file.string(), sum_file.string() + " is not used, the kernels are counted each time: " + why +
+                                            "; delete it, or have its owner and mode corrected");
+}
+
 std::optional<std::uintmax_t> read_sum(const fs::path& file) {
   std::string why;
   const auto text = read_trusted(file, &why, 64);
-  if (!text && errno == EPERM) {
-    warn_once("sum " + file.string(), file.string() + " is not used, the kernels are counted each time: " + why +
-                                          "; delete it, or have its owner and mode corrected");
-  }
+  if (!text) warn_if_not_trusted(file, why);
   return parse_sum(text);
 }
 
 /// In place, since it follows every publication: a torn number does not parse, and then the directory is listed.
 void write_sum(const fs::path& file, std::uintmax_t sum) {
   publish_step("sum");
-  const Descriptor descriptor = open_trusted(file, O_WRONLY | O_CREAT | O_TRUNC, nullptr);
-  if (descriptor.get() < 0) return;
+  std::string why;
+  const Descriptor descriptor = open_trusted(file, O_WRONLY | O_CREAT | O_TRUNC, &why);
+  if (descriptor.get() < 0) return warn_if_not_trusted(file, why);
   if (!write_all(descriptor.get(), std::to_string(sum) + '\n')) unlink(file.c_str());
 }
 

@@ -59,7 +59,10 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
     WisdomKernel kernel{info.digest, architecture, info.path, 0, info.bytes};
     try {
       const auto entry = unpack_entry(read_kernel(kernel), info.digest, nullptr);
-      if (!is_gpu_kernel(info.digest, entry->source)) continue;
+      if (!is_gpu_kernel(info.digest, entry->source)) {
+        ++wisdom.strange_kernels;
+        continue;
+      }
       if (selection.problem && !wanted.contains(digest_of(entry->source.text))) continue;
       kernel.current = is_current(entry->source);
     } catch (const Error&) {
