@@ -83,10 +83,10 @@ Step fifo(Place place) {
 
 // What the library then does.
 void make_a_context(const Site& site) {
-  const Context context({.device = Device::compile_only,
-                         .architecture = "sm_90a",
-                         .tuning = Tuning::cached,
-                         .cache_dir = site.home.string()});
+  Context context({.device = Device::compile_only,
+                   .architecture = "sm_90a",
+                   .tuning = Tuning::cached,
+                   .cache_dir = site.home.string()});
   CHECK(context.plan({.m = 1024, .n = 1024, .k = 1024}).source == PlanSource::model);
 }
 void look_for_the_kernel(const Site& site) {
@@ -110,10 +110,10 @@ void add_a_result(const Site& site) { TuningDb(site.tuning).add(record_of(shape(
 void read_calibration(const Site& site) { CHECK_FALSE(read_rates(site.rates, h200)); }
 void use_as_system_layer(const Site& site) {
   const ScopedEnvironment system("JITGEMM_SYSTEM_CACHE_DIR", site.home.c_str());
-  const Context context({.device = Device::compile_only,
-                         .architecture = "sm_90a",
-                         .tuning = Tuning::cached,
-                         .cache_dir = (site.directory.path() / "own").string()});
+  Context context({.device = Device::compile_only,
+                   .architecture = "sm_90a",
+                   .tuning = Tuning::cached,
+                   .cache_dir = (site.directory.path() / "own").string()});
   CHECK(context.plan({.m = 1024, .n = 1024, .k = 1024}).source == PlanSource::model);
 }
 void use_kernel_as_system_layer(const Site& site) {

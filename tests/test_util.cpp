@@ -184,8 +184,8 @@ TEST_CASE("read_file takes regular files of bounded size only", "[util]") {
   REQUIRE(mkfifo((directory.path() / "fifo").c_str(), 0600) == 0);
   CHECK_FALSE(read_file(directory.path() / "fifo"));
   CHECK_FALSE(read_file("/dev/zero"));
-  CHECK(read_head(directory.path() / "file", 2) == "12");
-  CHECK(read_head(directory.path() / "file", 100) == "12345");
+  CHECK(read_trusted_head(directory.path() / "file", nullptr, 2) == "12");
+  CHECK(read_trusted_head(directory.path() / "file", nullptr, 100) == "12345");
 }
 
 TEST_CASE("a file lock excludes others until it is released", "[util]") {
