@@ -121,21 +121,23 @@ TEST_CASE("a cache that has become read-only still serves, and warns once that i
 
 TEST_CASE("a user without rights reads root's cache where that is open, and nobody else's", "[cache][security]") {
   if (geteuid() != 0) SKIP("only root can become another user");
-  const TemporaryDirectory directory;
+  const TemporaryDirectory directory, own;
   const CacheEntry entry = sample_entry("a");
   {
     KernelCache cache = cache_at(directory.path() / "cache");
     ask(cache, entry);
   }
   fs::permissions(directory.path(), fs::perms::all & ~fs::perms::others_write);
+  fs::permissions(own.path(), fs::perms::all);
   const fs::path path = directory.path() / "cache";
   const auto check = [&](const auto& body) {
     CHECK(wait_for(spawn([&] {
             expect(become_nobody(), "become nobody");
             const CapturedLog log;
             KernelCache cache = cache_at(path);
-            KernelCache reader({.directory = directory.path() / "none", .system_directory = path});
+            KernelCache reader({.directory = own.path() / "cache", .system_directory = path});
             body(cache, reader, log);
+            fs::remove_all(own.path() / "cache");
             return 0;
           })) == 0);
   };

@@ -201,7 +201,7 @@ TEST_CASE("What is the user's own or root's, and nobody else's to write, is used
   for (const fs::path& file : {site.kernel_file, site.tuning, site.rates}) chmod(file.c_str(), 0644);
   fs::create_directory_symlink(site.home, site.directory.path() / "link");
   const auto check = [&](const fs::path& home) {
-    KernelCache cache({.directory = site.directory.path() / "own", .system_directory = home});
+    KernelCache cache({.directory = site.directory.path() / std::to_string(geteuid()), .system_directory = home});
     expect(cache.find(key_of(site.kernel), {}).has_value(), "the kernel");
     expect(TuningDb(std::nullopt, home / "tuning.jsonl").find(tuned, h200).match == Match::exact, "the result");
     expect(read_rates(home / "calibration.jsonl", h200).has_value(), "the rates");
@@ -257,8 +257,7 @@ TEST_CASE("Strange values of JITGEMM_CACHE_DIR are an error or one line, and har
     const ScopedEnvironment variable("JITGEMM_CACHE_DIR", value.c_str());
     const CapturedLog log;
     KernelCache cache;
-    CHECK_FALSE(cache.directory());
-    CHECK(ask(cache, sample_entry("a")));
+    for (int i = 0; i < 2; ++i) CHECK(ask(cache, sample_entry("a")));
     CHECK(log.count("warning") == 1);
   }
   CHECK(file_text(file) == precious);
@@ -289,15 +288,15 @@ TEST_CASE("A set-uid program takes nothing from the environment", "[security]") 
   fs::copy_file(command_path(), copy);
   chmod(directory.path().c_str(), 0755);
   const auto run = [&] {
-    const std::string line = "cd / && HOME=/ JITGEMM_LOG=sometimes JITGEMM_CACHE_DIR=some/where '" + copy.string() +
+    const std::string line = "cd / && HOME=/ JITGEMM_CACHE_DIR=some/where '" + copy.string() +
                              "' cache ls >/dev/null 2>'" + err.string() + "' </dev/null";
     if (std::system(line.c_str()) == -1) throw std::runtime_error("system");
     return file_text(err);
   };
-  CHECK_THAT(run(), ContainsSubstring("some/where") && ContainsSubstring("sometimes"));
+  CHECK_THAT(run(), ContainsSubstring("JITGEMM_CACHE_DIR=some/where"));
   REQUIRE(chown(copy.c_str(), nobody, nobody) == 0);
   REQUIRE(chmod(copy.c_str(), 04755) == 0);
-  CHECK_THAT(run(), !ContainsSubstring("some/where") && !ContainsSubstring("sometimes"));
+  CHECK_THAT(run(), !ContainsSubstring("JITGEMM_CACHE_DIR=some/where"));
 }
 
 TEST_CASE("An empty variable counts as none", "[security]") {
