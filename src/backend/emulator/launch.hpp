@@ -26,6 +26,7 @@ struct Block;
 struct Cluster;
 struct Warp;
 struct Warpgroup;
+struct WgmmaScratch;
 class Launch;
 
 /// When asynchronous work takes effect between its issue and the wait that guarantees it.
@@ -275,6 +276,7 @@ class Launch {
   std::vector<PendingLoad>& loads() { return loads_; }
   ClockJoiner& joiner() { return joiner_; }
   LaunchGlobalMemory& global() { return global_; }
+  WgmmaScratch& wgmma_scratch();  // of the first wgmma on
 
  private:
   void start_cluster(Cluster& cluster, u32 index);
@@ -306,10 +308,11 @@ class Launch {
   std::vector<PendingLoad> loads_;
   ClockJoiner joiner_;
   LaunchGlobalMemory global_;
+  std::unique_ptr<WgmmaScratch> wgmma_scratch_;
 };
 
 /// The thread that runs on this host thread.
-extern thread_local Thread* current __attribute__((tls_model("initial-exec")));
+extern thread_local Thread* current;
 
 /// Arrives at a collective; true for the last lane of the warp, which carries it out and calls finish_collective(). The
 /// others come back when it has.

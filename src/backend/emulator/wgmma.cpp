@@ -11,7 +11,6 @@ namespace {
 
 constexpr u32 poison = 0xffffffff;  // a NaN as a float
 constexpr u32 register_file = 65536;
-constexpr u32 max_n = 256;
 
 Warpgroup& warpgroup_of(Thread& thread) { return *thread.block->warpgroups[thread.index / 128]; }
 
@@ -72,8 +71,7 @@ void transpose(const u32* from, u32* to, u32 rows, u32 columns) {
 
 void perform(Thread& thread, const PendingWgmma& operation) {
   SharedMemory& memory = thread.block->memory;
-  alignas(32) static thread_local u32 packed[max_n * 8];
-  alignas(32) static thread_local u32 a[64 * max_depth], b[max_n * max_depth], turned[max_n * max_depth];  // widened
+  auto& [packed, a, b, turned] = thread.launch->wgmma_scratch();
   const u32 k = u32(depth(operation.a_type));
   const auto fetch = [&](TensorType type, const Operand& operand, u32 extent, u32* to, bool k_inside) {
     operand.for_each_chunk(extent, [&](u32 i, u32 address) {
@@ -217,6 +215,11 @@ void finish_warpgroup(Warpgroup& group) {
 }
 
 }  // namespace
+
+WgmmaScratch& Launch::wgmma_scratch() {
+  if (!wgmma_scratch_) wgmma_scratch_ = std::make_unique_for_overwrite<WgmmaScratch>();
+  return *wgmma_scratch_;
+}
 
 Warpgroup::Warpgroup(Block& its_block, u32 first_thread)
     : block(its_block),

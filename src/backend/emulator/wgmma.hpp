@@ -1,8 +1,18 @@
 #pragma once
 
 #include "backend/emulator/launch.hpp"
+#include "backend/emulator/matrix_product.hpp"
 
 namespace jitgemm::emulator {
+
+constexpr u32 max_n = 256;
+
+/// Where a wgmma is computed: too large for the stacks of fibers, and for thread-local storage, which every thread of a
+/// process pays for.
+struct WgmmaScratch {
+  alignas(32) u32 packed[max_n * 8];
+  alignas(32) u32 a[64 * max_depth], b[max_n * max_depth], turned[max_n * max_depth];  // widened
+};
 
 /// The accumulators of a wgmma while they belong to the tensor cores.
 struct Accumulators {
