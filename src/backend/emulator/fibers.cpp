@@ -10,6 +10,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
 #endif
 
 namespace jitgemm::emulator {
@@ -26,12 +28,27 @@ void announce_switch(void** keep, const Fiber& to) {
 }
 void finish_switch(void* kept) { __sanitizer_finish_switch_fiber(kept, nullptr, nullptr); }
 void unpoison(void* memory, std::size_t bytes) { __asan_unpoison_memory_region(memory, bytes); }
+void* host_fiber() { return nullptr; }
+void* create_fiber() { return nullptr; }
+void destroy_fiber(void*) {}
+#elif defined(__SANITIZE_THREAD__)
+constexpr bool with_asan = false;
+constexpr std::size_t stack_bytes = 256 << 10;
+void announce_switch(void**, const Fiber& to) { __tsan_switch_to_fiber(to.sanitized, 0); }
+void finish_switch(void*) {}
+void unpoison(void*, std::size_t) {}
+void* host_fiber() { return __tsan_get_current_fiber(); }
+void* create_fiber() { return __tsan_create_fiber(0); }
+void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
 #else
 constexpr bool with_asan = false;
 constexpr std::size_t stack_bytes = 64 << 10;
 void announce_switch(void**, const Fiber&) {}
 void finish_switch(void*) {}
 void unpoison(void*, std::size_t) {}
+void* host_fiber() { return nullptr; }
+void* create_fiber() { return nullptr; }
+void destroy_fiber(void*) {}
 #endif
 
 constexpr std::size_t guard_bytes = 4096;
@@ -60,6 +77,7 @@ Pool& pool() {
 }  // namespace
 
 void Fiber::adopt_host_stack() {
+  sanitized = host_fiber();
   if (!with_asan) return;
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
@@ -84,7 +102,7 @@ void leave_fiber(Fiber&, Fiber& to) {
   __builtin_unreachable();
 }
 
-Stacks::Stacks(int count) : count_(count) {
+Stacks::Stacks(int count) : count_(count), sanitized_(std::size_t(count)) {
   void* memory =
       mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
@@ -95,6 +113,8 @@ Stacks::Stacks(int count) : count_(count) {
 }
 
 Stacks::~Stacks() {
+  for (void* fiber : sanitized_)
+    if (fiber) destroy_fiber(fiber);
   unpoison(memory_, stack_bytes * count_);
   munmap(memory_, stack_bytes * count_);
 }
@@ -108,6 +128,8 @@ void Stacks::prepare(int i, Fiber& fiber, void (*entry)()) {
   fiber.stack_bottom = bottom;
   fiber.stack_bytes = bytes;
   fiber.fake_stack = nullptr;
+  if (sanitized_[i]) destroy_fiber(sanitized_[i]);  // with the calls that the one before it was in
+  fiber.sanitized = sanitized_[i] = create_fiber();
   fiber_entry = entry;
   fiber.context = context::make_fcontext(bottom + bytes - colour, bytes - colour, start);
 }

@@ -13,16 +13,18 @@ struct Fiber {
   const void* stack_bottom = nullptr;
   std::size_t stack_bytes = 0;
   void* fake_stack = nullptr;  // AddressSanitizer's
+  void* sanitized = nullptr;   // ThreadSanitizer's
 
   void adopt_host_stack();
 };
 
-/// Leaves `from`, continues `to`, and returns when somebody switches to `from` again.
+/// Leaves `from`, continues `to`, and returns when somebody switches to `from` again. Fibers of one thread only switch to
+/// each other.
 void switch_fiber(Fiber& from, Fiber& to);
 /// The same; `from` never runs again, and its stack may be reused once `to` runs.
 [[noreturn]] void leave_fiber(Fiber& from, Fiber& to);
 
-/// Stacks of one block's threads, with a guard page below each.
+/// Stacks of one block's threads, with a guard page below each, and what ThreadSanitizer knows of the fibers on them.
 class Stacks {
  public:
   explicit Stacks(int count);
@@ -37,6 +39,7 @@ class Stacks {
  private:
   int count_;
   char* memory_;
+  std::vector<void*> sanitized_;
 };
 
 /// Stacks are kept for the next launch: mapping them is slow.
