@@ -1,22 +1,18 @@
 #include "backend/emulator/compiler.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "backend/emulator/child_process.hpp"
 #include "backend/emulator/device.hpp"
 #include "backend/emulator/device_text.hpp"
+#include "backend/emulator/temporary_directory.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
-#include "util/descriptor.hpp"
 #include "util/environment.hpp"
 #include "util/hash.hpp"
 #include "util/log.hpp"
@@ -30,11 +26,22 @@ constexpr bool with_asan = true;
 #else
 constexpr bool with_asan = false;
 #endif
+#if defined(__SANITIZE_THREAD__)
+constexpr bool with_tsan = true;
+#else
+constexpr bool with_tsan = false;
+#endif
 #if defined(JITGEMM_UBSAN)
 constexpr bool with_ubsan = true;
 #else
 constexpr bool with_ubsan = false;
 #endif
+
+/// "x86_64": shared objects of one are of no use on another, and machines of both may share a home.
+std::string host_architecture() {
+  utsname name;
+  return uname(&name) == 0 ? name.machine : "";
+}
 
 bool is_executable(const std::string& path) {
   std::error_code ignored;
@@ -50,59 +57,16 @@ std::string on_path(const std::string& name) {
   return "";
 }
 
-struct Outcome {
-  int status = 0;
-  std::string output;
-};
-
-/// Runs a program without a shell; standard output and error go to a file of `directory`.
 Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& directory) {
-  const std::string log = directory.file("log");
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed)
-    throw Error(ErrorCode::no_compiler,
-                "cannot run " + words[0] + ": " + std::strerror(failed) + "; set JITGEMM_CXX to a C++20 compiler");
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(log).value_or("")};
+  return run_program(words, directory.file("log"), directory.path());
 }
 
 }  // namespace
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::error_code failed;
-  path_ = (std::filesystem::temp_directory_path(failed) / "jitgemm-XXXXXX").string();
-  if (failed || !mkdtemp(path_.data()))
-    throw Error(ErrorCode::io, "cannot make a temporary directory " + path_ + "; set TMPDIR to a writable one");
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void write_file(const std::string& path, std::string_view text) {
-  const FileSizeSignalHeld held;
-  std::ofstream file(path, std::ios::binary);
-  file.write(text.data(), std::streamsize(text.size()));
-  if (!file.flush()) throw Error(ErrorCode::io, "cannot write " + path + "; set TMPDIR to a directory with space");
-}
-
 std::string HostCompiler::kind() {
   return "g++ emulator-" + digest_of(emulator_device_text()).substr(0, 16) + "-" +
-         std::to_string(device::emulator::Interface::current_version) + (with_asan ? " asan" : "") +
-         (with_ubsan ? " ubsan" : "");
+         std::to_string(device::emulator::Interface::current_version) + " " + host_architecture() + (with_asan ? " asan" : "") +
+         (with_tsan ? " tsan" : "") + (with_ubsan ? " ubsan" : "");
 }
 
 const HostCompiler::Found& HostCompiler::find() {
@@ -132,6 +96,7 @@ const HostCompiler::Found& HostCompiler::find() {
   // -O1: -O2 takes half as long again to compile, and the kernels run no faster to speak of.
   found.flags = {"-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-Wno-psabi", "-ffp-contract=off"};
   if (with_asan) found.flags.push_back("-fsanitize=address");
+  if (with_tsan) found.flags.push_back("-fsanitize=thread");
   if (with_ubsan) found.flags.insert(found.flags.end(), {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"});
   // Uninitialised accumulators become conspicuous.
   const std::string pattern = "-ftrivial-auto-var-init=pattern";

@@ -29,19 +29,4 @@ class HostCompiler {
   Found found_;
 };
 
-/// A directory of this process, removed with all that is in it.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();  ///< throws Error{io}
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-void write_file(const std::string& path, std::string_view text);  ///< throws Error{io}
-
 }  // namespace jitgemm::emulator

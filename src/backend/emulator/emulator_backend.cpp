@@ -12,11 +12,11 @@
 #include "backend/emulator/copies.hpp"
 #include "backend/emulator/interface.hpp"
 #include "backend/emulator/launch.hpp"
+#include "backend/emulator/stream_order.hpp"
+#include "backend/emulator/temporary_directory.hpp"
 #include "core/element.hpp"
 #include "jitgemm/error.hpp"
 #include "util/environment.hpp"
-
-#pragma GCC diagnostic ignored "-Wpsabi"  // kernels take 64-byte aligned arguments by value; GCC 4.5 is long gone
 
 namespace jitgemm {
 
@@ -122,14 +122,16 @@ class EmulatorBackend final : public Backend {
     return std::make_unique<EmulatedKernel>(binary, smem_bytes);
   }
 
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments, Stream) override {
-    launch_with(kernel, grid, arguments);
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
+              Stream stream) override {
+    launch_with(kernel, grid, arguments, stream);
   }
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments, Stream) override {
-    launch_with(kernel, grid, arguments);
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
+              Stream stream) override {
+    launch_with(kernel, grid, arguments, stream);
   }
   template <typename Arguments>
-  void launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const Arguments& arguments) {
+  void launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const Arguments& arguments, Stream stream) {
     const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
     const auto refuse = [](const std::string& why) {
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
@@ -169,6 +171,7 @@ class EmulatorBackend final : public Backend {
     }
     options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
     const auto entry = reinterpret_cast<void (*)(Arguments)>(emulated.entry);
+    const emulator::StreamTurn turn(stream);
     Launch(options, [&] { entry(arguments); }).run();
   }
 
@@ -197,10 +200,10 @@ class EmulatorBackend final : public Backend {
     }
   }
 
-  // Launches are complete on return, so a stream is but a name.
+  // Launches are complete on return, so a thread's own are in order; a stream orders those of different threads.
   std::uint64_t stream_id(Stream stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
-  void synchronize(Stream) override {}
+  void synchronize(Stream stream) override { const emulator::StreamTurn after_all(stream); }
   Stream create_stream() override {
     static std::atomic<std::uintptr_t> next{0x1000};
     return reinterpret_cast<Stream>(next += 16);
@@ -208,7 +211,10 @@ class EmulatorBackend final : public Backend {
   void destroy_stream(Stream) noexcept override {}
 
   void* create_event() override { return new Clock::time_point(Clock::now()); }
-  void record_event(void* event, Stream) override { *static_cast<Clock::time_point*>(event) = Clock::now(); }
+  void record_event(void* event, Stream stream) override {
+    const emulator::StreamTurn after_all(stream);
+    *static_cast<Clock::time_point*>(event) = Clock::now();
+  }
   double elapsed_us(void* begin, void* end) override {
     return std::chrono::duration<double, std::micro>(*static_cast<Clock::time_point*>(end) -
                                                      *static_cast<Clock::time_point*>(begin))

@@ -1,0 +1,99 @@
+#include "backend/emulator/child_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <set>
+#include <string_view>
+
+#include "jitgemm/error.hpp"
+#include "util/atomic_file.hpp"
+#include "util/errno_text.hpp"
+
+namespace jitgemm::emulator {
+
+namespace {
+
+struct Children {
+  std::mutex mutex;
+  std::set<pid_t> running;
+  bool grouped = false;
+};
+Children& children() {
+  static Children& instance = *new Children;  // never destroyed: threads may compile while the process ends
+  return instance;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+std::vector<std::string> environment_with_tmpdir(const std::string& directory) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (!std::string_view(*entry).starts_with("TMPDIR=")) environment.emplace_back(*entry);
+  environment.push_back("TMPDIR=" + directory);
+  return environment;
+}
+
+/// Returns errno's value of what failed, or 0.
+int spawn(pid_t& child, const std::vector<std::string>& words, const std::string& log, const std::string& directory,
+          bool grouped) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, short(grouped ? POSIX_SPAWN_SETPGROUP : 0));
+  const std::vector<std::string> environment = environment_with_tmpdir(directory);
+  const int failed =
+      posix_spawn(&child, words[0].c_str(), &actions, &attributes, pointers(words).data(), pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return failed;
+}
+
+}  // namespace
+
+Outcome run_program(const std::vector<std::string>& words, const std::string& log, const std::string& directory) {
+  pid_t child = 0;
+  {
+    const std::lock_guard lock(children().mutex);
+    if (const int failed = spawn(child, words, log, directory, children().grouped))
+      throw Error(ErrorCode::no_compiler,
+                  "cannot run " + words[0] + ": " + errno_text(failed) + "; set JITGEMM_CXX to a C++20 compiler");
+    children().running.insert(child);
+  }
+  // Its number is its own until it is waited for below.
+  siginfo_t ended;
+  while (waitid(P_PID, id_t(child), &ended, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  const std::lock_guard lock(children().mutex);
+  children().running.erase(child);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(log).value_or("")};
+}
+
+void group_programs() {
+  const std::lock_guard lock(children().mutex);
+  children().grouped = true;
+}
+
+void end_programs() {
+  children().mutex.lock();  // for good
+  for (const pid_t child : children().running) kill(children().grouped ? -child : child, SIGKILL);
+}
+
+}  // namespace jitgemm::emulator

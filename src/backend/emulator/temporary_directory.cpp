@@ -1,0 +1,103 @@
+#include "backend/emulator/temporary_directory.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::emulator {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "jitgemm-compile-";
+constexpr std::string_view letters = "XXXXXX";
+constexpr std::time_t grace_seconds = 60;  // between a directory's making and its lock
+
+struct Registry {
+  std::mutex mutex;
+  std::set<std::string> paths;
+  bool swept = false;
+};
+Registry& registry() {
+  static Registry& instance = *new Registry;  // never destroyed: threads may compile while the process ends
+  return instance;
+}
+
+/// Locked for as long as it is open; below 0 if another process has it, or it is none of this user's directories.
+Descriptor lock(const fs::path& path) {
+  Descriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory.get() >= 0 && flock(directory.get(), LOCK_EX | LOCK_NB) != 0) directory.close();
+  return directory;
+}
+
+bool is_left_behind(const fs::path& path, const Descriptor& locked) {
+  struct stat status, named;
+  return locked.get() >= 0 && fstat(locked.get(), &status) == 0 && lstat(path.c_str(), &named) == 0 &&
+         status.st_ino == named.st_ino && status.st_dev == named.st_dev && status.st_uid == geteuid() &&
+         status.st_mtime + grace_seconds < std::time(nullptr);
+}
+
+/// Removes the directories in `parent` whose processes are gone.
+void sweep(const fs::path& parent) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + letters.size()) continue;
+    const Descriptor locked = lock(entry->path());
+    std::error_code stays;
+    if (is_left_behind(entry->path(), locked)) fs::remove_all(entry->path(), stays);
+  }
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  const std::lock_guard guard(registry().mutex);
+  std::error_code failed;
+  const fs::path parent = fs::temp_directory_path(failed);
+  if (!failed && !registry().swept) {
+    sweep(parent);
+    registry().swept = true;
+  }
+  path_ = (parent / (std::string(prefix) + std::string(letters))).string();
+  if (failed || !mkdtemp(path_.data()))
+    throw Error(ErrorCode::io, "cannot make a temporary directory " + path_ + "; set TMPDIR to a writable one");
+  lock_ = lock(path_);
+  registry().paths.insert(path_);
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  const std::lock_guard guard(registry().mutex);
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  registry().paths.erase(path_);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  const FileSizeSignalHeld held;
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), std::streamsize(text.size()));
+  if (!file.flush()) throw Error(ErrorCode::io, "cannot write " + path + "; set TMPDIR to a directory with space");
+}
+
+void remove_temporary_directories() {
+  registry().mutex.lock();  // for good
+  std::error_code ignored;
+  for (const std::string& path : registry().paths) {
+    // Its thread may be writing to it.
+    for (int attempt = 0; attempt < 100 && fs::remove_all(path, ignored) == std::uintmax_t(-1); ++attempt) usleep(1000);
+  }
+}
+
+}  // namespace jitgemm::emulator
