@@ -1,9 +1,8 @@
-#include <sstream>
-
 #include "core/constraints.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/context.hpp"
+#include "util/number_text.hpp"
 
 namespace jitgemm {
 namespace {
@@ -14,22 +13,11 @@ std::string times(std::initializer_list<std::int64_t> factors) {
   return text;
 }
 
-std::string microseconds(double us) {
-  std::ostringstream text;
-  text.setf(std::ios::fixed);
-  text.precision(us < 100 ? 2 : 0);
-  text << us << " us";
-  return text.str();
-}
+std::string microseconds(double us) { return fixed_text(us, us < 100 ? 2 : 0) + " us"; }
 
 std::string bytes(std::size_t count) {
-  std::ostringstream text;
-  text << count << " bytes";
-  if (count >= 1 << 20) {
-    text.precision(3);
-    text << " (" << double(count) / (1 << 20) << " MiB)";
-  }
-  return text.str();
+  const std::string text = std::to_string(count) + " bytes";
+  return count < 1 << 20 ? text : text + " (" + general_text(double(count) / (1 << 20), 3) + " MiB)";
 }
 
 std::string breakdown(const PredictedTime& time) {
@@ -72,10 +60,10 @@ std::string_view to_string(PlanSource source) {
 }
 
 std::string Plan::explain() const {
-  std::ostringstream text;
+  std::string text;
   const auto line = [&text](std::string label, const std::string& value) {
     label.resize(16, ' ');
-    text << label << value << '\n';
+    text += label + value + '\n';
   };
   const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n * problem.batch;
   const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
@@ -113,11 +101,8 @@ std::string Plan::explain() const {
                               (spill_bytes > 0 ? std::to_string(spill_bytes) + " bytes spilled" : "no spills"));
   line("shared memory", bytes(smem_bytes));
   line("workspace", bytes(workspace_bytes));
-  std::ostringstream percent;
-  percent.precision(2);
-  percent << 100 * spread << "%";
   line("time", "predicted " + microseconds(predicted.us) + ", " +
-                   (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + percent.str() + ")"
+                   (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + general_text(100 * spread, 2) + "%)"
                                     : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));
   if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
@@ -126,7 +111,7 @@ std::string Plan::explain() const {
   if (constrain(constraints)) line("constraints", to_string(constraints));
   line("source", std::string(to_string(source)));
   line("why", why);
-  return text.str();
+  return text;
 }
 
 }  // namespace jitgemm

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <sstream>
 #include <tuple>
 
 #include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "util/number_text.hpp"
 
 namespace jitgemm {
 namespace {
@@ -81,9 +81,9 @@ double as_scalar(const char* name, double x, const Problem& problem) {
   const DataType type = accumulator_of(problem);
   if (type == s32) {
     if (std::abs(x) < 0x1p31 && x == std::nearbyint(x)) return x + 0.0;
-    std::ostringstream text;
-    text << name << " = " << x << " multiplies integers: give a whole number below 2^31";
-    invalid(ErrorCode::invalid_problem, text.str(), problem);
+    invalid(ErrorCode::invalid_problem,
+            std::string(name) + " = " + general_text(x, 6) + " multiplies integers: give a whole number below 2^31",
+            problem);
   }
   if (std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
   return (type == f64 ? x : double(float(x))) + 0.0;
@@ -280,24 +280,32 @@ double floor_us(const Problem& problem) {
 
 std::string to_string(const Problem& p) {
   const Problem defaults;
-  std::ostringstream text;
-  text << "m=" << p.m << " n=" << p.n << " k=" << p.k << " a=" << to_string(p.a) << " b=" << to_string(p.b)
-       << " d=" << to_string(p.d);
-  if (p.layout_a != defaults.layout_a) text << " layout_a=" << to_string(p.layout_a);
-  if (p.layout_b != defaults.layout_b) text << " layout_b=" << to_string(p.layout_b);
-  const auto operand = [&text](const char* name, const OperandMatrix& x) {
+  std::string text;
+  const auto add = [&text](std::string_view name, std::string_view value) {
+    text.append(text.empty() ? "" : " ").append(name).append("=").append(value);
+  };
+  const auto add_integer = [&add](const std::string& name, std::int64_t value) { add(name, std::to_string(value)); };
+  add_integer("m", p.m);
+  add_integer("n", p.n);
+  add_integer("k", p.k);
+  add("a", to_string(p.a));
+  add("b", to_string(p.b));
+  add("d", to_string(p.d));
+  if (p.layout_a != defaults.layout_a) add("layout_a", to_string(p.layout_a));
+  if (p.layout_b != defaults.layout_b) add("layout_b", to_string(p.layout_b));
+  const auto operand = [&](const char* name, const OperandMatrix& x) {
     const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
-    if (ld != x.packed_ld()) text << " ld" << name << "=" << ld;
+    if (ld != x.packed_ld()) add_integer(std::string("ld") + name, ld);
   };
   operand("a", matrix_a(p));
   operand("b", matrix_b(p));
   operand("c", matrix_c(p));
   operand("d", matrix_d(p));
-  if (p.batch != 1) text << " batch=" << p.batch;
+  if (p.batch != 1) add_integer("batch", p.batch);
   const auto stride = [&](const char* name, const OperandMatrix& x) {
     const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
     const bool packed = x.stride == packed_stride || double(x.stride) == double(ld) * double(std::max<std::int64_t>(1, x.vectors));
-    if (p.batch > 1 && !packed) text << " stride_" << name << "=" << x.stride;
+    if (p.batch > 1 && !packed) add_integer(std::string("stride_") + name, x.stride);
   };
   stride("a", matrix_a(p));
   stride("b", matrix_b(p));
@@ -305,23 +313,24 @@ std::string to_string(const Problem& p) {
   stride("d", matrix_d(p));
   // As the kernel gets them, with the digits that tell any two apart.
   const bool in_f32 = accumulator_of(p) == f32;
-  text.precision(in_f32 ? 9 : 17);
-  const auto scalar = [in_f32](double x) { return in_f32 ? double(float(x)) : x; };
-  if (!same(p.alpha, defaults.alpha)) text << " alpha=" << scalar(p.alpha);
-  if (!same(p.beta, defaults.beta)) text << " beta=" << scalar(p.beta);
-  if (p.bias != Bias::none) text << " bias=" << to_string(p.bias);
-  if (p.activation != defaults.activation) text << " activation=" << to_string(p.activation);
+  const auto add_scalar = [&](const char* name, double x) {
+    add(name, in_f32 ? general_text(double(float(x)), 9) : general_text(x, 17));
+  };
+  if (!same(p.alpha, defaults.alpha)) add_scalar("alpha", p.alpha);
+  if (!same(p.beta, defaults.beta)) add_scalar("beta", p.beta);
+  if (p.bias != Bias::none) add("bias", to_string(p.bias));
+  if (p.activation != defaults.activation) add("activation", to_string(p.activation));
   if (p.activation == Activation::leaky_relu && p.slope != defaults.slope && p.slope != double(float(defaults.slope)))
-    text << " slope=" << scalar(p.slope);
-  if (p.accumulation != defaults.accumulation) text << " accumulation=" << to_string(p.accumulation);
-  const auto alignment = [&text](const char* name, int value) {
-    if (value != 16) text << " " << name << "=" << value;
+    add_scalar("slope", p.slope);
+  if (p.accumulation != defaults.accumulation) add("accumulation", to_string(p.accumulation));
+  const auto alignment = [&](const char* name, int value) {
+    if (value != 16) add_integer(name, value);
   };
   alignment("align_a", p.align_a);
   alignment("align_b", p.align_b);
   alignment("align_c", p.align_c);
   alignment("align_d", p.align_d);
-  return text.str();
+  return text;
 }
 
 }  // namespace jitgemm

@@ -14,6 +14,7 @@
 #include "jit/kernel_cache.hpp"
 #include "jitgemm/error.hpp"
 #include "util/environment.hpp"
+#include "util/errno_text.hpp"
 #include "util/trust.hpp"
 
 namespace jitgemm {
@@ -45,7 +46,7 @@ std::optional<std::string> home() {
   return found->pw_dir;
 }
 
-std::string text_of(int error) { return std::generic_category().message(error); }
+std::string text_of(int error) { return errno_text(error); }
 
 }  // namespace
 

@@ -1,10 +1,9 @@
 #include "tune/nearest.hpp"
 
-#include <cstdio>
-
 #include "core/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
+#include "util/number_text.hpp"
 
 namespace jitgemm {
 
@@ -14,14 +13,12 @@ std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& pr
   const auto best = rank(problem, device, 1, constraints);
   if (best.empty()) return std::nullopt;
   found.expected_regret = predict_us(found.config, problem, part_of(device, constraints)) / best[0].predicted_us;
-  char times[32];
-  std::snprintf(times, sizeof times, "%.2f", found.expected_regret);
+  const std::string times = fixed_text(found.expected_regret, 2);
   if (found.expected_regret <= most_expected_regret) {
-    found.why += std::string(", expected to take ") + times + " times the cost model's best";
+    found.why += ", expected to take " + times + " times the cost model's best";
     return std::nullopt;
   }
-  *why = std::string("best predicted by the cost model, which expects what was tuned to take ") + times +
-         " times that (" + found.why + ")";
+  *why = "best predicted by the cost model, which expects what was tuned to take " + times + " times that (" + found.why + ")";
   return best[0];
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 #include <random>
 
 #include "core/element.hpp"
+#include "util/number_text.hpp"
 
 namespace jitgemm {
 namespace {
@@ -87,10 +87,8 @@ std::vector<double> OutputCheck::read() {
 std::string OutputCheck::error_at(std::int64_t row, std::int64_t column, double d) {
   const Reference::Element expected = reference_at(row, column);
   if (expected.accepts(d)) return {};
-  char text[128];
-  std::snprintf(text, sizeof text, "D[%lld, %lld] is %.9g, not %.9g +- %.2g", static_cast<long long>(row),
-                static_cast<long long>(column), d, expected.value, expected.tolerance);
-  return text;
+  return "D[" + std::to_string(row) + ", " + std::to_string(column) + "] is " + general_text(d, 9) + ", not " +
+         general_text(expected.value, 9) + " +- " + general_text(expected.tolerance, 2);
 }
 
 std::string OutputCheck::sampled_error(const std::vector<double>& rows) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "jitgemm/error.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
+#include "util/number_text.hpp"
 #include "util/today.hpp"
 
 namespace jitgemm {
@@ -186,12 +186,10 @@ TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) 
 }
 
 TuningLookup nearest_answer(const TuningRecord& record, double distance, const std::string& layer) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", distance);
   const Problem& p = record.problem;
   return {Match::nearest, record.config, 0, 0,
           "nearest is m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
-              " at distance " + text + ", " + origin(record) + layer};
+              " at distance " + fixed_text(distance, 2) + ", " + origin(record) + layer};
 }
 
 }  // namespace

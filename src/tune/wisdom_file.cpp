@@ -14,6 +14,7 @@
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "util/atomic_file.hpp"
+#include "util/errno_text.hpp"
 #include "util/hash.hpp"
 #include "util/output_file.hpp"
 
@@ -37,7 +38,7 @@ std::uint64_t little_endian(std::string_view bytes, std::size_t at, int width) {
   return value;
 }
 
-std::string text_of(int error) { return std::generic_category().message(error); }
+std::string text_of(int error) { return errno_text(error); }
 
 struct Manifest {
   std::string library;
@@ -83,7 +84,7 @@ class Reader {
     std::error_code error;
     const std::uintmax_t size = fs::file_size(file_, error);
     const std::string head = part(head_bytes);
-    if (error) fail(error.message());
+    if (error) fail(errno_text(error.value()));
     if (!magic.starts_with(head.substr(0, magic.size()))) fail("it is no wisdom file");
     if (head.size() < head_bytes) fail("it is cut short");
     const std::uint64_t version = little_endian(head, 8, 4);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "util/descriptor.hpp"
+#include "util/errno_text.hpp"
 #include "util/log.hpp"
 #include "util/publish_step.hpp"
 #include "util/trust.hpp"
@@ -106,7 +107,7 @@ AtomicFile::~AtomicFile() {
 }
 
 bool AtomicFile::fail() {
-  why_ = std::generic_category().message(errno);
+  why_ = errno_text(errno);
   return false;
 }
 

@@ -11,6 +11,7 @@
 
 #include "util/atomic_file.hpp"
 #include "util/descriptor.hpp"
+#include "util/errno_text.hpp"
 #include "util/publish_step.hpp"
 #include "util/trust.hpp"
 
@@ -21,7 +22,7 @@ constexpr double lock_timeout_seconds = 2;
 constexpr std::size_t chunk_bytes = 1 << 20;
 constexpr off_t compared_bytes = 256;  // the end of what was read before, to know the file again
 
-bool fail(std::string* why, const char* reason = std::strerror(errno)) {
+bool fail(std::string* why, const std::string& reason = errno_text(errno)) {
   if (why) *why = reason;
   return false;
 }

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "util/errno_text.hpp"
+
 namespace jitgemm {
 namespace {
 
@@ -67,7 +69,7 @@ OutputFile::OutputFile(const fs::path& path) {
 }
 
 bool OutputFile::fail() {
-  why_ = std::generic_category().message(errno);
+  why_ = errno_text(errno);
   return false;
 }
 

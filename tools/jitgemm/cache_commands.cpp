@@ -13,6 +13,7 @@
 #include "jit/kernel_cache.hpp"
 #include "text.hpp"
 #include "util/atomic_file.hpp"
+#include "util/number_text.hpp"
 #include "util/output_file.hpp"
 #include "util/trust.hpp"
 
@@ -95,15 +96,10 @@ void verify(const Options& options) {
 
 /// "300", "64K", "1.5G" and so on.
 std::uintmax_t parse_bytes(const std::string& text) {
-  std::size_t read = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &read);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = read < text.size() ? text.substr(read) : "";
   const std::map<std::string, double> units{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}};
-  const auto found = units.find(unit);
+  const std::size_t end = text.find_last_not_of("KMG") + 1;
+  const double value = parse_double(text.substr(0, end)).value_or(-1);
+  const auto found = units.find(text.substr(end));
   if (!(value >= 0) || found == units.end() || value * found->second >= 0x1p64) {
     throw Error(ErrorCode::invalid_option,
                 fmt::format("\"{}\" is no size: use bytes, or a number with K, M or G", text));

@@ -34,6 +34,7 @@
 #include "problem_text.hpp"
 #include "text.hpp"
 #include "util/descriptor.hpp"
+#include "util/errno_text.hpp"
 
 extern char** environ;
 
@@ -196,7 +197,7 @@ class Worker {
  private:
   [[noreturn]] static void cannot_start(int error) {
     throw Error(ErrorCode::io,
-                fmt::format("cannot start a worker process: {}; leave --gpus out", std::strerror(error)));
+                fmt::format("cannot start a worker process: {}; leave --gpus out", errno_text(error)));
   }
   void wait() {
     int status = 0;
@@ -232,7 +233,7 @@ class WorkerPool {
       std::vector<pollfd> polled;
       for (const auto& worker : workers_) polled.push_back({worker->alive() ? worker->descriptor() : -1, POLLIN, 0});
       if (::poll(polled.data(), polled.size(), 200) < 0 && errno != EINTR) {
-        throw Error(ErrorCode::io, fmt::format("cannot wait for the workers: {}; try again", std::strerror(errno)));
+        throw Error(ErrorCode::io, fmt::format("cannot wait for the workers: {}; try again", errno_text(errno)));
       }
       for (std::size_t i = 0; i < workers_.size(); ++i) {
         if (polled[i].fd >= 0 && polled[i].revents) hear(*workers_[i]);
@@ -305,7 +306,7 @@ File take_over(int descriptor, const char* mode) {
   const Descriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!file || null.get() < 0 || ::dup2(null.get(), descriptor) < 0) {
     throw Error(ErrorCode::io,
-                fmt::format("a worker cannot set up its streams: {}; use `jitgemm tune`", std::strerror(errno)));
+                fmt::format("a worker cannot set up its streams: {}; use `jitgemm tune`", errno_text(errno)));
   }
   return file;
 }
