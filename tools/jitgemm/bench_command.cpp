@@ -29,14 +29,14 @@ void add_bench(CLI::App& app) {
       "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
       ->group("Arms (all if none is named)");
   add("--first", options->draw.first, "Time as many of the cost model's first candidates")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--random", options->draw.random, "Time as many candidates drawn at random")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--ablate", options->draw.ablate,
       "Time, for each feature of the kernels, as many of the first candidates that do without it")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--seed", options->draw.seed, "Of --random")->capture_default_str();
   command
@@ -47,12 +47,12 @@ void add_bench(CLI::App& app) {
       "NAME=DIR: time what is chosen with this cache directory's tuning database and calibration; may be repeated")
       ->group("Arms (all if none is named)");
   add("--repeats", options->repeats, "Time the tuned choice, else the model's, as many times more: the noise floor")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--finalists", options->finalists,
       "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has. They are "
       "in the column `others`, too")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
       ->check(CLI::IsMember({"sm80", "sm90"}));
@@ -60,9 +60,9 @@ void add_bench(CLI::App& app) {
                     "The tuned choice is what the tuning database says: measure nothing anew");
   add("--seconds-per-shape", options->seconds_per_shape,
       "About; large shapes take longer, new kernels add their compile time")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
-  add("--tune-seconds", options->tune_seconds, "Of that, for tuning [0.45 of it]")->check(CLI::PositiveNumber);
+  add("--tune-seconds", options->tune_seconds, "Of that, for tuning [0.45 of it]")->check(positive_number());
   add("--csv", options->csv, "Write a line a shape to this file as they come");
   add("--json", options->json, "Write everything to this file at the end");
   command->add_flag("--resume", options->resume, "Keep what is in the CSV file and go on from there");

@@ -95,14 +95,14 @@ void verify(const Options& options) {
 }
 
 /// "300", "64K", "1.5G" and so on.
-std::uintmax_t parse_bytes(const std::string& text) {
+std::uintmax_t parse_bytes(const std::string& option, const std::string& text) {
   const std::map<std::string, double> units{{"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}};
   const std::size_t end = text.find_last_not_of("KMG") + 1;
   const double value = parse_double(text.substr(0, end)).value_or(-1);
   const auto found = units.find(text.substr(end));
   if (!(value >= 0) || found == units.end() || value * found->second >= 0x1p64) {
     throw Error(ErrorCode::invalid_option,
-                fmt::format("\"{}\" is no size: use bytes, or a number with K, M or G", text));
+                fmt::format("{} {} is no size: use bytes, or a number with K, M or G", option, text));
   }
   return std::uintmax_t(value * found->second);
 }
@@ -143,7 +143,7 @@ void remove(const Options& options, std::uintmax_t max_bytes, std::uintmax_t (*r
 }
 
 void prune(const Options& options) {
-  remove(options, options.max_bytes.empty() ? std::uintmax_t(-1) : parse_bytes(options.max_bytes),
+  remove(options, options.max_bytes.empty() ? std::uintmax_t(-1) : parse_bytes("--max-bytes", options.max_bytes),
          [](KernelCache& cache, std::uintmax_t max_bytes) { return cache.prune(max_bytes); });
 }
 

@@ -17,10 +17,12 @@ struct ExplainOptions {
 };
 
 void explain(const ExplainOptions& options) {
-  Context context(options.device.context_options(true));
+  const ContextOptions context_options = options.device.context_options(true);
+  Context context(context_options);
   const Problem problem = options.problem.problem();
   const std::optional<KernelConfig> config = options.problem.config();
   Plan plan = config ? context.plan(problem, *config) : context.plan(problem);
+  options.device.announce_emulator(context_options, true);
   if (!options.no_compile) {
     const Plan compiled = context.compile(problem, plan.config);
     plan.registers = compiled.registers;
@@ -64,6 +66,7 @@ void source(const SourceOptions& options) {
   if (packing && !config.pack_a && !config.pack_b) {
     throw Error(ErrorCode::invalid_option, "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
   }
+  options.device.announce_emulator(context_options, true);
   std::string text;
   if (options.format == "sass") {
     text = disassemble(packing ? context.packing_binary(problem, config) : context.binary(problem, config));
@@ -102,7 +105,7 @@ void add_explain(CLI::App& app) {
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
   command->add_option("--candidates", options->candidates, "List this many of the cost model's first choices [4]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_0());
   command->add_flag("--no-compile", options->no_compile, "Leave the kernel, and so registers and spills, alone");
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(

@@ -3,15 +3,45 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
+
+#include "util/number_text.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
 [[noreturn]] void bad_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
 
+/// As the field of a problem that it sets: -m, --layout-a.
+std::string option_of(std::string field) {
+  std::replace(field.begin(), field.end(), '_', '-');
+  return (field.size() == 1 && std::string_view("mnk").find(field) != std::string_view::npos ? "-" : "--") + field;
+}
+
+void set_option(Problem& problem, const std::string& field, const std::string& text) {
+  set_field(problem, field, text, option_of(field) + " " + text);
+}
+
+CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
+  return CLI::Validator(
+      [what, is](const std::string& text) {
+        const std::optional<double> value = parse_double(text);
+        return value && std::isfinite(*value) && is(*value) ? "" : "\"" + text + "\" is not a " + what + " number";
+      },
+      "");
+}
+
 }  // namespace
+
+CLI::Validator positive_number() {
+  return number_that("positive", [](double x) { return x > 0; });
+}
+CLI::Validator number_from_0() {
+  return number_that("non-negative", [](double x) { return x >= 0; });
+}
 
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   // An empty text is an option that was not given.
@@ -72,13 +102,13 @@ bool ProblemOptions::sizes_given() const { return !(m_.empty() && n_.empty() && 
 Problem ProblemOptions::without_sizes() const {
   Problem p = parse_problem(line_);
   if (!type_.empty()) {
-    set_field(p, "a", type_);
+    set_option(p, "a", type_);
     p.b = p.a;
     p.d = default_output(p.a);
   }
   if (!layout_.empty()) set_layouts(p, layout_);
   for (const auto& [name, text] : fields_) {
-    if (!text.empty()) set_field(p, name, text);
+    if (!text.empty()) set_option(p, name, text);
   }
   return p;
 }
@@ -92,9 +122,9 @@ Problem ProblemOptions::problem(std::int64_t default_size) const {
   }
   if (line_.empty() && (m_.empty() || n_.empty() || k_.empty()))
     bad_option("a problem has three sizes: give -m, -n and -k");
-  if (!m_.empty()) set_field(p, "m", m_);
-  if (!n_.empty()) set_field(p, "n", n_);
-  if (!k_.empty()) set_field(p, "k", k_);
+  if (!m_.empty()) set_option(p, "m", m_);
+  if (!n_.empty()) set_option(p, "n", n_);
+  if (!k_.empty()) set_option(p, "k", k_);
   return p;
 }
 
@@ -140,7 +170,7 @@ void DeviceOptions::add_tuning_to(CLI::App& app) {
 
 void DeviceOptions::add_budget_to(CLI::App& app) {
   app.add_option("--tuning-budget", tuning_budget_, "Seconds of measuring for one problem [1]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->group("Choice");
   add_constraints_to(app);
 }
@@ -183,10 +213,14 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
     if (!architecture_.empty()) bad_option("--arch is for --device emulator or compile_only: a GPU has its own");
   } else {
     options.device = Device::emulator;
-    fmt::print(stderr, "jitgemm: no GPU found: running on the emulator, times mean nothing{}\n",
-               compile_for_architecture ? " (--arch sm_90a compiles for a GPU without one)" : "");
   }
   return options;
+}
+
+void DeviceOptions::announce_emulator(const ContextOptions& chosen, bool compile_for_architecture) const {
+  if (!device_.empty() || chosen.device != Device::emulator) return;
+  fmt::print(stderr, "jitgemm: no GPU found: running on the emulator, times mean nothing{}\n",
+             compile_for_architecture ? " (--arch sm_90a compiles for a GPU without one)" : "");
 }
 
 std::vector<Shape> read_shapes(const std::filesystem::path& path) {

@@ -13,9 +13,14 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace jitgemm::cli {
+
+/// Of options whose values are numbers; unlike CLI's they say what is wrong.
+CLI::Validator positive_number();
+CLI::Validator number_from_0();
 
 /// -m -n -k, --problem and whatever else describes a Problem; and --config.
 class ProblemOptions {
@@ -49,9 +54,12 @@ class DeviceOptions {
   void add_budget_to(CLI::App& app);  ///< and constraints
   void add_constraints_to(CLI::App& app);
 
-  /// What was asked for; without --device the GPU, else, with one line on stderr, the emulator. With
-  /// `compile_for_architecture`, --arch alone means no device at all.
+  /// What was asked for; without --device the GPU, else the emulator. With `compile_for_architecture`, --arch alone means
+  /// no device at all.
   ContextOptions context_options(bool compile_for_architecture = false) const;
+  /// Says on stderr that the emulator was `chosen` although nobody asked for it. Once what was asked for makes sense, and
+  /// before it is done.
+  void announce_emulator(const ContextOptions& chosen, bool compile_for_architecture = false) const;
 
   std::optional<double> tuning_budget() const { return tuning_budget_; }
   bool device_given() const { return !device_.empty(); }

@@ -48,11 +48,11 @@ Types supported_types() {
 }
 
 template <typename T>
-T number(std::string_view name, std::string_view text) {
+T number(std::string_view text, const std::string& given) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    bad_option(fmt::format("{}={} is not a number", name, text));
+    bad_option(fmt::format("{} is not a number{}", given, std::is_integral_v<T> ? ": give an integer" : ""));
   }
   return value;
 }
@@ -100,10 +100,11 @@ constexpr NumberField<int> alignments[]{{"align_a", &Problem::align_a},
                                         {"align_d", &Problem::align_d}};
 
 template <typename Fields>
-bool set_number(const Fields& fields, Problem& problem, std::string_view name, const std::string& text) {
+bool set_number(const Fields& fields, Problem& problem, std::string_view name, const std::string& text,
+                const std::string& given) {
   for (const auto& [field, value] : fields) {
     if (field != name) continue;
-    problem.*value = number<std::decay_t<decltype(problem.*value)>>(name, text);
+    problem.*value = number<std::decay_t<decltype(problem.*value)>>(text, given);
     return true;
   }
   return false;
@@ -122,9 +123,10 @@ DataType default_output(DataType a) {
   return size_of(a) == 2 ? a : accumulator_of(a);
 }
 
-void set_field(Problem& p, std::string_view name, const std::string& value) {
-  if (set_number(sizes, p, name, value) || set_number(scalars, p, name, value) ||
-      set_number(alignments, p, name, value))
+void set_field(Problem& p, std::string_view name, const std::string& value, const std::string& as_given) {
+  const std::string given = as_given.empty() ? fmt::format("{}={}", name, value) : as_given;
+  if (set_number(sizes, p, name, value, given) || set_number(scalars, p, name, value, given) ||
+      set_number(alignments, p, name, value, given))
     return;
   if (name == "a")
     p.a = data_type(value, input_type_names());

@@ -19,8 +19,8 @@ DataType default_output(DataType a);
 
 /// "m=64 n=64 ... " as to_string(Problem) prints it, or "64x64x64". Without b it is a, and without d default_output(a).
 Problem parse_problem(const std::string& line);
-/// Sets what to_string(Problem) calls `name`.
-void set_field(Problem& problem, std::string_view name, const std::string& value);
+/// Sets what to_string(Problem) calls `name`. `given` is how the user wrote it, if not as "name=value".
+void set_field(Problem& problem, std::string_view name, const std::string& value, const std::string& given = {});
 /// "nn", "nt", "tn" or "tt", of A and B.
 void set_layouts(Problem& problem, const std::string& text);
 

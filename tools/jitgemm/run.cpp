@@ -47,6 +47,7 @@ class Run {
     config_ = options.problem.config();
     problem_ = options.problem.problem(emulated_ ? 256 : 4096);
     plan_ = config_ ? context_->plan(problem_, *config_) : context_->plan(problem_);
+    options.device.announce_emulator(context_options_);
   }
 
   void all() {

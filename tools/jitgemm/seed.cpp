@@ -25,7 +25,7 @@ void add_common(Command& command, SeedOptions& options) {
 void add_choice(Command& command, SeedOptions& options) {
   command.add_flag("--frozen", options.frozen, "Our choice is what the tuning database says: measure nothing anew");
   command.add_option("--tune-seconds", options.tune_seconds, "Of measuring for one new problem")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
 }
 
@@ -63,7 +63,7 @@ void add_seed(CLI::App& app) {
     command.add_option("--activation", options.activation, "Fused: none or leaky_relu")
         ->check(CLI::IsMember({"none", "leaky_relu"}))
         ->capture_default_str();
-    command.add_option("--sizes", options.sizes, "Other sizes")->check(CLI::PositiveNumber);
+    command.add_option("--sizes", options.sizes, "Other sizes")->check(positive_number());
     command.add_option("--csv", options.csv, "Write a line a size and provider to this file");
     command.add_option("--triton-manifest", options.triton_manifest,
                        "Beside the tutorial's kernel, which tools/triton_peer/compile.py compiled");
@@ -80,15 +80,15 @@ void add_seed(CLI::App& app) {
     add_choice(command, options);
     add_tile(command, options);
     command.add_option("--shapes", options.shapes, "A file of `m n k` lines")->capture_default_str();
-    command.add_option("--first", options.first, "Only so many shapes of the file")->check(CLI::PositiveNumber);
-    command.add_option("--seconds", options.seconds, "Begin no shape after this time")->check(CLI::PositiveNumber);
+    command.add_option("--first", options.first, "Only so many shapes of the file")->check(positive_number());
+    command.add_option("--seconds", options.seconds, "Begin no shape after this time")->check(positive_number());
     command.add_flag("--resume", options.resume, "Keep what is in the JSON file and go on from there");
     command.add_flag("--tuned", options.tuned, "Time our own choice too");
   }
   {
     auto [command, options] = add("checks", "The tutorial's checks: 512 x 512 x 512", seed_checks);
     add_types(command, options);
-    command.add_option("--sizes", options.sizes, "Other sizes")->check(CLI::PositiveNumber);
+    command.add_option("--sizes", options.sizes, "Other sizes")->check(positive_number());
   }
   seed->footer(footer);
 }

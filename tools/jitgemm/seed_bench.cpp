@@ -43,6 +43,7 @@ SeedBench::SeedBench(const SeedOptions& options)
       stream_(*backend_),
       tuner_(context_options_),
       workspace_(*backend_, workspace_limit) {
+  options.device.announce_emulator(context_options_);
   if (!options.triton_manifest.empty()) triton_ = std::make_unique<TritonPeer>(options.triton_manifest);
   if (emulated_) triton_ = nullptr;
   if (options.peers && !emulated_) peers_ = make_peers(stream_.get(), workspace_.data(), workspace_limit);

@@ -111,6 +111,7 @@ class Soak {
                   backend_->device(), seed_),
         nan_(patterns_.most_bytes(), std::byte{0xff}),
         warm_(options.threads + 1) {
+    options.device.announce_emulator(context_options_);
     for (const DataType type : patterns_.types()) {
       DeviceMemory& memory = inputs_.emplace(type, DeviceMemory(*backend_, input_bytes())).first->second;
       backend_->fill_random(memory.data(), std::int64_t(memory.bytes() / size_of(type)), type, seed_ + unsigned(type));
@@ -299,13 +300,13 @@ class Soak {
 void add_soak(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("soak", "Call for long from many threads, with everything drawn at random");
-  command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(CLI::NonNegativeNumber);
-  command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(CLI::NonNegativeNumber);
+  command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(number_from_0());
+  command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(number_from_0());
   command->add_option("--threads", options->threads, "Each with a stream of its own")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--check-every", options->check_every, "Calls of a thread from one check to the next")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   command
       ->add_option("--patterns", options->patterns, "Types, layouts, epilogues and configurations that are drawn from")

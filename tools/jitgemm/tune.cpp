@@ -47,7 +47,9 @@ void print_report(const TuneReport& report) {
 void tune_one(const ContextOptions& context_options, const Options& options) {
   Context context(context_options);
   const Problem problem = options.problem.problem();
+  normalise(problem);  // refuses what makes no sense
   check_database(context_options);
+  options.device.announce_emulator(context_options);
   Progress progress("tuning");
   const TuneReport report = context.tune(problem, [&](int done, int total) { progress.update(done, total); });
   progress.hide();
@@ -173,6 +175,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
                       options.json);
   }
   if (!plan.tasks.empty()) check_database(context_options);
+  options.device.announce_emulator(context_options);
   Results results(plan, options.json);
   if (plan.tuned > 0 && !options.again) {
     results.say(fmt::format("{} of {} tuned already on {}: skipped; --again measures them anew", plan.tuned,
@@ -232,7 +235,7 @@ void add_tune(CLI::App& app) {
       ->add_option("--shape-limit", options->shape_limit_seconds,
                    "With several GPUs: seconds for a shape, after which it goes to another one, once, and this one is "
                    "given up [60 + 10 budgets; no limit on the emulator]")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->needs(shapes)
       ->group("Device");
   command->add_flag("--again", options->again, "Measure all shapes, also those tuned already")->needs(shapes);

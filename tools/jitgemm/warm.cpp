@@ -59,6 +59,7 @@ void warm(const Options& options) {
     if (!options.shapes.empty() || options.problem.sizes_given()) {
       throw Error(ErrorCode::invalid_option, "--configs says which problems: leave --shapes, -m, -n and -k out");
     }
+    options.device.announce_emulator(context_options, true);
     return report_warm(context, directory, warm_list(context, options.configs, options.jobs), "configuration",
                        options.json);
   }
@@ -67,6 +68,8 @@ void warm(const Options& options) {
   }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
+  for (const Problem& problem : problems) normalise(problem);  // refuses what makes no sense
+  options.device.announce_emulator(context_options, true);
   Progress progress("warming");
   parallel_for(
       int(problems.size()), options.jobs,
@@ -101,9 +104,9 @@ void add_warm(CLI::App& app) {
   command
       ->add_option("--candidates", options->candidates,
                    "Also the cost model's first so many, so that tuning compiles nothing")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_0());
   command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from_0());
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:

@@ -1,0 +1,120 @@
+#include "catch.hpp"
+#include "command.hpp"
+
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// The status of the command, with its standard output where `redirection` says.
+int status_with(const Command& jitgemm, const std::string& arguments, const std::string& redirection) {
+  const std::string line = "JITGEMM_CACHE_DIR='" + jitgemm.path("cache").string() + "' '" + command_path().string() + "' " +
+                           arguments + " </dev/null 2>'" + jitgemm.path("errors").string() + "' " + redirection;
+  const int status = std::system(line.c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+const char* const printing[] = {"run -m 8 -n 8 -k 8 --device emulator --tuning off",
+                                "run -m 8 -n 8 -k 8 --device emulator --tuning off --json",
+                                "explain -m 8 -n 8 -k 8 --device emulator",
+                                "explain -m 8 -n 8 -k 8 --device emulator --json",
+                                "source -m 8 -n 8 -k 8 --arch sm_80",
+                                "tune -m 8 -n 8 -k 8 --device emulator --tuning-budget 0.01",
+                                "warm -m 8 -n 8 -k 8 --device emulator --candidates 0",
+                                "devices",
+                                "cache ls",
+                                "cache verify",
+                                "cache clear",
+                                "--help",
+                                "--version",
+                                "run --help",
+                                "wisdom export --help"};
+
+}  // namespace
+
+TEST_CASE("Every command whose output is lost fails and says so", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* arguments : printing) {
+    CAPTURE(arguments);
+    CHECK(status_with(jitgemm, arguments, ">'" + jitgemm.path("kept").string() + "'") == 0);
+    CHECK_FALSE(file_text(jitgemm.path("kept")).empty());
+    for (const char* nowhere : {">/dev/full", ">&-"}) {
+      CAPTURE(nowhere);
+      CHECK(status_with(jitgemm, arguments, nowhere) == 1);
+      CHECK_THAT(file_text(jitgemm.path("errors")), ContainsSubstring("jitgemm: error: cannot write to"));
+    }
+  }
+}
+
+TEST_CASE("What the command prints never goes into a file of the cache", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  CHECK(status_with(jitgemm, printing[0], ">&- 2>&-") == 1);  // the files that it opens get the lowest numbers
+  CHECK(jitgemm("cache verify").status == 0);
+  const Output again = jitgemm(printing[0]);
+  CHECK(again.status == 0);
+  CHECK_THAT(again.out, ContainsSubstring("from the disk cache"));
+}
+
+TEST_CASE("A misspelt word is answered with the one that was meant", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::pair<const char*, const char*> answers[] = {
+      {"tunne", "jitgemm has no command \"tunne\": did you mean tune?; `jitgemm --help` lists them"},
+      {"rnu -m 8", "jitgemm has no command \"rnu\": did you mean run?"},
+      {"cahce ls", "did you mean cache?"},
+      {"cache lss", "jitgemm cache has no command \"lss\": did you mean ls?; `jitgemm cache --help` lists them"},
+      {"wisdom exprot x", "jitgemm wisdom has no command \"exprot\": did you mean export?"},
+      {"explain --layot nn", "jitgemm explain has no option --layot: did you mean --layout?"},
+      {"run --aplha=2", "jitgemm run has no option --aplha=2: did you mean --alpha?"},
+      {"cache ls --jsno", "jitgemm cache ls has no option --jsno: did you mean --json?"}};
+  for (const auto& [words, answer] : answers) {
+    const Output output = jitgemm(words);
+    CHECK(output.status == 2);
+    CHECK_THAT(output.err, ContainsSubstring(answer));
+    CHECK(lines_of(output.err).size() == 1);
+  }
+  for (const char* words : {"frobnicate", "run --frobnicate", "tune-worker2", ""}) {
+    const Output output = jitgemm(words);
+    CHECK(output.status == 2);
+    CHECK_THAT(output.err, !ContainsSubstring("did you mean"));
+  }
+}
+
+TEST_CASE("A bad number is named by the option that has it", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::string shape = "explain -m 8 -n 8 -k 8 --device emulator ";
+  const std::pair<std::string, const char*> answers[] = {
+      {"explain -m eight -n 8 -k 8", "-m eight is not a number"},
+      {shape + "--alpha 1,5", "--alpha 1,5 is not a number"},
+      {shape + "--lda 1e3", "--lda 1e3 is not a number: give an integer"},
+      {shape + "--stride-a x", "--stride-a x is not a number"},
+      {"explain --problem 'm=8 n=8 k=x'", "k=x is not a number"},
+      {shape + "--tuning-budget x", "--tuning-budget: \"x\" is not a positive number"},
+      {shape + "--tuning-budget 0", "--tuning-budget: \"0\" is not a positive number"},
+      {shape + "--tuning-budget inf", "--tuning-budget: \"inf\" is not a positive number"},
+      {shape + "--emulator-sms x", "--emulator-sms"},
+      {"cache prune --max-bytes x", "--max-bytes x is no size"}};
+  for (const auto& [words, answer] : answers) {
+    const Output output = jitgemm(words);
+    CHECK(output.status != 0);
+    CHECK_THAT(output.err, ContainsSubstring(answer));
+    CHECK(lines_of(output.err).size() == 1);
+  }
+}
+
+TEST_CASE("The emulator that nobody asked for is spoken of only once it runs something", "[cli]") {
+  NEEDS_COMMAND();
+  if (std::filesystem::exists("/dev/nvidiactl")) SKIP("there is a GPU");
+  const Command jitgemm;
+  for (const char* words : {"run -m -1 -n 8 -k 8", "run --type f17", "run --emulator-sms 0", "explain -m 8 -n 8", "tune -m -1 -n 8 -k 8",
+                            "warm -m -1 -n 8 -k 8", "warm --shapes nowhere", "source --layout xx -m 8 -n 8 -k 8"}) {
+    const Output output = jitgemm(words);
+    CHECK(output.status != 0);
+    CHECK(lines_of(output.err).size() == 1);
+    CHECK_THAT(output.err, !ContainsSubstring("emulator, times"));
+  }
+  CHECK_THAT(jitgemm("run -m 8 -n 8 -k 8 --tuning off").err, ContainsSubstring("running on the emulator"));
+}
