@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <cstring>
 #include <mutex>
 
 #include "jitgemm/error.hpp"
@@ -22,7 +23,6 @@ namespace context = boost::context::detail;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool with_asan = true;
-constexpr std::size_t stack_bytes = 256 << 10;  // its frames are larger
 void announce_switch(void** keep, const Fiber& to) {
   __sanitizer_start_switch_fiber(keep, to.stack_bottom, to.stack_bytes);
 }
@@ -33,7 +33,6 @@ void* create_fiber() { return nullptr; }
 void destroy_fiber(void*) {}
 #elif defined(__SANITIZE_THREAD__)
 constexpr bool with_asan = false;
-constexpr std::size_t stack_bytes = 256 << 10;
 void announce_switch(void**, const Fiber& to) { __tsan_switch_to_fiber(to.sanitized, 0); }
 void finish_switch(void*) {}
 void unpoison(void*, std::size_t) {}
@@ -42,7 +41,6 @@ void* create_fiber() { return __tsan_create_fiber(0); }
 void destroy_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
 #else
 constexpr bool with_asan = false;
-constexpr std::size_t stack_bytes = 64 << 10;
 void announce_switch(void**, const Fiber&) {}
 void finish_switch(void*) {}
 void unpoison(void*, std::size_t) {}
@@ -53,16 +51,17 @@ void destroy_fiber(void*) {}
 
 constexpr std::size_t guard_bytes = 4096;
 
+/// Room for the alignment too.
+std::size_t mapped_bytes(int count) { return stack_bytes * (std::size_t(count) + 1); }
+
 void resumed(context::transfer_t transfer) {
   if (transfer.data) static_cast<Fiber*>(transfer.data)->context = transfer.fctx;
 }
 
-thread_local void (*fiber_entry)() = nullptr;  // the same for all fibers of a launch
-
 void start(context::transfer_t transfer) {
   finish_switch(nullptr);
   resumed(transfer);
-  fiber_entry();
+  own_stack_top().entry();
 }
 
 struct Pool {
@@ -103,12 +102,12 @@ void leave_fiber(Fiber&, Fiber& to) {
 }
 
 Stacks::Stacks(int count) : count_(count), sanitized_(std::size_t(count)) {
-  void* memory =
-      mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
+  mapped_ = mmap(nullptr, mapped_bytes(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped_ == MAP_FAILED)
     throw Error(ErrorCode::out_of_memory,
                 "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
-  memory_ = static_cast<char*>(memory);
+  const auto first = reinterpret_cast<std::uintptr_t>(mapped_) + stack_bytes - 1;
+  memory_ = reinterpret_cast<char*>(first - first % stack_bytes);
   for (int i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, guard_bytes, PROT_NONE);
 }
 
@@ -116,12 +115,12 @@ Stacks::~Stacks() {
   for (void* fiber : sanitized_)
     if (fiber) destroy_fiber(fiber);
   unpoison(memory_, stack_bytes * count_);
-  munmap(memory_, stack_bytes * count_);
+  munmap(mapped_, mapped_bytes(count_));
 }
 
-void Stacks::prepare(int i, Fiber& fiber, void (*entry)()) {
+void Stacks::prepare(int i, Fiber& fiber, const StackTop& top) {
   char* bottom = memory_ + i * stack_bytes + guard_bytes;
-  const std::size_t bytes = stack_bytes - guard_bytes;
+  const std::size_t bytes = stack_bytes - guard_bytes - 64;  // a cache line for the top
   unpoison(bottom, bytes);  // what an earlier fiber left behind
   // Stacks of equal page offset would fight for the same cache sets.
   const std::size_t colour = std::size_t(i) * 17 % 64 * 64;
@@ -130,7 +129,7 @@ void Stacks::prepare(int i, Fiber& fiber, void (*entry)()) {
   fiber.fake_stack = nullptr;
   if (sanitized_[i]) destroy_fiber(sanitized_[i]);  // with the calls that the one before it was in
   fiber.sanitized = sanitized_[i] = create_fiber();
-  fiber_entry = entry;
+  std::memcpy(memory_ + (i + 1) * stack_bytes - sizeof top, &top, sizeof top);
   fiber.context = context::make_fcontext(bottom + bytes - colour, bytes - colour, start);
 }
 

@@ -2,10 +2,30 @@
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 namespace jitgemm::emulator {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t stack_bytes = 256 << 10;  // their frames are larger
+#else
+constexpr std::size_t stack_bytes = 64 << 10;
+#endif
+
+/// At the upper end of each fiber's stack. Stacks lie at multiples of their size, so that a fiber finds it without
+/// thread-local storage, which is slow in a shared library.
+struct StackTop {
+  void* owner;
+  void (*entry)();
+};
+
+/// Of the fiber that calls it.
+[[gnu::always_inline]] inline StackTop& own_stack_top() {
+  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return reinterpret_cast<StackTop*>((frame | (stack_bytes - 1)) + 1)[-1];
+}
 
 /// A stack and where it was left. The host's thread is one too, with a stack of its own.
 struct Fiber {
@@ -33,11 +53,12 @@ class Stacks {
   Stacks& operator=(const Stacks&) = delete;
 
   int count() const { return count_; }
-  /// Makes `fiber` start at `entry`, which never returns, on stack i.
-  void prepare(int i, Fiber& fiber, void (*entry)());
+  /// Makes `fiber` start at the entry, which never returns, on stack i.
+  void prepare(int i, Fiber& fiber, const StackTop& top);
 
  private:
   int count_;
+  void* mapped_;
   char* memory_;
   std::vector<void*> sanitized_;
 };

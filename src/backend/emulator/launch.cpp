@@ -10,8 +10,6 @@
 
 namespace jitgemm::emulator {
 
-thread_local Thread* current = nullptr;
-
 Block::Block() = default;
 Block::~Block() = default;
 
@@ -90,7 +88,7 @@ void Launch::start_block(Block& block, u32 index, u32 smem_base) {
     thread.entity = index % cluster_size() * count + i;
     thread.dependencies_ended = !options_.dependent;
     thread.now = {thread.entity, 2};  // 1: it has started
-    block.stacks->prepare(int(i), thread.fiber, thread_main);
+    block.stacks->prepare(int(i), thread.fiber, {&thread, thread_main});
   }
   for (u32 w = 0; w < count / 32; ++w) {
     Warp& warp = block.warps[w];
@@ -136,9 +134,9 @@ void Launch::run() {
         fault_ = hang_report();
         break;
       }
-      current = next;
+      running_ = next;
       switch_fiber(host_, next->fiber);
-      current = nullptr;
+      running_ = nullptr;
       if (!fault_.empty()) break;
       if (finished_) {
         ++finished;
@@ -193,10 +191,10 @@ Thread* Launch::choose(const Warp* warp, u32 lane) {
 }
 
 void Launch::dispatch() {
-  Thread& from = *current;
+  Thread& from = *running_;
   Thread* next = choose(from.warp, from.lane);
   if (next == &from) return;
-  current = next;
+  running_ = next;
   switch_fiber(from.fiber, next ? next->fiber : host_);
 }
 
@@ -231,15 +229,15 @@ void Launch::preempt_slowly() {
   const u64 order = dice >> 8;
   if (options_.seed % 2 == 1) {
     if (order % 256 == 0) {  // a change point: the current warp falls behind all others
-      current->warp->priority = --lowest_priority_;
+      running_->warp->priority = --lowest_priority_;
       reconsider_ = true;
     }
     if (reconsider_) dispatch();
   } else if (order % 32 == 0) {
-    Thread& from = *current;
+    Thread& from = *running_;
     Thread* next = choose(nullptr, 0);
     if (next == &from) return;
-    current = next;
+    running_ = next;
     switch_fiber(from.fiber, next->fiber);
   }
 }
@@ -254,10 +252,10 @@ bool Launch::fire(bool any) {
     land(*this, load);
     return true;
   }
-  if (any || !current) return false;
-  fire_copy(*current);
-  fire_store(*current);
-  fire_wgmma(*current);
+  if (any || !running_) return false;
+  fire_copy(*running_);
+  fire_store(*running_);
+  fire_wgmma(*running_);
   return true;
 }
 
@@ -290,7 +288,7 @@ void Launch::run_thread() {
   } else {
     next = choose(&warp, thread.lane);
   }
-  current = next;
+  running_ = next;
   leave_fiber(thread.fiber, next ? next->fiber : host_);
 }
 

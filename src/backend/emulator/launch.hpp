@@ -295,6 +295,7 @@ class Launch {
   Options options_;
   std::function<void()> kernel_;
   Fiber host_;
+  Thread* running_ = nullptr;  // null on the host's stack
   std::vector<std::unique_ptr<Cluster>> clusters_;  // resident
   std::vector<Warp*> slots_;
   std::vector<u64> ready_;  // bit per slot
@@ -311,8 +312,12 @@ class Launch {
   std::unique_ptr<WgmmaScratch> wgmma_scratch_;
 };
 
-/// The thread that runs on this host thread.
-extern thread_local Thread* current;
+/// The thread that runs, for code on a fiber.
+struct Current {
+  [[gnu::always_inline]] Thread& operator*() const { return *static_cast<Thread*>(own_stack_top().owner); }
+  [[gnu::always_inline]] Thread* operator->() const { return &**this; }
+};
+inline constexpr Current current;
 
 /// Arrives at a collective; true for the last lane of the warp, which carries it out and calls finish_collective(). The
 /// others come back when it has.

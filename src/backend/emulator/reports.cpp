@@ -9,17 +9,17 @@ namespace jitgemm::emulator {
 void Launch::fault(const char* format, ...) {
   char text[1024];
   int used = 0;
-  if (current)
-    used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", current->block->index, current->index,
-                         current->index / 32);
+  if (running_)
+    used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", running_->block->index, running_->index,
+                         running_->index / 32);
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text + used, sizeof text - used, format, arguments);
   va_end(arguments);
   fault_ = text;
-  if (!current) throw HostFault();
-  Thread& thread = *current;
-  current = nullptr;
+  if (!running_) throw HostFault();
+  Thread& thread = *running_;
+  running_ = nullptr;
   leave_fiber(thread.fiber, host_);
 }
 
