@@ -169,7 +169,7 @@ std::optional<std::string> read_trusted(const std::filesystem::path& path, std::
     else if (auto text = read_up_to(file.get(), std::size_t(status.st_size))) return text;
   }
   const int error = errno;
-  if (why != nullptr) *why = std::generic_category().message(error);
+  if (why != nullptr) *why = errno_text(error);
   errno = error;
   return std::nullopt;
 }
@@ -178,7 +178,7 @@ std::optional<std::string> read_trusted_head(const std::filesystem::path& path, 
   const Descriptor file = open_trusted(path, O_RDONLY, why);
   if (file.get() < 0) return std::nullopt;
   auto text = read_up_to(file.get(), bytes);
-  if (!text && why != nullptr) *why = std::generic_category().message(errno);
+  if (!text && why != nullptr) *why = errno_text(errno);
   return text;
 }
 

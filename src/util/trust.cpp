@@ -21,7 +21,7 @@ Descriptor refused(std::string* why, std::string reason, int error = EPERM) {
 
 Descriptor failed(std::string* why) {
   const int error = errno;
-  return refused(why, std::generic_category().message(error), error);
+  return refused(why, errno_text(error), error);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ std::string make_directories(const fs::path& directory, mode_t mode) {
       struct stat status {};
       // A parent that exists may still refuse mkdir with EROFS or EACCES.
       if (stat(prefix.c_str(), &status) != 0) {
-        return "cannot create " + prefix.string() + ": " + std::generic_category().message(error);
+        return "cannot create " + prefix.string() + ": " + errno_text(error);
       }
     }
   }
