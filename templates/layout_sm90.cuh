@@ -25,6 +25,8 @@ static_assert(COUNT <= (CONSUMERS == 3 ? 96 : CONSUMERS == 2 ? 160 : 128),
               "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three");
 static_assert(!PROMOTED || COUNT <= (CONSUMERS == 3 ? 64 : CONSUMERS == 2 ? 96 : 112),
               "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three");
+static_assert((!A_K_MAJOR || BLOCK_M / CLUSTER_N <= 256) && (!B_K_MAJOR || BLOCK_N / CLUSTER_M <= 256),
+              "a TMA box has at most 256 rows");
 static_assert(ALIGN_A == 16 && ALIGN_B == 16, "TMA loads need 16-byte aligned rows");
 static_assert(STAGES >= 2, "at least 2 stages");
 static_assert((!A_K_MAJOR || BLOCK_M % (8 * CLUSTER_N) == 0) && (!B_K_MAJOR || BLOCK_N % (8 * CLUSTER_M) == 0),

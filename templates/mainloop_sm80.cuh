@@ -185,7 +185,7 @@ struct StageLoader {
       const TileIndex tile = raster(work.tile, args.decomposition, GROUP_M);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.m * BLOCK_M, args.m, work.k_begin * BLOCK_K);
       b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.n * BLOCK_N, args.n, work.k_begin * BLOCK_K);
-      interior = (tile.m + 1) * BLOCK_M <= args.m && (tile.n + 1) * BLOCK_N <= args.n;
+      interior = args.m - tile.m * BLOCK_M >= BLOCK_M && args.n - tile.n * BLOCK_N >= BLOCK_N;
     } else {
       work.k_begin = work.k_end = 0;
     }
@@ -311,7 +311,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     const TileIndex tile = raster(work().tile, args.decomposition, GROUP_M);
     const Epilogue epilogue(args, tile.batch);
     const int row = tile.m * BLOCK_M + warp_m * WARP_M, column = tile.n * BLOCK_N + warp_n * WARP_N;
-    if (row + WARP_M <= args.m && column + WARP_N <= args.n)
+    if (args.m - row >= WARP_M && args.n - column >= WARP_N)
       store_warp_tile<true>(epilogue, row, column, accumulators);
     else
       store_warp_tile<false>(epilogue, row, column, accumulators);

@@ -139,7 +139,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
     const BlockTile tile(args, work, place);
     const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = !EDGES_DIFFER || (row + CONSUMER_ROWS <= args.m && column + STORE_COLUMNS <= args.n);
+    int interior = !EDGES_DIFFER || (args.m - row >= CONSUMER_ROWS && args.n - column >= STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C) {
       if (work.peer == 0)

@@ -245,6 +245,10 @@ TEST_CASE("a tensor map has its sizes in elements, its stride in bytes and the 1
   spec.batch_stride = 3;  // does not matter, and must not reach the driver
   backend->encode_tensor_map(spec);
   CHECK(FakeDriver::log.back() == type + " rank 3 sizes 100 300 1 strides 208 208" + rest);
+  spec.outer = 1;
+  spec.stride = std::int64_t(1) << 48;  // nor does that of one row
+  backend->encode_tensor_map(spec);
+  CHECK(FakeDriver::log.back() == type + " rank 3 sizes 100 1 1 strides 208 208" + rest);
 }
 
 TEST_CASE("a pointer that the device cannot use is refused by the operand's name", "[cuda]") {

@@ -37,10 +37,12 @@ struct Problem {
   DataType d = f16;
   Layout layout_a = Layout::row_major;
   Layout layout_b = Layout::row_major;
-  /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed.
+  /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed. Times the
+  /// rows (columns), at least one, they come to 2^50 bytes at most.
   std::int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
   std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
-  /// Elements from one matrix of a batch to the next. 0 uses one A, B or C for all; matrices of D may not overlap.
+  /// Elements from one matrix of a batch to the next, the batch spans 2^62 bytes at most. 0 uses one A, B or C for all; matrices
+  /// of D may not overlap.
   std::int64_t stride_a = packed_stride, stride_b = packed_stride, stride_c = packed_stride, stride_d = packed_stride;
   // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of NaN is
   // not 0, so it reads C.

@@ -9,6 +9,7 @@
 #include "core/kernel.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/launch_shape.hpp"
+#include "core/tensor_maps.hpp"
 #include "jitgemm/types.hpp"
 
 namespace jitgemm {
@@ -17,19 +18,6 @@ namespace jitgemm {
 class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
-};
-
-/// One box of a matrix of a batch that TMA copies between global and shared memory: a 3-D tensor, inner dimension
-/// contiguous.
-struct TensorMapSpec {
-  const void* address = nullptr;  ///< 16-byte aligned
-  DataType type = f16;
-  std::int64_t inner = 0, outer = 0, batch = 1;  ///< elements; matrices
-  std::int64_t stride = 0;        ///< elements from one outer index to the next, a multiple of 16 bytes
-  std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; with one matrix it does not matter
-  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
-
-  bool operator==(const TensorMapSpec&) const = default;
 };
 
 enum class CaptureStatus : std::uint8_t { none, capturing };
@@ -126,6 +114,8 @@ struct EmulatorOptions {
   EmulatorAsynchrony asynchrony = EmulatorAsynchrony::automatic;
   int resident_blocks = 0;       ///< blocks that run at once
   std::uint64_t step_cap = 0;    ///< operations of all threads before a launch counts as endless
+  bool dependent_launch = true;
+  std::vector<std::uint32_t> programs = {};  ///< for tests: those of each launch that run; empty: all
 };
 std::unique_ptr<Backend> make_emulator_backend(const EmulatorOptions& options);
 

@@ -71,6 +71,7 @@ std::string ConstraintFilter::why_not(const KernelConfig& config) const {
 std::string ConstraintFilter::why_too_much(const KernelConfig& config) const {
   if (constraints_.sms == 0 && constraints_.workspace_bytes == Constraints{}.workspace_bytes) return {};
   if (constraints_.sms > 0 && packs(config)) return "the packing kernel knows no limit of SMs";
+  if (std::string why = why_beyond_integers(config, problem_); !why.empty()) return why;
   const LaunchShape shape = launch_shape(problem_, config);
   if (shape.workspace_bytes() > constraints_.workspace_bytes) {
     return "it needs " + std::to_string(shape.workspace_bytes()) + " bytes of workspace where " +

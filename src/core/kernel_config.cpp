@@ -6,7 +6,9 @@
 #include "core/kernel_problem.hpp"
 #include "core/packing.hpp"
 #include "core/problem.hpp"
+#include "core/tensor_maps.hpp"
 #include "core/type_rules.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm {
 namespace {
@@ -48,10 +50,16 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const Devi
   return {};
 }
 
+/// Thread blocks of all tiles, which those of whole clusters round up.
+double tiles_of(const KernelConfig& c, const Problem& p) {
+  return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) * double(p.batch) *
+         cluster_size_of(c);
+}
+
 /// Of one thread, sm90.
 int accumulator_count(const KernelConfig& c) { return consumer_rows_of(c) * c.block_n / 128; }
 
-std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const DeviceInfo& device) {
+std::string why_illegal_sm90(const KernelConfig& c, const Problem& asked, const Problem& p, const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (is_simt(p.a) || p.a == f64) return "wgmma does not multiply f32 or f64";
   if (size_of(p.a) != 2 && (p.layout_a != Layout::row_major || p.layout_b != Layout::column_major))
@@ -85,6 +93,9 @@ std::string why_illegal_sm90(const KernelConfig& c, const Problem& p, const Devi
     if (c.block_m * c.block_n * 4 > c.stages * (c.block_m + c.block_n) * 128)
       return "the partial sums of a cluster that cuts k fit into the stages";
   }
+  const TensorMaps maps = tensor_maps_of(slab_problem(asked, slab_of(asked, c)), c);
+  for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})
+    if (std::string why = map ? why_unmappable(*map) : ""; !why.empty()) return why;
   return {};
 }
 
@@ -132,11 +143,24 @@ WarpGrid warp_grid_of(const KernelConfig& c) {
   return best;
 }
 
+std::string why_beyond_integers(const KernelConfig& c, const Problem& asked) {
+  const Problem p = kernel_problem(asked, c);
+  if (is_empty(p)) return {};
+  constexpr std::int64_t most_rows = std::int64_t(1) << 31;
+  constexpr double most = 1 << 30;
+  if (round_up(p.m, c.block_m * c.cluster_m) > most_rows || round_up(p.n, c.block_n * c.cluster_n) > most_rows)
+    return "tiles end at row and column 2^31 at most";
+  const double tiles = tiles_of(c, p);
+  if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
+  if (c.grid > 0 && tiles * double(ceil_div(p.k, c.block_k)) >= most) return "tiles x k-steps is less than 2^30";
+  return {};
+}
+
 std::string why_illegal(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
   const Problem p = kernel_problem(asked, c);
   if (c.main_loop > MainLoop::sm90 || c.schedule > Schedule::stream_k_two_tile)
     return "main_loop and schedule are enumerators";
-  if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, p, device);
+  if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, asked, p, device);
       !why.empty())
     return why;
   if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong || c.swap_ab))
@@ -150,13 +174,7 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   if (const std::size_t bytes = smem_bytes_of(c, asked); bytes > device.smem_per_block)
     return "the stages need " + std::to_string(bytes) + " bytes of shared memory, the device has " +
            std::to_string(device.smem_per_block);
-  constexpr double most = 1 << 30;
-  const auto ceil_div = [](std::int64_t x, int y) { return (x + y - 1) / y; };
-  const double tiles = double(ceil_div(p.m, c.block_m * c.cluster_m) * ceil_div(p.n, c.block_n * c.cluster_n)) *
-                       double(p.batch) * cluster_size_of(c);
-  if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
-  if (c.grid > 0 && tiles * double((p.k + c.block_k - 1) / c.block_k) >= most)
-    return "tiles x k-steps is less than 2^30";
+  if (std::string why = why_beyond_integers(c, asked); !why.empty()) return why;
   if (const Slab slab = slab_of(asked, c); packs(c) && slab.rows == 0) {
     return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
   } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
@@ -164,7 +182,7 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
            " MiB are multiplied without cutting tiles";
   }
   const bool cuts = c.splits > 1 || (c.grid > 0 && c.schedule != Schedule::persistent);
-  if (cuts && tiles * consumer_groups_of(c) > max_counters)
+  if (cuts && tiles_of(c, p) * consumer_groups_of(c) > max_counters)
     return "split tiles x consumer groups is at most " + std::to_string(max_counters);
   return {};
 }

@@ -14,6 +14,10 @@ namespace jitgemm {
 /// concern the configuration alone stand in the templates as static_asserts, in the same words.
 std::string why_illegal(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
+/// Of these rules, those that keep the 32-bit sums of launch_shape() and of the kernel from wrapping: what breaks one of them
+/// has no launch shape.
+std::string why_beyond_integers(const KernelConfig& config, const Problem& problem);
+
 /// Most counters of split tiles that one launch may use: the size of a Context's counter block.
 inline constexpr int max_counters = 1 << 17;
 

@@ -29,6 +29,7 @@ struct LaunchShape : LaunchGrid {
 
 device::Partition partition_of(Schedule schedule);
 
+/// Of a configuration that why_beyond_integers() says nothing against.
 LaunchShape launch_shape(const Problem& normalised, const KernelConfig& config);
 
 }  // namespace jitgemm

@@ -6,6 +6,7 @@
 
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/tensor_maps.hpp"
 
 namespace jitgemm {
 namespace {
@@ -51,10 +52,10 @@ int blocks(const OperandMatrix& packed, bool transposed) {
 }  // namespace
 
 bool needs_packing_a(const Problem& p) {
-  return p.align_a < 16 || (becomes_k_major(p) && p.layout_a != Layout::row_major);
+  return p.align_a < 16 || !strides_are_mappable(matrix_a(p)) || (becomes_k_major(p) && p.layout_a != Layout::row_major);
 }
 bool needs_packing_b(const Problem& p) {
-  return p.align_b < 16 || (becomes_k_major(p) && p.layout_b != Layout::column_major);
+  return p.align_b < 16 || !strides_are_mappable(matrix_b(p)) || (becomes_k_major(p) && p.layout_b != Layout::column_major);
 }
 
 bool transposes_a(const Problem& p, const KernelConfig& c) {

@@ -9,8 +9,8 @@ namespace jitgemm {
 /// Most bytes of the workspace that packed operands may take. Larger ones are packed and multiplied slab by slab.
 inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
 
-/// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows, and wgmma takes other than
-/// 16-bit elements K-major.
+/// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows less than 2^40 bytes apart, and
+/// wgmma takes other than 16-bit elements K-major.
 bool needs_packing_a(const Problem& normalised);
 bool needs_packing_b(const Problem& normalised);
 

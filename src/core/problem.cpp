@@ -15,6 +15,10 @@
 namespace jitgemm {
 namespace {
 
+// More than any device addresses. A kernel's 64-bit sums do not wrap, though a thread looks up to a tile beyond the last row of
+// a matrix, which is less than 2^12 leading dimensions, before it sees that nothing is there.
+constexpr std::int64_t most_matrix_bytes = std::int64_t(1) << 50, most_batch_bytes = std::int64_t(1) << 62;
+
 /// The largest power of two that divides x, at most 16; 16 for 0.
 int alignment_of(std::uint64_t x) { return int((x | 16) & -(x | 16)); }
 
@@ -39,14 +43,14 @@ void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std:
                 std::to_string(matrix.packed_ld()) + " elements: give at least that, or 0 for packed",
             problem);
   }
-  const auto too_large = [&](const std::string& what, std::int64_t value) {
-    invalid(ErrorCode::invalid_problem,
-            what + name + " = " + std::to_string(value) + " makes the matrix larger than 2^63 bytes: lower it", problem);
+  const auto too_large = [&](const std::string& what, std::int64_t value, const std::string& limit) {
+    invalid(ErrorCode::invalid_problem, what + name + " = " + std::to_string(value) + " makes " + limit + " bytes: lower it",
+            problem);
   };
   std::int64_t elements, bytes;
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, matrix.vectors), &elements) ||
-      __builtin_mul_overflow(elements, size, &bytes))
-    too_large("ld", ld);
+      __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
+    too_large("ld", ld, "the matrix larger than 2^50");
   if (problem.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
@@ -54,8 +58,8 @@ void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std:
             "stride_" + name + " = " + std::to_string(stride) + " is negative: give elements, or packed_stride", problem);
   }
   if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
-      __builtin_mul_overflow(bytes, size, &bytes))
-    too_large("stride_", stride);
+      __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
+    too_large("stride_", stride, "the batch larger than 2^62");
   if (align < size || align > 16 || !std::has_single_bit(unsigned(align))) {
     invalid(ErrorCode::invalid_problem,
             "align_" + name + " = " + std::to_string(align) + " is not a power of two from " + std::to_string(size) +

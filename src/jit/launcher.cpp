@@ -12,20 +12,6 @@
 namespace jitgemm {
 namespace {
 
-constexpr int box_bytes = 128;  // layout_sm90.cuh
-
-TensorMapSpec operand_map(const void* address, const OperandMatrix& matrix, int box_inner, int box_outer) {
-  return {.address = address,
-          .type = matrix.type,
-          .inner = matrix.extent,
-          .outer = matrix.vectors,
-          .batch = matrix.stride == 0 ? 1 : matrix.batch,
-          .stride = matrix.ld,
-          .batch_stride = matrix.stride,
-          .box_inner = box_inner,
-          .box_outer = box_outer};
-}
-
 device::Scalar scalar(double x, DataType accumulator) {
   device::Scalar result{};
   if (accumulator == f64)
@@ -126,15 +112,13 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.counters = workspace.counters;
 
   if (c.main_loop == MainLoop::sm90) {
-    const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
-    // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
-    const int box = box_bytes / int(size_of(p.a));
-    const int rows_a = (a_k_major ? c.block_m : c.block_k) / c.cluster_n;
-    const int rows_b = (b_k_major ? c.block_n : c.block_k) / c.cluster_m;
-    args.map_a = tensor_map(operand_map(args.a, matrix_a(p), box, rows_a));
-    args.map_b = tensor_map(operand_map(args.b, matrix_b(p), box, rows_b));
-    const DBox d_box = d_box_of(c, p);
-    if (stores_by_tma(c, p)) args.map_d = tensor_map(operand_map(operands.d, matrix_d(asked), d_box.columns, d_box.rows));
+    TensorMaps maps = tensor_maps_of(asked, c);
+    maps.a.address = args.a;
+    maps.b.address = args.b;
+    maps.d.address = args.d;
+    args.map_a = tensor_map(maps.a);
+    args.map_b = tensor_map(maps.b);
+    if (maps.has_d()) args.map_d = tensor_map(maps.d);
   }
   return args;
 }

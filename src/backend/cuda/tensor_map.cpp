@@ -33,8 +33,9 @@ CUtensorMapSwizzle swizzle_of(int box_bytes) {
 }  // namespace
 
 device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& spec) {
-  const cuuint64_t size = size_of(spec.type), stride = cuuint64_t(spec.stride) * size;  // bytes
-  // Of one matrix it does not matter, but must be legal.
+  const cuuint64_t size = size_of(spec.type);
+  // Bytes. Of one row, and of one matrix, it does not matter, but must be legal.
+  const cuuint64_t stride = spec.outer > 1 ? cuuint64_t(spec.stride) * size : (cuuint64_t(spec.inner) * size + 15) / 16 * 16;
   const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
   const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer), cuuint64_t(spec.batch)};
   const cuuint64_t strides[] = {stride, batch_stride};

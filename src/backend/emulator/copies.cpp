@@ -264,23 +264,10 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_operand, "a matrix that TMA cannot copy: " + why + "; use the sm80 main loop");
   };
-  const long long size = (long long)size_of(spec.type);
-  if (size == 0) refuse("its type is none");
-  const auto check_stride = [&](long long stride, const char* name) {
-    if (stride < 1 || stride >= (1LL << 40) / size) refuse(std::string(name) + " is not in 1..2^40 bytes");
-    if (stride * size % 16 != 0) refuse(std::string(name) + " is not a multiple of 16 bytes");
-  };
   if (!spec.address) refuse("its address is null");
   if (reinterpret_cast<std::uintptr_t>(spec.address) % 16 != 0) refuse("its address is not a multiple of 16");
-  for (const long long extent : {spec.inner, spec.outer, spec.batch})
-    if (extent < 1 || extent > 1LL << 32) refuse("its sizes are not in 1..2^32");
-  check_stride(spec.stride, "its stride");
-  if (spec.batch > 1) check_stride(spec.batch_stride, "its batch stride");
-  if (spec.box_inner < 1 || spec.box_inner > 256 || spec.box_outer < 1 || spec.box_outer > 256)
-    refuse("its box is not in 1..256");
-  const long long row_bytes = spec.box_inner * size;
-  if (row_bytes != 128 && row_bytes != 64 && row_bytes != 32 && row_bytes != 16)
-    refuse("its box is not 128, 64, 32 or 16 bytes wide");
+  if (const std::string why = why_unmappable(spec); !why.empty()) refuse(why);
+  const long long size = (long long)size_of(spec.type), row_bytes = spec.box_inner * size;
   Map map{};
   map.magic = map_magic;
   map.element_bytes = u32(size);
@@ -288,7 +275,7 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   map.inner_bytes = spec.inner * size;
   map.outer = spec.outer;
   map.batch = spec.batch;
-  map.stride_bytes = u64(spec.stride * size);
+  map.stride_bytes = spec.outer > 1 ? u64(spec.stride * size) : 0;
   map.batch_stride_bytes = spec.batch > 1 ? u64(spec.batch_stride * size) : 0;
   map.box_outer = u32(spec.box_outer);
   map.row_bytes = u32(row_bytes);

@@ -175,6 +175,7 @@ class EmulatorBackend final : public Backend {
     Launch(options, [&] { entry(arguments); }).run();
   }
 
+  bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { return true; }
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override { return emulator::encode_tensor_map(spec); }
 
   void* allocate(std::size_t bytes) override {

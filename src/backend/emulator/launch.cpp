@@ -105,23 +105,27 @@ void Launch::start_block(Block& block, u32 index, u32 smem_base) {
 void Launch::run() {
   host_.adopt_host_stack();
   const int size = options_.cluster;
-  const int resident = (std::min(options_.grid, options_.resident) + size - 1) / size;  // clusters
-  slots_.resize(std::size_t(resident) * size * (threads() / 32));
-  ready_.assign((slots_.size() + 63) / 64, 0);
-  std::vector<u32> order(options_.grid / size);
-  std::iota(order.begin(), order.end(), 0u);
+  std::vector<u32> order = options_.programs;
+  if (order.empty()) {
+    order.resize(options_.grid / size);
+    std::iota(order.begin(), order.end(), 0u);
+  }
   if (adversarial())
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 
+  const std::size_t resident = std::min(order.size(), std::size_t(options_.resident + size - 1) / size);  // clusters
+  slots_.resize(resident * size * (threads() / 32));
+  ready_.assign((slots_.size() + 63) / 64, 0);
+
   std::size_t started = 0, finished = 0;
   const auto start = [&](Cluster& cluster) { start_cluster(cluster, order[started++] * u32(size)); };
-  for (int i = 0; i < resident; ++i) {
+  for (std::size_t i = 0; i < resident; ++i) {
     Cluster& cluster = *clusters_.emplace_back(std::make_unique<Cluster>());
     for (int rank = 0; rank < size; ++rank) {
       Block& block = *cluster.blocks.emplace_back(std::make_unique<Block>());
       block.launch = this;
       block.cluster = &cluster;
-      block.slot = i * size + rank;
+      block.slot = int(i) * size + rank;
       block.stacks = take_stacks(int(threads()));
     }
     start(cluster);

@@ -1,0 +1,62 @@
+#include "core/tensor_maps.hpp"
+
+#include "core/kernel_config.hpp"
+#include "core/kernel_problem.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr int line_bytes = 128;  // of a row of a box: layout_sm90.cuh
+constexpr std::int64_t stride_end = std::int64_t(1) << 40, most_elements = std::int64_t(1) << 32;
+constexpr int longest_box = 256;  // elements, in every dimension
+
+TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) {
+  return {.type = matrix.type,
+          .inner = matrix.extent,
+          .outer = matrix.vectors,
+          .batch = matrix.stride == 0 ? 1 : matrix.batch,
+          .stride = matrix.ld,
+          .batch_stride = matrix.stride,
+          .box_inner = box_inner,
+          .box_outer = box_outer};
+}
+
+}  // namespace
+
+std::string why_unmappable(const TensorMapSpec& spec) {
+  const auto size = std::int64_t(size_of(spec.type));
+  if (size == 0) return "TMA copies elements of a type";
+  for (const std::int64_t extent : {spec.inner, spec.outer, spec.batch})
+    if (extent < 1 || extent > most_elements) return "TMA copies matrices of 1 to 2^32 elements in each dimension";
+  if (const int bytes = spec.box_inner * int(size); bytes != 128 && bytes != 64 && bytes != 32 && bytes != 16)
+    return "a row of a TMA box has 16, 32, 64 or 128 bytes";
+  if (spec.box_outer < 1 || spec.box_outer > longest_box) return "a TMA box has at most 256 rows";
+  const auto reaches = [&](std::int64_t stride) { return stride > 0 && stride < stride_end / size; };
+  const auto is_aligned = [&](std::int64_t stride) { return stride * size % 16 == 0; };
+  const bool rows = spec.outer > 1, matrices = spec.batch > 1;
+  if ((rows && !reaches(spec.stride)) || (matrices && !reaches(spec.batch_stride)))
+    return "rows and matrices that TMA copies are less than 2^40 bytes apart";
+  if ((rows && !is_aligned(spec.stride)) || (matrices && !is_aligned(spec.batch_stride)))
+    return "rows and matrices that TMA copies are a multiple of 16 bytes apart";
+  return {};
+}
+
+bool strides_are_mappable(const OperandMatrix& matrix) {
+  const std::int64_t end = stride_end / std::int64_t(size_of(matrix.type));
+  return (matrix.vectors <= 1 || matrix.ld < end) && (matrix.batch <= 1 || matrix.stride < end);
+}
+
+TensorMaps tensor_maps_of(const Problem& normalised, const KernelConfig& c) {
+  const Problem p = kernel_problem(normalised, c);
+  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+  // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
+  const int box = line_bytes / int(size_of(p.a));
+  TensorMaps maps;
+  maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
+  maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
+  const DBox d_box = d_box_of(c, p);
+  if (stores_by_tma(c, p)) maps.d = map_of(matrix_d(normalised), d_box.columns, d_box.rows);
+  return maps;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,167 @@
+// Whatever configuration is legal, the driver takes its tensor maps: by what NVIDIA documents of cuTensorMapEncodeTiled, which
+// stands here a second time.
+#include "core/tensor_maps.hpp"
+
+#include <set>
+
+#include "backend/cuda/tensor_map.hpp"
+#include "catch.hpp"
+#include "core/kernel_config.hpp"
+#include "core/packing.hpp"
+#include "core/problem.hpp"
+#include "errors.hpp"
+#include "fake_driver.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "plan/ranking.hpp"
+#include "random.hpp"
+#include "sample_configs.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+cuda::DriverApi strict_driver() {
+  cuda::DriverApi api = FakeDriver::api();
+  api.tensor_map_encode_tiled = [](CUtensorMap*, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
+                                   const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
+                                   CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                   CUtensorMapFloatOOBfill) {
+    const unsigned bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8                                             ? 1
+                           : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? 2
+                           : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT64                                         ? 8
+                                                                                                             : 4;
+    const unsigned widest = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
+                            : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
+                            : swizzle == CU_TENSOR_MAP_SWIZZLE_32B ? 32
+                                                                   : 1 << 20;
+    bool legal = rank >= 3 && rank <= 5 && reinterpret_cast<std::uintptr_t>(address) % 16 == 0 &&
+                 interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && box[0] * bytes % 16 == 0 && box[0] * bytes <= widest;
+    for (unsigned i = 0; i < rank; ++i) {
+      legal = legal && sizes[i] >= 1 && sizes[i] <= 1ull << 32 && box[i] >= 1 && box[i] <= 256 && steps[i] >= 1 && steps[i] <= 8;
+      if (i + 1 < rank) legal = legal && strides[i] % 16 == 0 && strides[i] < 1ull << 40;
+    }
+    return legal ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  return api;
+}
+
+const DeviceInfo hopper = device_info_for("sm_90a");
+
+/// Sizes, strides and tiles of all orders of magnitude.
+Problem draw_problem(Random& random) {
+  Problem p;
+  const auto size = [&] { return random.between(0, 3) == 0 ? std::int64_t(1) << random.between(0, 30) : random.log_between(1, 9000); };
+  p.m = size(), p.n = size(), p.k = size();
+  const std::array types{f16, bf16, tf32, e4m3, s8};
+  p.a = p.b = random.pick(types);
+  p.d = p.a == tf32 ? f32 : p.a == e4m3 ? bf16 : p.a == s8 ? s32 : p.a;
+  p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  const auto apart = [&] { return random.between(0, 2) ? 0 : std::int64_t(16) << random.between(28, 36); };
+  if (random.between(0, 1)) p.lda = apart(), p.ldb = apart(), p.ldd = apart();
+  if (random.between(0, 2) == 0) {
+    p.batch = random.between(2, 5);
+    if (const std::int64_t stride = apart()) p.stride_a = p.stride_b = p.stride_d = stride;
+  }
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("The driver takes the tensor maps of every configuration that is legal", "[tensor_maps]") {
+  const cuda::DriverApi api = strict_driver();
+  alignas(16) char memory[16];
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  int checked = 0, too_far = 0;
+  for (int round = 0; round < 4000; ++round) {
+    Problem p;
+    try {
+      p = normalise(draw_problem(random));
+    } catch (const Error&) {
+      continue;
+    }
+    KernelConfig c{.main_loop = MainLoop::sm90,
+                   .block_m = random.pick(std::array{64, 128, 192, 256, 384}),
+                   .block_n = random.between(2, 32) * 8,
+                   .block_k = 128 / int(size_of(p.a)),
+                   .stages = 2,
+                   .warps = random.between(1, 3) * 4,
+                   .cluster_m = 1 << random.between(0, 2),
+                   .cluster_n = 1 << random.between(0, 2),
+                   .swap_ab = random.between(0, 1) == 1,
+                   .pack_a = random.between(0, 3) == 0,
+                   .pack_b = random.between(0, 3) == 0};
+    const std::string why = why_illegal(c, p, hopper);
+    too_far += why.find("2^40") != std::string::npos;
+    if (!why.empty()) continue;
+    ++checked;
+    TensorMaps maps = tensor_maps_of(slab_problem(p, slab_of(p, c)), c);
+    for (TensorMapSpec* map : {&maps.a, &maps.b, &maps.d}) {
+      map->address = memory;
+      if (map == &maps.d && !maps.has_d()) continue;
+      INFO(to_string(p) << "; " << to_string(c));
+      REQUIRE_NOTHROW(cuda::encode_tensor_map(api, *map));
+    }
+  }
+  CHECK(checked > 50);
+  CHECK(too_far > 5);
+}
+
+TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tensor_maps][kernel_config]") {
+  const Problem problem = normalise({.m = 768, .n = 768, .k = 768, .layout_b = Layout::column_major});
+  KernelConfig tall{.main_loop = MainLoop::sm90, .block_m = 384, .block_n = 64, .block_k = 64, .stages = 2, .warps = 12};
+  CHECK(why_illegal(tall, problem, hopper) == "a TMA box has at most 256 rows");
+  tall.cluster_n = 2;
+  CHECK(why_illegal(tall, problem, hopper) == "");
+  Context context({.device = Device::compile_only, .architecture = "sm_90a", .tuning = Tuning::off});
+  tall.cluster_n = 1;
+  const Error error = error_of([&] { context.plan(problem, tall); });
+  CHECK(error.code() == ErrorCode::invalid_config);
+  CHECK_THAT(error.what(), ContainsSubstring("a TMA box has at most 256 rows"));
+  // Of an M-major A a box has block_k rows.
+  CHECK(why_illegal(tall, normalise({.m = 768, .n = 768, .k = 768, .layout_a = Layout::column_major}), hopper) == "");
+}
+
+TEST_CASE("Operands that TMA does not reach are packed, or multiplied by the portable loop", "[tensor_maps]") {
+  constexpr std::int64_t far = std::int64_t(1) << 39;  // 2^40 bytes of f16
+  Problem problem{.m = 256, .n = 256, .k = 256, .layout_b = Layout::column_major};
+  const auto best = [&] { return rank(normalise(problem), hopper, 1).at(0).config; };
+  problem.lda = far;
+  CHECK(best().main_loop == MainLoop::sm90);
+  CHECK(best().pack_a);
+  CHECK_FALSE(best().pack_b);
+  problem.lda = far - 8;
+  CHECK_FALSE(best().pack_a);
+  problem.lda = 0, problem.ldd = far;
+  CHECK(best().main_loop == MainLoop::sm80);
+  problem.ldd = 0, problem.batch = 2, problem.stride_b = far;
+  CHECK(best().main_loop == MainLoop::sm90);
+  CHECK(best().pack_b);
+  problem.stride_d = far;
+  CHECK(best().main_loop == MainLoop::sm80);
+}
+
+TEST_CASE("What a tensor map cannot describe has a rule each", "[tensor_maps]") {
+  const TensorMapSpec good{.type = f16, .inner = 64, .outer = 64, .batch = 2, .stride = 64, .batch_stride = 4096, .box_inner = 64, .box_outer = 64};
+  const auto why = [&](auto change) {
+    TensorMapSpec spec = good;
+    change(spec);
+    return why_unmappable(spec);
+  };
+  CHECK(why_unmappable(good) == "");
+  std::set<std::string> rules{
+      why([](auto& x) { x.inner = 0; }),          why([](auto& x) { x.box_inner = 48; }),
+      why([](auto& x) { x.box_outer = 257; }),    why([](auto& x) { x.stride = std::int64_t(1) << 39; }),
+      why([](auto& x) { x.batch_stride = 4097; })};
+  CHECK(rules.size() == 5);
+  CHECK_FALSE(rules.contains(""));
+  CHECK(why([](auto& x) { x.outer = (std::int64_t(1) << 32) + 1; }) == why([](auto& x) { x.inner = 0; }));
+  CHECK(why([](auto& x) { x.outer = std::int64_t(1) << 32; }) == "");
+  CHECK(why([](auto& x) { x.box_outer = 256; }) == "");
+  CHECK(why([](auto& x) { x.stride = (std::int64_t(1) << 39) - 8; }) == "");
+  CHECK(why([](auto& x) { x.outer = 1, x.stride = -3; }) == "");
+  CHECK(why([](auto& x) { x.batch = 1, x.batch_stride = 7; }) == "");
+}
