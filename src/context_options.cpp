@@ -40,12 +40,15 @@ std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
     case Device::emulator:
       if (options.emulator_sm_count < 1)
         invalid_option("emulator_sm_count is below 1; give the number of SMs to emulate");
-      return make_emulator_backend({options.architecture, options.emulator_sm_count, options.emulator_seed});
+      return make_emulator_backend({.architecture = options.architecture,
+                                    .sm_count = options.emulator_sm_count,
+                                    .seed = options.emulator_seed,
+                                    .dependent_launch = options.dependent_launch});
     case Device::compile_only:
       if (options.architecture.empty()) {
         invalid_option("Device::compile_only needs an architecture; give one such as sm_80 or sm_90a");
       }
-      return make_compile_only_backend(options.architecture);
+      return make_compile_only_backend(options.architecture, options.dependent_launch);
   }
   invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
 }

@@ -43,7 +43,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   BlockTile tile(args, work, place);
   await_barriers();
   if (!ptx::elect_one()) return;
-  ptx::griddepcontrol_wait();
+  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
   RingPosition position;
   while (more) {
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
@@ -223,7 +223,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 
-  ptx::griddepcontrol_launch_dependents();
+  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_launch_dependents();
   if (warp == 1) {
     if (ptx::elect_one()) initialise_barriers(smem);
   } else if (warp == 2 && ptx::elect_one()) {
@@ -241,7 +241,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   } else {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_inc<CONSUMER_REGISTERS>();
     await_barriers();
-    ptx::griddepcontrol_wait();
+    if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
     consume(args, smem, place, warp / 4 - 1, thread);
   }
 }

@@ -65,7 +65,7 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
   u32 index = block * THREADS + ptx::thread_index();
   u32 row = index / chunks, chunk = index % chunks;  // of `index`
   U32x4* packed = static_cast<U32x4*>(operand.packed);
-  ptx::griddepcontrol_wait();
+  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
 #pragma unroll 1
   for (; index < chunk_count; index += UNROLL * step) {
     Chunk loaded[UNROLL];
@@ -139,7 +139,7 @@ __device__ __forceinline__ void transpose(const PackedOperand& operand, u32 bloc
   const u32 row_tiles = (packed_rows + TILE_ROWS - 1) / TILE_ROWS, chunk_tiles = (packed_chunks + TILE_CHUNKS - 1) / TILE_CHUNKS;
   const u32 tiles = row_tiles * chunk_tiles * operand.batch;
   U32x4* packed = static_cast<U32x4*>(operand.packed);
-  ptx::griddepcontrol_wait();
+  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
 #pragma unroll 1
   for (u32 tile = block; tile < tiles; tile += operand.blocks) {
     const u32 first_row = tile % row_tiles * TILE_ROWS, first_chunk = tile / row_tiles % chunk_tiles * TILE_CHUNKS;
@@ -171,7 +171,7 @@ __device__ __forceinline__ void pack(const PackedOperand& operand, u32 block) {
 }
 
 __device__ __forceinline__ void pack(const PackArguments& args) {
-  ptx::griddepcontrol_launch_dependents();
+  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_launch_dependents();
   const u32 blocks_a = args.operands[0].blocks, which = ptx::block_index() >= blocks_a;
   const u32 block = ptx::block_index() - which * blocks_a;
   if constexpr (TRANSPOSE_A == TRANSPOSE_B)

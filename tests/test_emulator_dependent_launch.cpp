@@ -1,4 +1,7 @@
 #include "catch.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "sample_configs.hpp"
+#include "sandbox.hpp"
 #include "test_emulator.hpp"
 
 using namespace jitgemm;
@@ -18,7 +21,7 @@ __device__ void run(const Arguments& p) {
   }
   prefetch_l2(p.d);
   prefetch_tensormap(&p.map_a);
-  griddepcontrol_launch_dependents();
+  if (DEPENDENT_LAUNCH || p.n == 4) griddepcontrol_launch_dependents();
   if (!(p.n & 1) && !((p.n & 2) && t == 0)) griddepcontrol_wait();
   bar_sync(0, 32);
   float x[4] = {}, one = 0, two = 0;
@@ -89,6 +92,60 @@ TEST_CASE("The emulator finds global memory that is touched without a griddepcon
                                      " without a griddepcontrol_wait by this thread"));
       if (works) REQUIRE(f.run(f.independent, how, 1, options) == "");
     }
+}
+
+TEST_CASE("The emulator finds a kernel that lets the next one start although it is not to", "[emulator]") {
+  Fixture f;
+  CHECK_THAT(f.run(f.independent, 99, 4), ContainsSubstring("griddepcontrol_launch_dependents without DEPENDENT_LAUNCH"));
+  CHECK(f.run(f.dependent, 99, 4) == "");
+}
+
+namespace {
+
+ContextOptions on_emulator(const TemporaryDirectory& cache, bool dependent_launch) {
+  return {.device = Device::emulator,
+          .tuning = Tuning::off,
+          .dependent_launch = dependent_launch,
+          .cache_dir = cache.path().string()};
+}
+
+}  // namespace
+
+TEST_CASE("Without dependent_launch no kernel lets the next one start, of either main loop or packing", "[emulator][context]") {
+  const TemporaryDirectory cache;
+  const Problem problem{.m = 70, .n = 50, .k = 67};
+  KernelConfig packing = sm90_config;
+  packing.pack_a = packing.pack_b = true;
+  std::string a(70 * 67 * 2, 0), b(67 * 50 * 2, 0), d(70 * 50 * 2, 1);
+  const Operands operands{.a = a.data(), .b = b.data(), .d = d.data()};
+  Context with(on_emulator(cache, true)), without(on_emulator(cache, false));
+  for (const KernelConfig& config : {sm80_config, packing}) {
+    std::vector<std::string> texts{without.source(problem, config)};
+    if (config.pack_a) texts.push_back(without.packing_source(problem, config));
+    for (const std::string& text : texts) CHECK_THAT(text, ContainsSubstring("bool DEPENDENT_LAUNCH = false;"));
+    CHECK_THAT(with.source(problem, config), ContainsSubstring("bool DEPENDENT_LAUNCH = true;"));
+    CHECK_NOTHROW(without.gemm(problem, operands, nullptr, config));  // a trigger would be a fault of the emulator
+    CHECK(d == std::string(d.size(), '\0'));
+  }
+}
+
+TEST_CASE("A cache that was warmed with the same dependent_launch serves gemm(), with the other one it does not", "[context]") {
+  const TemporaryDirectory cache;
+  const Problem problem{.m = 70, .n = 50, .k = 67};
+  for (const bool dependent_launch : {true, false}) {
+    Context(on_emulator(cache, dependent_launch)).warm(problem);
+    Context again(on_emulator(cache, dependent_launch));
+    again.compile(problem);
+    CHECK(again.counters().compiles == 0);
+    CHECK(again.counters().disk_hits > 0);
+    // What is compiled for a device that is not there has the same text.
+    const ContextOptions options{.device = Device::compile_only,
+                                 .architecture = "sm_90a",
+                                 .tuning = Tuning::off,
+                                 .dependent_launch = dependent_launch};
+    CHECK(Context(options).source(problem, sm80_config) == again.source(problem, sm80_config));
+  }
+  CHECK(Context(on_emulator(cache, true)).source(problem) != Context(on_emulator(cache, false)).source(problem));
 }
 
 TEST_CASE("The emulator finds a dependent launch that nobody waits in, though it touches nothing", "[emulator]") {

@@ -56,7 +56,16 @@ struct ContextOptions {
   std::size_t workspace_bound_bytes = std::size_t(1) << 30;
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
-  /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch.
+  /// (programmatic dependent launch). Saves 0.2 to 0.4 us a launch. It relies on this, beside kernels of others:
+  ///   - A kernel waits for the one before it, which has waited for the one before that. Others' kernels that have the launch
+  ///     attribute and never wait (griddepcontrol.wait, cudaGridDependencySynchronize) break this chain, between two calls
+  ///     or between what writes an operand and the call.
+  ///   - Others' kernels that have the attribute may start as soon as this one has. What they do before they wait must not
+  ///     touch the call's operands or its workspace, nor memory that an allocator has taken from them meanwhile.
+  ///   - Loads of C, bias and scales go through the L1, which the hardware invalidates at the wait.
+  /// Captured calls have programmatic edges then, and a cuGraphGetEdges without room for what edges carry may answer
+  /// CUDA_ERROR_LOSSY_QUERY. With false, kernels neither start early nor let others: they are other kernels, so warm a
+  /// cache with the option that it is for.
   bool dependent_launch = true;
   /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
   /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round

@@ -101,7 +101,7 @@ class Backend {
 /// touches memory (programmatic dependent launch; sm_90 and newer).
 std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch = true);
 /// Compiles for an architecture with NVRTC; everything that needs a device throws Error{no_device}.
-std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture);
+std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture, bool dependent_launch = true);
 
 /// When the emulator lets asynchronous copies and wgmma take effect.
 enum class EmulatorAsynchrony : std::uint8_t { automatic, at_issue, at_wait, random };

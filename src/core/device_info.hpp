@@ -16,12 +16,15 @@ struct DeviceInfo {
   std::size_t smem_per_sm = 0;     ///< bytes
   std::size_t l2_bytes = 0, memory_bytes = 0;
   bool emulated = false;
+  bool dependent_launch = true;  ///< ContextOptions::dependent_launch
   double clock_ghz = 0, memory_gb_s = 0;  ///< at most; 0: not known
   DeviceRates rates = {};
 
   /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
   std::string architecture() const;
   bool has_wgmma() const { return compute_capability == 90; }
+  /// Whether kernels let the next one on the stream start early, and wait for the one before them.
+  bool launches_dependents() const { return dependent_launch && compute_capability >= 90; }
   /// Of mma.sync; elsewhere the assembler spells its 8-bit floating-point types out, anew for each instruction.
   bool has_mma_fp8() const { return compute_capability == 89 || compute_capability >= 120; }
 };

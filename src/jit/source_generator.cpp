@@ -208,7 +208,7 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
        {"ping_pong", flag(c.ping_pong)},
        {"promoted", flag(promoted)},
        {"d_transposed", flag(c.swap_ab)},
-       {"dependent_launch", flag(device.compute_capability >= 90)},
+       {"dependent_launch", flag(device.launches_dependents())},
        {"partition", std::to_string(int(partition))},
        {"partition_name", std::string(partition_name(partition))},
        {"element_a", device_type(p.a)},
@@ -269,6 +269,7 @@ KernelSource generate_packing(const Problem& p, const KernelConfig& c, const Dev
                  {"what_a", what(transpose_a)},
                  {"what_b", what(transpose_b)},
                  {"element", size_of(p.a) == 1 ? "u8" : size_of(p.a) == 2 ? "u16" : "u32"},
+                 {"dependent_launch", flag(device.launches_dependents())},
                  {"transpose_a", flag(transpose_a)},
                  {"transpose_b", flag(transpose_b)},
                  {"entry", source.entry}});

@@ -8,7 +8,9 @@ namespace {
 /// NVRTC for a device that is not there.
 class CompileOnlyBackend final : public Backend {
  public:
-  explicit CompileOnlyBackend(const std::string& architecture) : device_(device_info_for(architecture)) {}
+  CompileOnlyBackend(const std::string& architecture, bool dependent_launch) : device_(device_info_for(architecture)) {
+    device_.dependent_launch = dependent_launch;
+  }
 
   const DeviceInfo& device() const override { return device_; }
   void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
@@ -53,8 +55,8 @@ class CompileOnlyBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture) {
-  return std::make_unique<CompileOnlyBackend>(architecture);
+std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture, bool dependent_launch) {
+  return std::make_unique<CompileOnlyBackend>(architecture, dependent_launch);
 }
 
 }  // namespace jitgemm

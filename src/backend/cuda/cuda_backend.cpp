@@ -50,7 +50,8 @@ class CudaBackend final : public Backend {
     }
     int version = 0;
     check(api_.driver_get_version(&version), ErrorCode::no_device, "cuDriverGetVersion", "check nvidia-smi");
-    dependent_launch_ = dependent_launch && device_.compute_capability >= 90 && version >= first_to_capture_dependents;
+    device_.dependent_launch = dependent_launch;
+    dependent_launch_ = device_.launches_dependents() && version >= first_to_capture_dependents;
     Scope scope(*this);
     check(api_.stream_create(&own_stream_, CU_STREAM_NON_BLOCKING), ErrorCode::no_device, "cuStreamCreate",
           "check nvidia-smi");

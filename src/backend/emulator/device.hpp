@@ -10,7 +10,7 @@ enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
 
 /// The functions of the running launch, given to a compiled kernel once, after it is loaded.
 struct Interface {
-  static constexpr unsigned current_version = 4;
+  static constexpr unsigned current_version = 5;
   unsigned version;
 
   unsigned (*thread_index)();
@@ -74,6 +74,7 @@ struct Interface {
                                 unsigned short blocks);
 
   void (*griddepcontrol_wait)();
+  void (*griddepcontrol_launch_dependents)();
   void (*check_dependencies)(const char* operation);  // of an access of global memory
 };
 
@@ -156,7 +157,7 @@ inline u32 prmt(u32 low, u32 high) {
 }
 
 inline void griddepcontrol_wait() { runtime->griddepcontrol_wait(); }
-inline void griddepcontrol_launch_dependents() {}
+inline void griddepcontrol_launch_dependents() { runtime->griddepcontrol_launch_dependents(); }
 
 inline void check_global(const void* address, u32 bytes) {
   if constexpr (DEPENDENT_LAUNCH) runtime->check_dependencies("an access of global memory");

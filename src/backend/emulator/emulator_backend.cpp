@@ -158,6 +158,7 @@ class EmulatorBackend final : public Backend {
     options.cluster = cluster;
     options.dependent = emulated.dependent;
     options.smem_bytes = smem_bytes;
+    options.programs = options_.programs;
     options.seed = options_.seed;
     options.resident = options_.resident_blocks;
     if (options.resident == 0)

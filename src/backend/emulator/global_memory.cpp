@@ -50,6 +50,12 @@ void griddepcontrol_wait() {
   thread.launch->wait_for_dependencies(thread);
 }
 
+void griddepcontrol_launch_dependents() {
+  Launch& launch = *current->launch;
+  if (!launch.is_dependent())
+    launch.fault("griddepcontrol_launch_dependents without DEPENDENT_LAUNCH: the next launch may overwrite what this one reads");
+}
+
 void st_global_cg(void* address, const void* data) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;

@@ -51,6 +51,7 @@ const device::emulator::Interface& interface() {
       .st_cluster_v4 = st_cluster_v4,
       .tma_load_multicast_3d = tma_load_multicast_3d,
       .griddepcontrol_wait = griddepcontrol_wait,
+      .griddepcontrol_launch_dependents = griddepcontrol_launch_dependents,
       .check_dependencies = check_dependencies,
   };
   return table;

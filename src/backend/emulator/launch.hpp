@@ -245,6 +245,7 @@ class Launch {
   bool adversarial() const { return options_.seed != 0; }
   u32 grid() const { return u32(options_.grid); }
   u32 threads() const { return u32(options_.threads); }
+  bool is_dependent() const { return options_.dependent; }
   u32 cluster_size() const { return u32(options_.cluster); }
   u64 random();
   bool chance(u32 one_in) { return random() % one_in == 0; }

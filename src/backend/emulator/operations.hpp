@@ -34,6 +34,7 @@ void stmatrix(u32 address, const u32* x, u32 matrices, bool transposed);
 
 // global_memory.cpp
 void griddepcontrol_wait();
+void griddepcontrol_launch_dependents();
 void check_dependencies(const char* operation);
 void misaligned_global(const void* address, u32 bytes);
 void ld_global_cg(const void* address, void* data);
