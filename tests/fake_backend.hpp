@@ -88,6 +88,7 @@ class FakeBackend : public Backend {
     host_us_ += behaviour_.host_us;
     device_us_ = std::max(device_us_, host_us_) + behaviour_.time_us(config, arguments.k);
   }
+  bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { return true; }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { return {}; }
 
   void* allocate(std::size_t bytes) override {

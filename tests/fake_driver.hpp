@@ -32,6 +32,10 @@ struct FakeDriver {
   static inline unsigned pointer_access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;  // of another device's memory
   static inline bool pointer_seen = true;  // by this device, at the same address
   static inline std::vector<std::string> log;
+  /// Of clusters that the device, or a stream's part of it, can hold, and of shared memory of a block.
+  static inline unsigned most_clustered = 8;
+  static inline std::map<CUstream, unsigned> most_clustered_on;
+  static inline std::size_t most_smem_bytes = 227 << 10;
 
   static inline std::uintptr_t next_handle = 0x100000;
 
@@ -56,6 +60,14 @@ struct FakeDriver {
     pointer_seen = true;
     FakeGraphs::reset();
     log.clear();
+    most_clustered = 8;
+    most_clustered_on.clear();
+    most_smem_bytes = 227 << 10;
+  }
+
+  static unsigned largest_cluster(CUstream stream) {
+    const auto found = most_clustered_on.find(stream);
+    return found == most_clustered_on.end() ? most_clustered : found->second;
   }
 
   static CUresult step() {
@@ -160,6 +172,16 @@ struct FakeDriver {
       note("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
                     std::to_string(config->sharedMemBytes) + " bytes");
       return work();
+    };
+    api.occupancy_max_active_clusters = [](int* count, CUfunction, const CUlaunchConfig* config) {
+      unsigned size = 1;
+      for (unsigned i = 0; i < config->numAttrs; ++i)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) size = config->attrs[i].value.clusterDim.x;
+      note("clusters of " + std::to_string(size));
+      return *count = largest_cluster(config->hStream) >= size, work();
+    };
+    api.occupancy_max_active_blocks = [](int* count, CUfunction, int, std::size_t smem_bytes) {
+      return *count = smem_bytes <= most_smem_bytes, work();
     };
     api.tensor_map_encode_tiled = [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void*,
                                      const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,

@@ -103,6 +103,8 @@ using DriverFunctions =
                Function<"cuFuncSetAttribute", &D::func_set_attribute>,
                Function<"cuFuncGetAttribute", &D::func_get_attribute>,
                Function<"cuLaunchKernelEx", &D::launch_kernel_ex>,
+               Function<"cuOccupancyMaxActiveClusters", &D::occupancy_max_active_clusters>,
+               Function<"cuOccupancyMaxActiveBlocksPerMultiprocessor", &D::occupancy_max_active_blocks>,
                Function<"cuTensorMapEncodeTiled", &D::tensor_map_encode_tiled>, Function<"cuMemAlloc", &D::mem_alloc>,
                Function<"cuMemFree", &D::mem_free>, Function<"cuMemsetD8Async", &D::memset_d8_async>,
                Function<"cuMemcpyHtoDAsync", &D::memcpy_htod_async>,

@@ -76,6 +76,10 @@ void use(Backend& backend) {
   shape.grid = 7;
   shape.threads = 128;
   shape.smem_bytes = 100 << 10;
+  for (const int cluster : {1, 4}) {
+    shape.cluster = cluster;
+    if (!backend.can_be_resident(*kernel, shape, stream)) throw std::runtime_error("blocks do not fit");
+  }
   backend.launch(*kernel, shape, device::Arguments{}, stream);
   backend.record_event(end, stream);
   if (backend.elapsed_us(begin, end) != 250) throw std::runtime_error("the time is not in microseconds");
@@ -219,6 +223,25 @@ TEST_CASE("a kernel that needs more than 48 KB of shared memory is announced to 
   FakeDriver::failing_call = FakeDriver::calls + 3;
   FakeDriver::failure = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   CHECK(error_of([&] { backend->load(binary, 0); }).code() == ErrorCode::not_capturable);
+}
+
+TEST_CASE("the driver is asked whether a stream's clusters, or blocks, can be resident", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto backend = cuda::make_backend(api);
+  const auto kernel = backend->load({.code = "cubin", .entry = "f", .architecture = "sm_90a", .compiler = "nvrtc"}, 100 << 10);
+  const auto part = reinterpret_cast<Stream>(std::uintptr_t(0x70));
+  FakeDriver::most_clustered_on = {{part, 2}};
+  const auto fits = [&](int cluster, Stream stream) {
+    return backend->can_be_resident(*kernel, {.cluster = cluster, .grid = 8, .threads = 256, .smem_bytes = 100 << 10}, stream);
+  };
+  for (const int cluster : {1, 2, 4, 8}) {
+    CHECK(fits(cluster, nullptr));
+    CHECK(fits(cluster, part) == (cluster <= 2));
+    if (cluster > 1) CHECK(FakeDriver::log.back() == "clusters of " + std::to_string(cluster));
+  }
+  FakeDriver::most_smem_bytes = 99 << 10;
+  CHECK_FALSE(fits(1, nullptr));
 }
 
 TEST_CASE("a tensor map has its sizes in elements, its stride in bytes and the 128-byte swizzle", "[cuda]") {

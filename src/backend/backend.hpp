@@ -53,6 +53,9 @@ class Backend {
                       Stream stream) = 0;
   virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
                       Stream stream) = 0;
+  /// Whether the part of the device that the stream has (all of it, but for green contexts, MIG and MPS) can hold such a block,
+  /// or a whole cluster of them, at once. Else a launch fails, on any day.
+  virtual bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) = 0;
   virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
 
   // Device memory. allocate() and zeroing work while any stream is capturing, and are not captured.

@@ -36,6 +36,7 @@ class IdleBackend final : public Backend {
   void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
     stop(ErrorCode::launch_failed);
   }
+  bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { stop(ErrorCode::launch_failed); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { stop(ErrorCode::launch_failed); }
   void* allocate(std::size_t) override { stop(ErrorCode::out_of_memory); }
   void release(void*) noexcept override {}

@@ -25,6 +25,7 @@ class CompileOnlyBackend final : public Backend {
   void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
     no_device("launch a kernel");
   }
+  bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { no_device("launch a kernel"); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { no_device("encode a tensor map"); }
   void* allocate(std::size_t) override { no_device("allocate memory"); }
   void release(void*) noexcept override {}

@@ -76,6 +76,7 @@ class CudaBackend final : public Backend {
               Stream stream) override {
     launch_with(kernel, grid, &arguments, stream);
   }
+  bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) override;
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override {
     const CurrentContext current(context_);
     return cuda::encode_tensor_map(api_, spec);
@@ -129,6 +130,7 @@ class CudaBackend final : public Backend {
   void wait_for_own_stream() {
     check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
   }
+  struct LaunchConfig;
   CUdeviceptr pattern(DataType type);
   void launch_with(const LoadedKernel& kernel, const LaunchGrid& grid, const void* arguments, Stream stream);
 
@@ -179,27 +181,53 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
   return kernel;
 }
 
+/// A launch as the driver is told of it.
+struct CudaBackend::LaunchConfig : CUlaunchConfig {
+  LaunchConfig(const LaunchGrid& shape, bool dependent, Stream stream) : CUlaunchConfig{} {
+    attrs = attributes.data();
+    if (shape.cluster > 1) {
+      CUlaunchAttribute& attribute = attributes[numAttrs++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      attribute.value.clusterDim = {unsigned(shape.cluster), 1, 1};
+    }
+    if (dependent) {
+      CUlaunchAttribute& attribute = attributes[numAttrs++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
+    gridDimX = unsigned(shape.grid);
+    gridDimY = gridDimZ = 1;
+    blockDimX = unsigned(shape.threads);
+    blockDimY = blockDimZ = 1;
+    sharedMemBytes = unsigned(shape.smem_bytes);
+    hStream = stream;
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+  std::array<CUlaunchAttribute, 2> attributes = {};
+};
+
+bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& shape, Stream stream) {
+  const Scope scope(*this);
+  const CUfunction function = static_cast<const CudaKernel&>(kernel).function;
+  int count = 0;
+  if (shape.cluster > 1) {
+    // Of a stream's green context, the driver counts that context's SMs.
+    const LaunchConfig config(shape, false, stream);
+    const CUresult result = api_.occupancy_max_active_clusters(&count, function, &config);
+    if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) return false;
+    check(result, ErrorCode::launch_failed, "cuOccupancyMaxActiveClusters", earlier_failure);
+  } else {
+    check(api_.occupancy_max_active_blocks(&count, function, shape.threads, shape.smem_bytes), ErrorCode::launch_failed,
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor", earlier_failure);
+  }
+  return count > 0;
+}
+
 void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const void* arguments, Stream stream) {
   CurrentContext current(context_);
-  std::array<CUlaunchAttribute, 2> attributes = {};
-  CUlaunchConfig config = {};
-  config.attrs = attributes.data();
-  if (shape.cluster > 1) {
-    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
-    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim = {unsigned(shape.cluster), 1, 1};
-  }
-  if (dependent_launch_) {
-    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-  }
-  config.gridDimX = unsigned(shape.grid);
-  config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = unsigned(shape.threads);
-  config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = unsigned(shape.smem_bytes);
-  config.hStream = stream;
+  LaunchConfig config(shape, dependent_launch_, stream);
   void* parameters[] = {const_cast<void*>(arguments)};
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);

@@ -74,6 +74,8 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.func_set_attribute, "cuFuncSetAttribute");
   bind(library, api.func_get_attribute, "cuFuncGetAttribute");
   bind(library, api.launch_kernel_ex, "cuLaunchKernelEx");
+  bind(library, api.occupancy_max_active_clusters, "cuOccupancyMaxActiveClusters");
+  bind(library, api.occupancy_max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   bind(library, api.tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   bind(library, api.mem_alloc, "cuMemAlloc_v2");
   bind(library, api.mem_free, "cuMemFree_v2");

@@ -37,6 +37,8 @@ struct DriverApi {
   decltype(&cuFuncSetAttribute) func_set_attribute = nullptr;
   decltype(&cuFuncGetAttribute) func_get_attribute = nullptr;
   decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
+  decltype(&cuOccupancyMaxActiveClusters) occupancy_max_active_clusters = nullptr;
+  decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor) occupancy_max_active_blocks = nullptr;
   decltype(&cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;
 
   decltype(&cuMemAlloc) mem_alloc = nullptr;

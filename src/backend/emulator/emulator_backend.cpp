@@ -111,6 +111,7 @@ class EmulatorBackend final : public Backend {
     device_.name = "emulator";
     device_.sm_count = options.sm_count;
     device_.emulated = true;
+    device_.dependent_launch = options.dependent_launch;
   }
 
   const DeviceInfo& device() const override { return device_; }
