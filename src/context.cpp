@@ -15,6 +15,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "ready_table.hpp"
+#include "residency.hpp"
 #include "tensor_map_cache.hpp"
 #include "workspace_pool.hpp"
 
@@ -59,6 +60,7 @@ struct Context::Impl {
         cache(cache_options(options)),
         store(*backend, cache),
         chooser(*backend, store, chooser_options),
+        residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
         tensor_maps(*backend),
         fallback(options.fallback) {
@@ -74,6 +76,9 @@ struct Context::Impl {
   std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
                                  Stream stream);
   Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
+  /// Launches what is ready or, where the stream's part of the device cannot hold it, what it can.
+  void launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem, const Operands& operands,
+                       Stream stream);
   void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
   void check_pointers(const Problem& problem, const Operands& operands, Stream stream);
 
@@ -98,6 +103,7 @@ struct Context::Impl {
   KernelCache cache;
   KernelStore store;
   Chooser chooser;
+  Residency residency;
   WorkspacePool workspaces;
   TensorMapCache tensor_maps;
   ReadyTable ready_table;
@@ -119,7 +125,7 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
       key.workspace_bytes = operands.workspace_bytes;
       ready = ready_for(key, asked, problem, operands, stream);
     }
-    if (ready) with_names(asked, &ready->config, [&] { launch(*ready, problem, operands, stream); });
+    if (ready) with_names(asked, &ready->config, [&] { launch_resident(key, *ready, problem, operands, stream); });
   });
 }
 
@@ -138,7 +144,7 @@ bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, c
   const auto stopgap = first_calls->stopgap(key, problem);
   if (!stopgap || (stopgap->kernel && !fits(*stopgap->kernel, operands))) return false;
   if (stopgap->kernel)
-    with_names(asked, &stopgap->kernel->config, [&] { launch(*stopgap->kernel, problem, operands, stream); });
+    with_names(asked, &stopgap->kernel->config, [&] { launch_resident(key, *stopgap->kernel, problem, operands, stream); });
   else if (!fallback(asked, operands, stream))
     return false;
   stopgaps.fetch_add(1, std::memory_order_relaxed);
@@ -159,9 +165,28 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
     const CallKernels kernels = get_kernels(store, problem, ready.config, ready.shape, backend->device());
     ready.packing = kernels.packing.get();
     ready.gemm = kernels.gemm.get();
+    if (residency.holds(ready, stream)) return;
+    if (key.pinned) Residency::refuse(ready);
+    ready = residency.instead_of(ready, problem, stream);
   });
   if (settled) ready_table.add(key, ready, epoch);
   return ready;
+}
+
+void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem,
+                                    const Operands& operands, Stream stream) {
+  try {
+    return launch(ready, problem, operands, stream);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::launch_failed || !residency.is_why_it_failed(ready, stream)) throw;
+  }
+  // This stream has less of the device than the one for which the kernel was made ready.
+  ReadyKey confined = key;
+  confined.confined = true;
+  Ready smaller;
+  if (!ready_table.find(confined, smaller) || !residency.holds(smaller, stream))
+    smaller = make_ready(confined, problem, stream);
+  launch(smaller, problem, operands, stream);
 }
 
 void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {

@@ -26,8 +26,10 @@ struct ReadyKey {
   Problem shape;
   std::optional<KernelConfig> pinned = {};
   std::size_t workspace_bytes = SIZE_MAX;
+  bool confined = false;  ///< on streams that cannot hold what others can
   bool operator==(const ReadyKey& other) const {
-    return workspace_bytes == other.workspace_bytes && pinned == other.pinned && equal(shape, other.shape);
+    return workspace_bytes == other.workspace_bytes && confined == other.confined && pinned == other.pinned &&
+           equal(shape, other.shape);
   }
 };
 

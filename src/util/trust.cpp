@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "util/errno_text.hpp"
+
 namespace jitgemm {
 namespace {
 
