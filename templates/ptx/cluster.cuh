@@ -23,7 +23,10 @@ __device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
   return mapped;
 }
 
-/// mbarrier_arrive at another block's barrier, given by map_to_rank.
+/// mbarrier_arrive at another block's barrier, given by map_to_rank. Its release, and the acquire of mbarrier_wait_parity, have
+/// PTX's default scope, the block, where the model asks for the cluster's. What passes over these barriers from block to block is
+/// that a stage has been read, by wgmma whose registers have arrived, so that nothing is left to become visible; CUTLASS's
+/// ClusterBarrier relies on the same. What blocks write for each other goes by cluster_arrive and cluster_wait.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
