@@ -140,7 +140,8 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
                                       int column, const Accumulator (&accumulators)[STORE_COUNT], u32& passes) {
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
-  for (int slab = 0; slab < SLABS_M; ++slab, row += 64) {
+  for (int slab = 0; slab < SLABS_M; ++slab) {
+    const int slab_row = row + slab * 64;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       const int pass_column = column + pass * PASS_COLUMNS;
@@ -153,18 +154,18 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
           ptx::bar_sync(1 + consumer, 128);  // the buffer is free
         }
         ++passes;
-        fill_buffer<INTERIOR>(epilogue, to, thread, row, pass_column, first, columns / 8, accumulators);
+        fill_buffer<INTERIOR>(epilogue, to, thread, slab_row, pass_column, first, columns / 8, accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the buffer is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
           if (thread == 0) {
-            send(epilogue, to, row, pass_column, columns);
+            send(epilogue, to, slab_row, pass_column, columns);
             ptx::tma_store_commit_group();
           }
         } else if constexpr (D_TRANSPOSED) {
-          copy_rows(epilogue, to, warp, lane, pass_column, row, columns, 64);
+          copy_rows(epilogue, to, warp, lane, pass_column, slab_row, columns, 64);
         } else {
-          copy_rows(epilogue, to, warp, lane, row, pass_column, 64, columns);
+          copy_rows(epilogue, to, warp, lane, slab_row, pass_column, 64, columns);
         }
       } else {
 #pragma unroll
@@ -172,7 +173,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
             if (j < columns / 8)
-              epilogue.store_pair<INTERIOR>(row + warp * 16 + lane / 4 + e * 4, pass_column + j * 8 + lane % 4 * 2,
+              epilogue.store_pair<INTERIOR>(slab_row + warp * 16 + lane / 4 + e * 4, pass_column + j * 8 + lane % 4 * 2,
                                             accumulators[first + j * 4 + e], accumulators[first + j * 4 + e + 1]);
       }
     }

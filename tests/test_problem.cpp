@@ -123,7 +123,9 @@ TEST_CASE("Sizes outside of 0 to 2^31 - 1 are refused", "[problem]") {
   CHECK_THAT(refusal({.m = -1}), ContainsSubstring("m = -1"));
   CHECK_THAT(refusal({.n = largest + 1}), ContainsSubstring("n = 2147483648"));
   CHECK_THAT(refusal({.k = -5}), ContainsSubstring("k = -5"));
-  CHECK_NOTHROW(normalise({.m = largest, .n = largest, .k = largest}));
+  CHECK_NOTHROW(normalise({.m = largest, .n = 1 << 17, .k = 1 << 17}));
+  CHECK_NOTHROW(normalise({.m = 1 << 17, .n = largest, .k = 1 << 17}));
+  CHECK_NOTHROW(normalise({.m = 1 << 17, .n = 1 << 17, .k = largest}));
 }
 
 TEST_CASE("The types of the table at Problem are accepted, and no others", "[problem]") {
@@ -194,7 +196,7 @@ TEST_CASE("Leading dimensions that are too small or too large are refused", "[pr
   CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldb = -4}), ContainsSubstring("ldb = -4"));
   CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldc = 3, .beta = 1}), ContainsSubstring("ldc = 3"));
   CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldd = 3}), ContainsSubstring("ldd = 3"));
-  const std::int64_t huge = std::int64_t(1) << 61;
+  const std::int64_t huge = std::int64_t(1) << 49;
   CHECK_NOTHROW(normalise({.m = 1, .n = 4, .k = 4, .lda = huge}));
   CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .lda = huge}), ContainsSubstring("larger than 2^50 bytes"));
   CHECK_THAT(refusal({.m = 1, .n = 4, .k = 4, .d = f32, .ldd = huge}), ContainsSubstring("larger than 2^50 bytes"));

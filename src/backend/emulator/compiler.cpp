@@ -97,7 +97,11 @@ const HostCompiler::Found& HostCompiler::find() {
   found.flags = {"-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-Wno-psabi", "-ffp-contract=off"};
   if (with_asan) found.flags.push_back("-fsanitize=address");
   if (with_tsan) found.flags.push_back("-fsanitize=thread");
-  if (with_ubsan) found.flags.insert(found.flags.end(), {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"});
+  // Signed sums that are too large wrap as on a GPU, where the compiler could take it that there are none, or are UBSan's to find.
+  if (with_ubsan)
+    found.flags.insert(found.flags.end(), {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"});
+  else
+    found.flags.push_back("-fwrapv");
   // Uninitialised accumulators become conspicuous.
   const std::string pattern = "-ftrivial-auto-var-init=pattern";
   write_file(directory.file("empty.cpp"), "");
