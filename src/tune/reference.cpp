@@ -47,7 +47,17 @@ double factor(const void* memory, std::int64_t index, DataType type) {
 }  // namespace
 
 Reference::Reference(Backend& backend, const Problem& problem, const Operands& operands)
-    : backend_(backend), problem_(problem), operands_(operands) {}
+    : backend_(backend),
+      problem_(problem),
+      operands_(operands),
+      scale_ab_(reads_ab(problem) ? scale(operands.scale_a) * scale(operands.scale_b) : 1),
+      scale_d_(scale(operands.scale_d)) {}
+
+double Reference::scale(const float* memory) {
+  float value = 1;
+  if (memory) backend_.copy_to_host(&value, memory, sizeof value);
+  return value;
+}
 
 double Reference::rounding() const { return unit_roundoff(problem_.d); }
 
@@ -146,18 +156,19 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
     sum += a[i] * b[i];
     absolute += std::abs(a[i] * b[i]);
   }
-  double value = multiplies ? problem_.alpha * sum : 0;
+  const double alpha = problem_.alpha * scale_ab_;
+  double value = multiplies ? alpha * sum : 0;
   const double from_c = reads_c(problem_) ? problem_.beta * c : 0;
   value += from_c + bias;
 
   Element result;
-  result.products = multiplies ? std::abs(problem_.alpha) * absolute : 0;
+  result.products = multiplies ? std::abs(alpha) * absolute : 0;
   const double scalar_rounding = accumulator_of(problem_) == f64 ? 0x1p-51 : 0x1p-22;
   const double before =
       accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
-  const double after =
-      lipschitz(problem_) * before + 4 * scalar_rounding * std::abs(value);  // erf, tanh and exp round, too
-  result.value = activated(value, problem_);
+  const double after = std::abs(scale_d_) * (lipschitz(problem_) * before +
+                                             4 * scalar_rounding * std::abs(value));  // erf, tanh and exp round, too
+  result.value = scale_d_ * activated(value, problem_);
   result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d);
   const double largest = largest_finite(problem_.d);
   if (is_fp8(problem_.d)) {

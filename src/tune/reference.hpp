@@ -38,11 +38,13 @@ class Reference {
   void fetch_vectors(const OperandMatrix& matrix, const void* memory, bool k_adjacent, std::int64_t batch,
                      const std::vector<std::int64_t>& indices, Vectors& vectors);
   double addend(const void* memory, std::int64_t index);
+  double scale(const float* memory);  ///< 1 without one
   Element integer_at(const std::vector<double>& a, const std::vector<double>& b, double c, double bias) const;
 
   Backend& backend_;
   Problem problem_;
   Operands operands_;
+  double scale_ab_ = 1, scale_d_ = 1;
   Vectors rows_, columns_;
 };
 
