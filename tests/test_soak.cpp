@@ -40,7 +40,7 @@ TEST_CASE("A short soak on the emulator finds no wrong result and keeps its memo
   NEEDS_COMMAND();
   const TemporaryDirectory directory;
   const Output output =
-      soak(directory.path(), "--seconds 4 --threads 3 --patterns 4 --max-size 48 --check-every 5 --seed 7 --json");
+      soak(directory.path(), "--seconds 4 --threads 3 --patterns 8 --max-size 48 --check-every 5 --seed 7 --json");
   INFO(output.err);
   REQUIRE(output.status == 0);
   CHECK(output.err.empty());
@@ -51,6 +51,17 @@ TEST_CASE("A short soak on the emulator finds no wrong result and keeps its memo
   CHECK(json["seconds"] >= 4);
   CHECK(json["calls"] >= 30);
   CHECK(json["checked"] >= json["calls"].get<int>() / 5);
+  CHECK(json["packed_calls"] > 0);
+  int calls = 0;
+  for (const char* sharing : {"nothing", "stream", "default-stream", "workspace"}) {
+    INFO(sharing);
+    CHECK(json["sharing"][sharing]["calls"] > 0);
+    CHECK(json["sharing"][sharing]["checked"] > 0);
+    CHECK(json["sharing"][sharing]["failures"] == 0);
+    calls += json["sharing"][sharing]["calls"].get<int>();
+  }
+  CHECK(json["sharing"].size() == 4);  // what the emulator has
+  CHECK(json["calls"] == calls);
   CHECK(json["kernels"]["compiled"] >= 2);
   const double start = json["memory_at_start"]["device_bytes"], end = json["memory_at_end"]["device_bytes"];
   CHECK(end - start < 50e6);
@@ -65,6 +76,7 @@ TEST_CASE("A soak says what it found, and ends in an error if that is anything",
   CHECK(good.status == 0);
   CHECK_THAT(good.out, ContainsSubstring("--seed 1"));
   CHECK_THAT(good.out, ContainsSubstring("0 failed"));
+  CHECK_THAT(good.out, ContainsSubstring("sharing   workspace"));
 
   const Output bad = soak(directory.path(), "--seconds 100 --threads 2 --patterns 1 --max-size 16 --seed 2 --json",
                           "JITGEMM_CXX=/bin/false");

@@ -64,24 +64,42 @@ void make_cuda_current() {
 struct LaunchGraph::Impl {
   Stream stream;
   CUgraphExec graph = nullptr;
+
+  void end_capture() {
+    const GraphApi& api = graph_api();
+    CUgraph captured = nullptr;
+    check(api.end_capture(stream, &captured), "cuStreamEndCapture");
+    const CUresult instantiated = api.instantiate(&graph, captured, 0);
+    api.destroy(captured);
+    check(instantiated, "cuGraphInstantiate");
+  }
 };
+
+void begin_shared_capture(Stream stream) {
+  check(graph_api().begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+}
+
+LaunchGraph::LaunchGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+LaunchGraph LaunchGraph::end_shared_capture(Stream stream) {
+  LaunchGraph graph(std::make_unique<Impl>(Impl{.stream = stream}));
+  graph.impl_->end_capture();
+  return graph;
+}
 
 LaunchGraph::LaunchGraph(Stream stream, const std::function<void()>& enqueue)
     : impl_(std::make_unique<Impl>(Impl{.stream = stream})) {
   const GraphApi& api = graph_api();
   check(api.begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
-  CUgraph graph = nullptr;
   try {
     enqueue();
   } catch (...) {
+    CUgraph graph = nullptr;
     api.end_capture(stream, &graph);
     if (graph) api.destroy(graph);
     throw;
   }
-  check(api.end_capture(stream, &graph), "cuStreamEndCapture");
-  const CUresult instantiated = api.instantiate(&impl_->graph, graph, 0);
-  api.destroy(graph);
-  check(instantiated, "cuGraphInstantiate");
+  impl_->end_capture();
 }
 
 LaunchGraph::LaunchGraph(LaunchGraph&&) noexcept = default;

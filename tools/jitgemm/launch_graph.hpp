@@ -11,10 +11,16 @@ namespace jitgemm::cli {
 /// The context is kept until the process ends.
 void make_cuda_current();
 
+/// From now on what any thread puts on the stream, one of its own and non-blocking, becomes part of a graph. Nothing is
+/// forbidden meanwhile.
+void begin_shared_capture(Stream stream);
+
 /// A CUDA graph of what `enqueue` puts on the stream.
 class LaunchGraph {
  public:
   LaunchGraph(Stream stream, const std::function<void()>& enqueue);
+  /// Of what any threads put on the stream since begin_shared_capture().
+  static LaunchGraph end_shared_capture(Stream stream);
   ~LaunchGraph();
   LaunchGraph(LaunchGraph&&) noexcept;
 
@@ -22,6 +28,7 @@ class LaunchGraph {
 
  private:
   struct Impl;
+  explicit LaunchGraph(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

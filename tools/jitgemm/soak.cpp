@@ -26,6 +26,7 @@
 #include "options.hpp"
 #include "progress.hpp"
 #include "soak_patterns.hpp"
+#include "soak_sharing.hpp"
 #include "text.hpp"
 
 namespace jitgemm::cli {
@@ -38,6 +39,7 @@ struct Options {
   double seconds = 0, minutes = 0;
   int threads = 8, check_every = 1000, patterns = 200;
   std::int64_t max_size = 0;
+  std::vector<std::string> sharing;
   std::optional<std::uint64_t> seed;
   bool json = false;
 };
@@ -45,6 +47,7 @@ struct Options {
 constexpr double default_seconds = 60;
 constexpr std::size_t offset_bytes = 256, offsets = 1 << 12;  // where in the inputs an operand may begin
 constexpr int most_failures = 100, failures_shown = 10;
+constexpr std::array<float, 5> scales{1, 0.3f, -1.7f, 0.011f, 5.3f};  // of 8-bit operands
 
 /// Of the current context's device, by all processes. The emulator's memory is this process's heap.
 std::size_t memory_in_use(bool emulated) {
@@ -85,6 +88,21 @@ class OwnedStream {
   Stream stream_;
 };
 
+/// The kinds that were asked for, or all: the emulator has neither the per-thread default stream nor captures.
+std::vector<Sharing> sharings(const std::vector<std::string>& names, bool emulated) {
+  std::vector<Sharing> sharings;
+  for (std::size_t i = 0; i < sharing_count; ++i) {
+    const auto sharing = Sharing(i);
+    const bool needs_gpu = sharing == Sharing::thread_default || sharing == Sharing::capture;
+    const bool named = std::ranges::count(names, sharing_names[i]) > 0;
+    if (named && needs_gpu && emulated)
+      throw Error(ErrorCode::invalid_option,
+                  fmt::format("--sharing {} needs a GPU: leave it out on the emulator", sharing_names[i]));
+    if (named || (names.empty() && !(needs_gpu && emulated))) sharings.push_back(sharing);
+  }
+  return sharings;
+}
+
 ContextOptions context_options(const Options& options) {
   ContextOptions context = options.device.context_options();
   if (context.device == Device::compile_only)
@@ -110,12 +128,17 @@ class Soak {
                                    : 2048,
                   backend_->device(), seed_),
         nan_(patterns_.most_bytes(), std::byte{0xff}),
+        sharings_(sharings(options.sharing, emulated_)),
+        shared_stream_(*backend_),
+        workspace_stream_(*backend_),
+        scales_(*backend_, sizeof scales),
         warm_(options.threads + 1) {
     options.device.announce_emulator(context_options_);
     for (const DataType type : patterns_.types()) {
       DeviceMemory& memory = inputs_.emplace(type, DeviceMemory(*backend_, input_bytes())).first->second;
       backend_->fill_random(memory.data(), std::int64_t(memory.bytes() / size_of(type)), type, seed_ + unsigned(type));
     }
+    backend_->copy_to_device(scales_.data(), scales.data(), sizeof scales);
   }
 
   void all() {
@@ -124,12 +147,17 @@ class Soak {
     for (int i = 0; i < options_.threads; ++i) threads.emplace_back([this, i] { work(i); });
     Progress progress("soak");
     wait_for_warm_up(progress);
+    stop_ = true;  // unless all is ready
+    attempt({}, Sharing::nothing, [&] {
+      prepare_sharing();
+      stop_ = false;
+    });
     const Memory before = memory();
     const auto begin = Clock::now();
     warm_.arrive_and_wait();  // off they go
-    while (seconds_since(begin) < seconds_ && failures_ < most_failures) {
+    while (!stop_ && seconds_since(begin) < seconds_ && failures_ < most_failures) {
       const double done = seconds_since(begin);
-      progress.update(int(done * 10), int(seconds_ * 10), fmt::format("{} calls, {} failed", calls_, failures_));
+      progress.update(int(done * 10), int(seconds_ * 10), fmt::format("{} calls, {} failed", sum(&Tally::calls), failures_));
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(0.2, seconds_ - done)));
     }
     stop_ = true;
@@ -140,10 +168,15 @@ class Soak {
   }
 
  private:
+  /// Of the calls that share one thing.
+  struct Tally {
+    std::atomic<std::uint64_t> calls = 0, checked = 0, failures = 0;
+  };
+
   static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  std::size_t input_bytes() const { return patterns_.most_bytes() + offset_bytes * offsets; }
+  std::size_t input_bytes() const { return patterns_.most_input_bytes() + offset_bytes * offsets; }
   Memory memory() const { return {memory_in_use(emulated_), resident_bytes()}; }
 
   void announce() const {
@@ -165,88 +198,205 @@ class Soak {
     progress.hide();
   }
 
+  /// Where a thread's calls go, with a D for each: calls on different streams do not wait for each other.
+  struct Place {
+    Sharing sharing;
+    Stream stream;
+    DeviceMemory d;
+  };
+
+  std::vector<Place> places(int number, Stream own) const {
+    std::vector<Place> places;
+    for (const Sharing sharing : sharings_) {
+      Stream stream = nullptr;
+      switch (sharing) {
+        case Sharing::nothing: stream = own; break;
+        case Sharing::stream: stream = shared_stream_.get(); break;
+        case Sharing::default_stream: stream = number % 2 && !emulated_ ? CU_STREAM_LEGACY : nullptr; break;
+        case Sharing::thread_default: stream = CU_STREAM_PER_THREAD; break;
+        case Sharing::workspace: stream = workspace_stream_.get(); break;
+        case Sharing::capture: break;  // which has both
+      }
+      places.push_back({sharing, stream, sharing == Sharing::capture ? DeviceMemory() : d_memory()});
+    }
+    return places;
+  }
+  DeviceMemory d_memory() const { return {*backend_, patterns_.most_bytes()}; }
+
   void work(int number) {
-    const OwnedStream stream(*backend_);
-    const DeviceMemory d(*backend_, patterns_.most_bytes());
+    const OwnedStream own(*backend_);
     std::mt19937_64 random(seed_ + 1 + std::uint64_t(number));
-    // Each thread begins elsewhere, so that different kernels are compiled at once.
+    warm_up(number, own.get(), random);
+    std::vector<Place> places;
+    attempt({}, Sharing::nothing, [&] { places = this->places(number, own.get()); });
+    warm_.arrive_and_wait();
+    warm_.arrive_and_wait();
+    for (std::uint64_t number_of_call = 0; !stop_ && !places.empty(); ++number_of_call) {
+      SoakCall call;
+      call.pattern = &patterns_.all()[random() % patterns_.all().size()];
+      call.problem = patterns_.draw(*call.pattern, random);
+      call.checked = number_of_call % std::uint64_t(options_.check_every) == 0;
+      const Place& place = places[random() % places.size()];
+      attempt(call, place.sharing, [&] {
+        if (place.sharing == Sharing::capture)
+          capture(call, random);
+        else
+          make(call, place, random);
+      });
+    }
+    for (const Place& place : places) {
+      if (place.sharing != Sharing::capture)
+        attempt({}, place.sharing, [&] { backend_->synchronize(place.stream); });
+    }
+  }
+
+  /// Each thread begins elsewhere, so that different kernels are compiled at once.
+  void warm_up(int number, Stream stream, std::mt19937_64& random) {
+    DeviceMemory d;
+    attempt({}, Sharing::nothing, [&] { d = d_memory(); });
     const std::size_t count = patterns_.all().size();
     for (std::size_t i = 0; i < count; ++i, ++warmed_) {
       const SoakPattern& pattern =
           patterns_.all()[(i + std::size_t(number) * count / std::size_t(options_.threads)) % count];
       for (const Problem& problem : patterns_.largest_problems(pattern)) {
-        attempt(pattern, problem, [&] { launch(pattern, problem, d, stream.get(), random); });
+        SoakCall call{.pattern = &pattern, .problem = problem, .operands = {}};
+        attempt(call, Sharing::nothing, [&] { launch(call, d.data(), stream, random); });
       }
     }
-    attempt({}, {}, [&] { backend_->synchronize(stream.get()); });
-    warm_.arrive_and_wait();
-    warm_.arrive_and_wait();
-    for (std::uint64_t call = 0; !stop_; ++call) {
-      const SoakPattern& pattern = patterns_.all()[random() % count];
-      const Problem problem = patterns_.draw(pattern, random);
-      const bool checked = call % std::uint64_t(options_.check_every) == 0;
-      attempt(pattern, problem, [&] {
-        if (checked) poison(problem, d, stream.get());
-        const Operands operands = launch(pattern, problem, d, stream.get(), random);
-        ++calls_;
-        if (checked) check(pattern, problem, operands, stream.get());
-      });
-    }
-    attempt({}, {}, [&] { backend_->synchronize(stream.get()); });
+    attempt({}, Sharing::nothing, [&] { backend_->synchronize(stream); });
   }
 
-  Operands launch(const SoakPattern& pattern, const Problem& problem, const DeviceMemory& d, Stream stream,
-                  std::mt19937_64& random) {
+  /// What threads share beside streams, once their kernels are there.
+  void prepare_sharing() {
+    for (const Sharing sharing : sharings_) {
+      if (sharing == Sharing::capture) capture_.emplace(*backend_, patterns_.most_bytes());
+      if (sharing != Sharing::workspace) continue;
+      std::size_t bytes = 256;
+      for (const SoakPattern& pattern : patterns_.all()) {
+        for (const Problem& problem : patterns_.largest_problems(pattern))
+          bytes = std::max(bytes, workspace_size(pattern, problem));
+      }
+      workspace_ = DeviceMemory(*backend_, bytes);
+    }
+  }
+
+  std::size_t workspace_size(const SoakPattern& pattern, const Problem& problem) {
+    return pattern.config ? context_.workspace_size(problem, *pattern.config) : context_.workspace_size(problem);
+  }
+
+  void make(SoakCall& call, const Place& place, std::mt19937_64& random) {
+    if (call.checked) {
+      backend_->synchronize(place.stream);
+      poison(call.problem, place.d.data());
+    }
+    if (place.sharing == Sharing::workspace && workspace_size(*call.pattern, call.problem) <= workspace_.bytes()) {
+      call.operands.workspace = workspace_.data();
+      call.operands.workspace_bytes = workspace_.bytes();
+    }
+    launch(call, place.d.data(), place.stream, random);
+    count(call, place.sharing);
+    if (!call.checked) return;
+    backend_->synchronize(place.stream);
+    check(call, place.sharing);
+  }
+
+  void capture(const SoakCall& drawn, std::mt19937_64& random) {
+    const auto enqueue = [&](Stream stream, void* d) {
+      SoakCall call = drawn;
+      launch(call, d, stream, random);
+      count(call, Sharing::capture);
+      return call;
+    };
+    capture_->add(
+        enqueue,
+        [this](const SoakCall& call) {
+          if (call.checked) poison(call.problem, call.operands.d);
+        },
+        [this](const SoakCall& call) {
+          if (call.checked) attempt(call, Sharing::capture, [&] { check(call, Sharing::capture); });
+        });
+  }
+
+  void launch(SoakCall& call, void* d, Stream stream, std::mt19937_64& random) {
+    const Problem& problem = call.problem;
     const auto input = [&](DataType type) { return inputs_.at(type).data() + offset_bytes * (random() % offsets); };
-    Operands operands;
+    const auto scale = [&](bool applies) {
+      return applies && random() % 2 ? reinterpret_cast<const float*>(scales_.data()) + random() % scales.size()
+                                     : nullptr;
+    };
+    Operands& operands = call.operands;
     operands.a = input(problem.a);
     operands.b = input(problem.b);
     operands.c = input(type_of_c(problem));
     operands.bias = input(type_of_c(problem));
-    operands.d = d.data();
-    if (pattern.config) {
-      context_.gemm(problem, operands, stream, *pattern.config);
+    operands.scale_a = scale(is_fp8(problem.a));
+    operands.scale_b = scale(is_fp8(problem.b));
+    operands.scale_d = scale(is_fp8(problem.d));
+    operands.d = d;
+    if (call.pattern->config) {
+      context_.gemm(problem, operands, stream, *call.pattern->config);
     } else {
       context_.gemm(problem, operands, stream);
     }
-    return operands;
   }
 
-  void poison(const Problem& problem, const DeviceMemory& d, Stream stream) {
-    backend_->synchronize(stream);
-    backend_->copy_to_device(d.data(), nan_.data(), std::size_t(matrix_d(normalise(problem)).batch_bytes()));
+  void poison(const Problem& problem, void* d) {
+    backend_->copy_to_device(d, nan_.data(), std::size_t(matrix_d(normalise(problem)).batch_bytes()));
   }
 
-  void check(const SoakPattern& pattern, const Problem& problem, const Operands& operands, Stream stream) {
-    backend_->synchronize(stream);
-    const Check check = check_against_reference(*backend_, normalise(problem), operands);
-    ++checked_;
+  void count(const SoakCall& call, Sharing sharing) {
+    ++tallies_[std::size_t(sharing)].calls;
+    if (call.pattern->packs) ++packed_;
+  }
+
+  void check(const SoakCall& call, Sharing sharing) {
+    const Check check = check_against_reference(*backend_, normalise(call.problem), call.operands);
+    ++tallies_[std::size_t(sharing)].checked;
     if (check.passed()) return;
-    fail(pattern, problem,
+    fail(call, sharing,
          fmt::format("D({}, {}) = {}, should be {}, within {:.3g}", check.row, check.column, check.got, check.expected,
                      check.allowed));
   }
 
   template <typename Body>
-  void attempt(const SoakPattern& pattern, const Problem& problem, const Body& body) {
+  void attempt(const SoakCall& call, Sharing sharing, const Body& body) {
     try {
       body();
     } catch (const std::exception& error) {
-      fail(pattern, problem, error.what());
+      fail(call, sharing, error.what());
     }
   }
 
-  void fail(const SoakPattern& pattern, const Problem& problem, const std::string& what) {
+  void fail(const SoakCall& call, Sharing sharing, const std::string& what) {
     ++failures_;
+    ++tallies_[std::size_t(sharing)].failures;
     const std::lock_guard lock(mutex_);
     if (failure_texts_.size() >= failures_shown) return;
     failure_texts_.push_back(
-        fmt::format("{}{}: {}", ProblemOptions::command_line(problem),
-                    pattern.config ? " --config \"" + to_string(*pattern.config) + "\"" : std::string(), what));
+        fmt::format("{}{} (threads share: {}): {}", ProblemOptions::command_line(call.problem),
+                    call.pattern && call.pattern->config ? " --config \"" + to_string(*call.pattern->config) + "\"" : "",
+                    sharing_names[std::size_t(sharing)], what));
+  }
+
+  std::uint64_t sum(std::atomic<std::uint64_t> Tally::*member) const {
+    std::uint64_t sum = 0;
+    for (const Tally& tally : tallies_) sum += tally.*member;
+    return sum;
+  }
+
+  nlohmann::ordered_json sharing_json() const {
+    nlohmann::ordered_json json;
+    for (const Sharing sharing : sharings_) {
+      const Tally& tally = tallies_[std::size_t(sharing)];
+      json[std::string(sharing_names[std::size_t(sharing)])] = {
+          {"calls", tally.calls.load()}, {"checked", tally.checked.load()}, {"failures", tally.failures.load()}};
+    }
+    return json;
   }
 
   void report(double seconds, const Memory& before, const Memory& after) const {
     const Counters counters = context_.counters();
+    const std::uint64_t calls = sum(&Tally::calls), checked = sum(&Tally::checked);
     for (const std::string& text : failure_texts_) fmt::print(stderr, "jitgemm: failed: {}\n", text);
     if (options_.json) {
       print_json({{"device", to_json(context_.device())},
@@ -254,17 +404,24 @@ class Soak {
                   {"threads", options_.threads},
                   {"seconds", seconds},
                   {"patterns", patterns_.all().size()},
-                  {"calls", calls_.load()},
-                  {"calls_per_second", double(calls_) / seconds},
-                  {"checked", checked_.load()},
+                  {"calls", calls},
+                  {"calls_per_second", double(calls) / seconds},
+                  {"packed_calls", packed_.load()},
+                  {"checked", checked},
                   {"failures", failures_.load()},
+                  {"sharing", sharing_json()},
                   {"first_failures", failure_texts_},
                   {"memory_at_start", before.to_json()},
                   {"memory_at_end", after.to_json()},
                   {"kernels", {{"compiled", counters.compiles}, {"from_disk", counters.disk_hits}}}});
     } else {
-      fmt::print("{:<9} {} in {:.1f} s, {:.0f} a second; {} checked, {} failed\n", "calls", calls_, seconds,
-                 double(calls_) / seconds, checked_, failures_);
+      fmt::print("{:<9} {} in {:.1f} s, {:.0f} a second, at least {} of packed operands; {} checked, {} failed\n", "calls",
+                 calls, seconds, double(calls) / seconds, packed_, checked, failures_);
+      for (const Sharing sharing : sharings_) {
+        const Tally& tally = tallies_[std::size_t(sharing)];
+        fmt::print("{:<9} {:<14} {:>9} calls, {:>7} checked, {} failed\n", "sharing",
+                   sharing_names[std::size_t(sharing)], tally.calls, tally.checked, tally.failures);
+      }
       fmt::print("{:<9} {} {} at the start (warm), {} at the end; resident {} and {}\n", "memory",
                  emulated_ ? "heap" : "device", bytes_text(double(before.device)), bytes_text(double(after.device)),
                  bytes_text(double(before.host)), bytes_text(double(after.host)));
@@ -286,10 +443,15 @@ class Soak {
   const SoakPatterns patterns_;
   const std::vector<std::byte> nan_;
   std::map<DataType, DeviceMemory> inputs_;
+  const std::vector<Sharing> sharings_;
+  const OwnedStream shared_stream_, workspace_stream_;
+  DeviceMemory scales_, workspace_;
+  std::optional<SharedCapture> capture_;
 
   std::barrier<> warm_;  // all threads and the main one, twice
   std::atomic<int> warmed_ = 0, failures_ = 0;
-  std::atomic<std::uint64_t> calls_ = 0, checked_ = 0;
+  std::atomic<std::uint64_t> packed_ = 0;
+  std::array<Tally, sharing_count> tallies_;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
   std::vector<std::string> failure_texts_;
@@ -302,7 +464,7 @@ void add_soak(CLI::App& app) {
   CLI::App* command = app.add_subcommand("soak", "Call for long from many threads, with everything drawn at random");
   command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(number_from_0());
   command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(number_from_0());
-  command->add_option("--threads", options->threads, "Each with a stream of its own")
+  command->add_option("--threads", options->threads, "Of one Context")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--check-every", options->check_every, "Calls of a thread from one check to the next")
@@ -314,6 +476,12 @@ void add_soak(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--max-size", options->max_size, "Of m, n and k, rounded up to 16 [2048; on the emulator 64]")
       ->check(CLI::Range(1, 1 << 15));
+  command
+      ->add_option("--sharing", options->sharing,
+                   "What threads share: any of nothing, stream, default-stream, thread-default (the per-thread default "
+                   "stream), workspace (a caller's, on one stream) and capture (of one graph) [all; a call draws one]")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(sharing_names.begin(), sharing_names.end())));
   command->add_option("--seed", options->seed, "Of all that is drawn [a new one, which is printed]");
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
@@ -323,6 +491,7 @@ Results are compared with a float64 reference. A pattern has its own configurati
 choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn for each call.
 Examples:
   jitgemm soak --minutes 10
+  jitgemm soak --sharing stream,workspace --check-every 100
   jitgemm soak --device emulator --seconds 20 --threads 2 --patterns 10 --check-every 10
 )");
   command->callback([options] {

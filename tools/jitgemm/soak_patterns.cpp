@@ -6,6 +6,7 @@
 
 #include "core/kernel_config.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "plan/ranking.hpp"
@@ -23,6 +24,7 @@ constexpr Activation activations[] = {Activation::none,     Activation::relu,   
 constexpr std::size_t widest_element = 8;  // bytes
 constexpr int choices_of_model = 40;       // configurations that patterns are drawn from
 constexpr int most_matrices = 4;
+constexpr std::int64_t least_largest_for_slabs = 2048;  // smaller soaks are to be quick
 
 /// Pairs of input types that something multiplies, each with the outputs that it may have.
 std::vector<std::vector<Problem>> type_combinations() {
@@ -76,15 +78,41 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
     pattern.aligned = !once_in(3, random);
     pattern.batched = once_in(4, random);
     const Problem sample = normalise(with_sizes(pattern, {largest_, largest_, largest_, 1}));
-    const std::vector<RankedConfig> ranked = rank(sample, device_, choices_of_model);
+    std::vector<RankedConfig> ranked = rank(sample, device_, choices_of_model);
     if (ranked.empty()) continue;  // types that this device does not have
-    if (number % 4 == 3) {
+    if (number % 16 == 5 && has_slabs()) {
+      if (!draw_slabs(pattern, random)) continue;
+    } else if (number % 4 == 3) {
       for (int i = 0; i < 2; ++i) pattern.sizes.push_back(draw_sizes(pattern, random));
     } else {
+      // Half of those that can pack their operands do: their calls are two kernels, which other threads' must not part.
+      const auto packing = std::ranges::stable_partition(ranked, [](const RankedConfig& c) { return !packs(c.config); });
+      if (!packing.empty() && once_in(2, random)) ranked = {packing.begin(), packing.end()};
       pattern.config = one_of(ranked, random).config;
     }
+    pattern.packs = pattern.config && packs(*pattern.config);
     return pattern;
   }
+}
+
+bool SoakPatterns::has_slabs() const { return largest_ >= least_largest_for_slabs && device_.has_wgmma(); }
+
+bool SoakPatterns::draw_slabs(SoakPattern& pattern, std::mt19937_64& random) const {
+  pattern.aligned = pattern.batched = false;
+  const std::int64_t k = 513 + 2 * std::int64_t(random() % 512);  // odd
+  const auto rows = std::int64_t(max_packed_bytes / size_of(pattern.problem.a)) / k;
+  const SoakPattern::Sizes sizes{rows + 1 + std::int64_t(random() % std::uint64_t(rows / 4)),
+                                 16 + std::int64_t(random() % 16), k, 1};
+  const Problem problem = normalise(with_sizes(pattern, sizes));
+  std::vector<KernelConfig> configs;
+  for (const RankedConfig& ranked : rank(problem, device_)) {
+    if (ranked.config.pack_a && slab_count(problem, slab_of(problem, ranked.config)) > 1)
+      configs.push_back(ranked.config);
+  }
+  if (configs.empty()) return false;
+  pattern.config = one_of(configs, random);
+  pattern.sizes = {sizes};
+  return true;
 }
 
 std::vector<DataType> SoakPatterns::types() const {
@@ -100,10 +128,14 @@ std::size_t SoakPatterns::most_bytes() const {
   return std::size_t(largest_) * std::size_t(round_up(largest_ + 1, 16)) * widest_element;
 }
 
+std::size_t SoakPatterns::most_input_bytes() const {
+  return std::max(most_bytes(), has_slabs() ? 2 * max_packed_bytes : 0);
+}
+
 std::vector<Problem> SoakPatterns::largest_problems(const SoakPattern& pattern) const {
   std::vector<Problem> problems;
   for (const SoakPattern::Sizes& sizes : pattern.sizes) problems.push_back(with_sizes(pattern, sizes));
-  if (pattern.config) problems.push_back(with_sizes(pattern, {largest_, largest_, largest_, most_matrices}));
+  if (problems.empty()) problems.push_back(with_sizes(pattern, {largest_, largest_, largest_, most_matrices}));
   return problems;
 }
 
@@ -143,13 +175,15 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
 }
 
 Problem SoakPatterns::draw(const SoakPattern& pattern, std::mt19937_64& random) const {
-  constexpr double alphas[] = {1, 2, -1, -3}, betas[] = {1, -1, 2};
+  // Integers for integers; else also what is no power of two, so that products with them are rounded.
+  static const std::vector<double> integers{1, 2, -1, -3}, numbers{1, -2, 0.3, -1.7, 3.1};
+  const std::vector<double>& scalars = pattern.problem.a == s8 ? integers : numbers;
   Problem p;
   do {
-    p = with_sizes(pattern, pattern.config ? draw_sizes(pattern, random) : one_of(pattern.sizes, random));
+    p = with_sizes(pattern, pattern.sizes.empty() ? draw_sizes(pattern, random) : one_of(pattern.sizes, random));
   } while (pattern.config && !why_illegal(*pattern.config, normalise(p), device_).empty());
-  if (p.alpha != 0) p.alpha = one_of(alphas, random);
-  if (p.beta != 0) p.beta = one_of(betas, random);
+  if (p.alpha != 0) p.alpha = one_of(scalars, random);
+  if (p.beta != 0) p.beta = one_of(scalars, random);
   if (p.batch > 1 && once_in(4, random)) (once_in(2, random) ? p.stride_a : p.stride_b) = 0;
   return p;
 }

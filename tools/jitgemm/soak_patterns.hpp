@@ -14,6 +14,7 @@ struct SoakPattern {
   Problem problem;       ///< without sizes
   bool aligned = false;  ///< rows at 16 bytes; else at no more than an element
   bool batched = false;
+  bool packs = false;                  ///< `config` copies operands first
   std::optional<KernelConfig> config;  ///< none: the library's choice, for `sizes` alone
   struct Sizes {
     std::int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -30,8 +31,9 @@ class SoakPatterns {
   const std::vector<SoakPattern>& all() const { return patterns_; }
   /// Every type of element that occurs.
   std::vector<DataType> types() const;
-  /// Bytes that any operand spans at most.
+  /// Bytes that C or D spans at most, and any operand.
   std::size_t most_bytes() const;
+  std::size_t most_input_bytes() const;
 
   /// What uses most of everything, for each of the pattern's kernels.
   std::vector<Problem> largest_problems(const SoakPattern& pattern) const;
@@ -40,6 +42,9 @@ class SoakPatterns {
 
  private:
   SoakPattern draw_pattern(std::size_t number, std::mt19937_64& random) const;
+  bool has_slabs() const;
+  /// Gives the pattern a configuration that packs its operands slab by slab, and sizes for that. False: there is none.
+  bool draw_slabs(SoakPattern& pattern, std::mt19937_64& random) const;
   SoakPattern::Sizes draw_sizes(const SoakPattern& pattern, std::mt19937_64& random) const;
   Problem with_sizes(const SoakPattern& pattern, const SoakPattern::Sizes& sizes) const;
 
