@@ -146,6 +146,43 @@ TEST_CASE("jitgemm bench --frozen says where the database has nothing", "[cli]")
   CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring("tuned: the database has nothing"));
 }
 
+TEST_CASE("jitgemm bench --tuned-as takes the choices of an earlier CSV file, and fails for shapes that it lacks", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");
+  const std::string arguments = "bench --shapes shapes.txt --device emulator --tuned ";
+  REQUIRE(jitgemm(arguments + "--frozen --csv old.csv").status == 0);
+  // What the library would not choose now.
+  const std::string tuned = "sm80 32x32x32 group_m=0 stages=2 warps=2 schedule=data_parallel";
+  const std::vector<std::string> old = lines_of(file_text(jitgemm.path("old.csv")));
+  std::string changed = old.at(0) + "\n";
+  for (const std::size_t i : {1, 2}) {
+    const std::string chosen = row_of(old.at(0), old.at(i)).at("tuned_config");
+    REQUIRE(chosen != tuned);
+    std::string line = old.at(i);
+    changed += line.replace(line.find(chosen), chosen.size(), tuned) + "\n";
+  }
+  write_file(jitgemm.path("old.csv"), changed);
+
+  const Output again = jitgemm(arguments + "--tuned-as old.csv --csv new.csv");
+  INFO(again.out << again.err);
+  REQUIRE(again.status == 0);
+  const std::vector<std::string> lines = lines_of(file_text(jitgemm.path("new.csv")));
+  REQUIRE(lines.size() == 3);
+  for (const std::size_t i : {1, 2}) {
+    const auto row = row_of(lines[0], lines[i]);
+    CHECK(row.at("tuned_config") == tuned);
+    CHECK(row.at("absent").empty());
+    CHECK(row.at("check") == "ok");
+  }
+
+  write_file(jitgemm.path("shapes.txt"), "64 64 64\n64 64 65\n");
+  const Output more = jitgemm(arguments + "--tuned-as old.csv --csv more.csv");
+  CHECK(more.status == 1);
+  CHECK_THAT(file_text(jitgemm.path("more.csv")), ContainsSubstring("old.csv has no tuned choice for this shape"));
+  CHECK(jitgemm(arguments + "--tuned-as nowhere.csv --csv none.csv").status != 0);
+}
+
 TEST_CASE("jitgemm bench takes other choices and repeats as arms, and reads them back", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;

@@ -6,13 +6,15 @@
 # BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
 # Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
 # and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
-# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned" runs some of the stages only; each of the last two takes most of
-# the ten minutes, so that three calls make a whole record. JITGEMM_TRITON_MANIFEST names kernels
-# that tools/triton_peer/compile.py has made, as a peer of the squares; JITGEMM_COMMIT the commit, without git.
+# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
+# most of the ten minutes each, so that three calls make a whole record. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
+# record's CSV files: bench and aligned then tune nothing, time those choices, and fit into one call. endurance is the tests
+# [long] and a soak. JITGEMM_TRITON_MANIFEST names kernels that tools/triton_peer/compile.py has made, as a peer of the
+# squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 1
 out=$(cd "$1" && pwd)
 build=${2:-}
@@ -44,6 +46,10 @@ verdict() {
   esac
 }
 
+choices=${JITGEMM_GPU_CHECK_CHOICES:-}
+if [ -n "$choices" ]; then
+  choices=$(cd "$choices" 2>/dev/null && pwd) || fail "no such folder: JITGEMM_GPU_CHECK_CHOICES=$JITGEMM_GPU_CHECK_CHOICES"
+fi
 command -v nvidia-smi >/dev/null && nvidia-smi -L | grep -q GPU || fail "no GPU here; tools/test.sh runs what needs none"
 
 if [ -z "$build" ]; then
@@ -85,7 +91,7 @@ digest=$(bash "$root/tools/digest.sh")
 
 run_tests() {
   local begin=$SECONDS status
-  limited 170 "$tests" "[gpu]~[full]" --durations yes >>"$out/tests.log" 2>&1
+  limited 170 "$tests" "[gpu]~[full]~[long]" --durations yes >>"$out/tests.log" 2>&1
   status=$?
   row "tests [gpu]" $((SECONDS - begin)) "$(verdict $status) $(grep -aE 'All tests passed|^test cases:' "$out/tests.log" | tail -1)"
   [ $status -eq 0 ] || failed=1
@@ -128,22 +134,30 @@ run_sanitizer() {
 }
 
 # bench NAME LIMIT SHAPES SECONDS PROBLEM...: OUTDIR/NAME.csv, and the ratios of all shapes into the table. Configurations are tuned
-# first, with the default budget, and timed in a fresh process, which has SECONDS a shape.
+# first, with the default budget, and timed in a fresh process, which has SECONDS a shape; or they are those of an earlier
+# record, which have three fifths of that, so that all of them fit into one call.
 bench() {
   local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS tuned status
   shift 4
-  limited "$limit" "$jitgemm" tune --shapes "$shapes" "$@" >"$work/$name.log" 2>&1
-  tuned=$((SECONDS - begin))
-  set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@" ${triton_manifest:+--triton-manifest "$triton_manifest"}
+  if [ -n "$choices" ]; then
+    tuned="choices of ${choices#"$root"/}/$name.csv"
+    seconds=$(awk "BEGIN { print 0.6 * $seconds }")
+    set -- --tuned-as "$choices/$name.csv" --model --tuned --peers --seconds-per-shape "$seconds" "$@"
+  else
+    limited "$limit" "$jitgemm" tune --shapes "$shapes" "$@" >"$work/$name.log" 2>&1
+    tuned="tuned in $((SECONDS - begin)) s"
+    set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@"
+  fi
+  set -- "$@" ${triton_manifest:+--triton-manifest "$triton_manifest"}
   limited "$limit" "$jitgemm" bench --shapes "$shapes" --csv "$out/$name.csv" "$@" >"$work/$name.log" 2>&1
   status=$?
   {
     echo
-    echo "== bench $name $*, tuned in $tuned s"
+    echo "== bench $name ${*//"$root/"/}, $tuned"
     grep -aE '^(peer|no peers|jitgemm: )' "$work/$name.log"
     sed -n '/^all /,$p' "$work/$name.log"
   } >>"$summary"
-  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes, tuned in $tuned s$(
+  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes, $tuned$(
     sed -n '/^all /,/^$/s,^  \([a-z]*[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; \1 \2,p' "$work/$name.log" | grep -v floor | tr -d '\n')"
   [ $status -eq 0 ] || failed=1
 }
@@ -186,11 +200,28 @@ run_bench() {
 
 run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
 
+# What takes its time: threads that share streams, graphs and memory by the thousand, and everything drawn at random.
+run_endurance() {
+  local begin=$SECONDS status
+  limited 300 "$tests" "[long]" --durations yes >"$out/endurance.log" 2>&1
+  status=$?
+  row "tests [long]" $((SECONDS - begin)) "$(verdict $status) $(grep -aE 'All tests passed|^test cases:' "$out/endurance.log" | tail -1)"
+  [ $status -eq 0 ] || failed=1
+  begin=$SECONDS
+  limited 280 "$jitgemm" soak --minutes 2 --patterns 100 --check-every 200 >"$work/soak.log" 2>&1
+  status=$?
+  cat "$work/soak.log" >>"$out/endurance.log"
+  { echo; echo "== endurance"; grep -aE '^8 threads|^device memory' "$out/endurance.log"; cat "$work/soak.log"; } >>"$summary"
+  row "soak" $((SECONDS - begin)) "$(verdict $status) $(grep -a '^calls' "$work/soak.log")"
+  [ $status -eq 0 ] || failed=1
+}
+
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
 [[ $stages == *" seeds "* ]] && run_seeds
 [[ $stages == *" bench "* ]] && run_bench
 [[ $stages == *" aligned "* ]] && run_aligned
+[[ $stages == *" endurance "* ]] && run_endurance
 
 row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"
 { echo; echo "== table"; cat "$table"; } >>"$summary"

@@ -54,6 +54,7 @@ class Bench {
         base_(options.problem.problem(0, 0, 0)),
         inputs_(*backend_, base_.a, base_.b) {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
+    if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
     if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;
     workspace_ = DeviceMemory(*backend_, workspace_limit);
     peers_.emplace(*backend_, stream_.get(), workspace_, options);
@@ -64,6 +65,7 @@ class Bench {
     open_csv();
     describe(shapes.size());
     Progress progress("bench");
+    compile_ahead(shapes, progress);
     int failures = 0;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       const Problem problem = options_.problem.problem(shapes[i].m, shapes[i].n, shapes[i].k);
@@ -282,6 +284,7 @@ class Bench {
   /// By the tuner, or its database.
   Choices measured(BenchRecord& record, Context& runner) {
     const Problem& p = record.problem;
+    if (!options_.tuned_as.empty()) return {earlier_choice(p), std::nullopt};
     if (options_.frozen) {
       const Plan plan = tuner_.plan(p);
       if (plan.source != PlanSource::exact)
@@ -297,6 +300,32 @@ class Bench {
       if (counts && (!best || candidate.measured_us < best->measured_us)) best = &candidate;
     }
     return {report.plan.config, best ? best->config : report.plan.config};
+  }
+
+  /// Of --tuned-as.
+  KernelConfig earlier_choice(const Problem& p) const {
+    const std::string name = to_string(p);
+    for (const BenchRecord& record : earlier_) {
+      if (!record.tuned.config.empty() && to_string(record.problem) == name)
+        return parse_kernel_config(record.tuned.config);
+    }
+    throw Error(ErrorCode::io, options_.tuned_as + " has no tuned choice for this shape: tune it, and use --frozen");
+  }
+
+  /// Of choices that are known beforehand, those of all shapes side by side.
+  void compile_ahead(const std::vector<Shape>& shapes, Progress& progress) {
+    if (!options_.choices_known()) return;
+    const auto finished = [&](int count) { progress.update(count, int(shapes.size()), "compiling"); };
+    parallel_for(int(shapes.size()), 0, [&](int i) {
+      const Shape& shape = shapes[std::size_t(i)];
+      try {
+        const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
+        if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
+        if (wanted(options_.tuned))
+          tuner_.compile(p, options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p));
+      } catch (const Error&) {  // which the shape's own turn tells
+      }
+    }, finished);
   }
 
   /// By a short measurement of the cost model's first choices among those of one main loop.
@@ -380,7 +409,7 @@ class Bench {
   std::optional<BenchPeers> peers_;
   std::vector<KernelConfig> pinned_;
   std::optional<MainLoop> main_loop_;
-  std::vector<BenchRecord> records_;
+  std::vector<BenchRecord> records_, earlier_;
   std::ofstream csv_;
 };
 

@@ -58,6 +58,9 @@ void add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"sm80", "sm90"}));
   command->add_flag("--frozen", options->frozen,
                     "The tuned choice is what the tuning database says: measure nothing anew");
+  add("--tuned-as", options->tuned_as,
+      "The tuned choice is that of the same shape in this CSV file of an earlier run, whatever the database says")
+      ->check(CLI::ExistingFile);
   add("--seconds-per-shape", options->seconds_per_shape,
       "About; large shapes take longer, new kernels add their compile time")
       ->check(positive_number())
@@ -79,6 +82,7 @@ Examples:
   jitgemm bench --shapes shapes.txt --type bf16 --layout nt --csv out.csv --json out.json
   jitgemm bench --shapes shapes.txt --type e5m2 --b e4m3 --layout nt --bias --activation gelu_tanh
   jitgemm bench --shapes shapes.txt --csv out.csv --resume
+  jitgemm bench --shapes shapes.txt --model --tuned --peers --tuned-as old.csv --csv out.csv
   jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
 )");
   command->callback([options] { bench(*options); });

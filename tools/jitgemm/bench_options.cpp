@@ -15,7 +15,7 @@ ContextOptions context_options_of(const BenchOptions& options) {
   if (context_options.device == Device::compile_only) {
     throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");
   }
-  context_options.tuning = options.frozen ? Tuning::cached : Tuning::on;
+  context_options.tuning = options.choices_known() ? Tuning::cached : Tuning::on;
   context_options.tuning_budget_seconds = options.tune_seconds.value_or(0.45 * options.seconds_per_shape);
   context_options.tuning_total_budget_seconds = 1e9;
   return context_options;

@@ -12,6 +12,7 @@ namespace jitgemm::cli {
 struct BenchOptions {
   ProblemOptions problem;
   std::string shapes, csv, json, main_loop, triton_manifest;
+  std::string tuned_as;  ///< a CSV file of an earlier run
   std::vector<std::string> configs;
   Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
@@ -22,6 +23,9 @@ struct BenchOptions {
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
   DeviceOptions device;
+
+  /// Without measuring.
+  bool choices_known() const { return frozen || !tuned_as.empty(); }
 };
 
 /// Throws Error for what cannot be measured.
