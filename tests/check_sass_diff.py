@@ -17,6 +17,7 @@ KERNELS = {  # configuration -> the new build's code
     "same": OLD,
     "renamed": OLD.replace(".L_x_2", ".L_y_77"),
     "moved": OLD.replace("[0x198]", "[0x1a0]"),
+    "padded": OLD + "  NOP\n  NOP\n",
     "registers": OLD.replace("STG.E [R2], R3", "STG.E [R4], R5"),
     "target": OLD.replace("@P2 BRA `(.L_x_1)", "@P2 BRA `(.L_x_2)"),
     "grown": OLD.replace("STG.E [R2], R3", "FMUL R3, R3, R4\n  FADD R3, R3, R5\n  STG.E [R2], R3")
@@ -72,7 +73,7 @@ class SassDiff(unittest.TestCase):
         return done, counts, rows[2:]
 
     def test_how_far_a_difference_goes(self):
-        for config, kind in (("same", 0), ("renamed", 0), ("moved", 1), ("registers", 2), ("target", 2), ("grown", 3),
+        for config, kind in (("same", 0), ("renamed", 0), ("padded", 0), ("moved", 1), ("registers", 2), ("target", 2), ("grown", 3),
                              ("shorter", 3)):
             done, counts, rows = self.diff(f"sm90 {config}")
             self.assertEqual((done.returncode, done.stderr), (0, ""), config)

@@ -54,6 +54,15 @@ class Side:
     spill_bytes: int
 
 
+def without_padding(sass):
+    """The lines without the NOP that fill the last 128 bytes, so that counts are of what may run."""
+    lines = sass.splitlines()
+    found = [(i, match.group(2)) for i, line in enumerate(lines) if (match := INSTRUCTION.match(line))]
+    while found and found[-1][1] == "NOP":
+        lines[found.pop()[0]] = ""
+    return "\n".join(lines)
+
+
 def numbered(pattern, lines, form):
     """The lines with what the pattern finds replaced by its number in the order of first appearance."""
     numbers = {}
@@ -110,7 +119,7 @@ class Build:
                            "--config", choice.config)
 
     def side(self, choice):
-        sass = self.source(choice, "sass")
+        sass = without_padding(self.source(choice, "sass"))
         facts = {"registers": 0, "spill_bytes": 0}  # which explain says of the GEMM kernel
         if choice.kernel == "gemm":
             facts = json.loads(self.output("explain", "--json", "--problem", choice.problem, "--config", choice.config))
