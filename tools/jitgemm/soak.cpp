@@ -47,6 +47,7 @@ struct Options {
 constexpr double default_seconds = 60;
 constexpr std::size_t offset_bytes = 256, offsets = 1 << 12;  // where in the inputs an operand may begin
 constexpr int most_failures = 100, failures_shown = 10;
+constexpr std::uint64_t most_repeats = 16;  // of a call
 constexpr std::array<float, 5> scales{1, 0.3f, -1.7f, 0.011f, 5.3f};  // of 8-bit operands
 
 /// Of the current context's device, by all processes. The emulator's memory is this process's heap.
@@ -182,7 +183,7 @@ class Soak {
   void announce() const {
     if (options_.json) return;
     fmt::print("{:<9} {}{}\n", "device", context_.device().name, emulated_ ? ": a CPU" : "");
-    fmt::print("{:<9} {} for {:.0f} s, {} patterns, every {} call of a thread is checked; --seed {}\n", "soak",
+    fmt::print("{:<9} {} for {:.0f} s, {} patterns, one in {} draws of a thread is checked; --seed {}\n", "soak",
                counted(std::uint64_t(options_.threads), "thread"), seconds_, patterns_.all().size(),
                options_.check_every, seed_);
     std::fflush(stdout);
@@ -295,6 +296,11 @@ class Soak {
     }
     launch(call, place.d.data(), place.stream, random);
     count(call, place.sharing);
+    // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else.
+    for (auto more = random() % most_repeats; more > 0; --more) {
+      gemm(call, place.stream);
+      count(call, place.sharing);
+    }
     if (!call.checked) return;
     backend_->synchronize(place.stream);
     check(call, place.sharing);
@@ -333,10 +339,14 @@ class Soak {
     operands.scale_b = scale(is_fp8(problem.b));
     operands.scale_d = scale(is_fp8(problem.d));
     operands.d = d;
+    gemm(call, stream);
+  }
+
+  void gemm(const SoakCall& call, Stream stream) {
     if (call.pattern->config) {
-      context_.gemm(problem, operands, stream, *call.pattern->config);
+      context_.gemm(call.problem, call.operands, stream, *call.pattern->config);
     } else {
-      context_.gemm(problem, operands, stream);
+      context_.gemm(call.problem, call.operands, stream);
     }
   }
 
@@ -467,7 +477,7 @@ void add_soak(CLI::App& app) {
   command->add_option("--threads", options->threads, "Of one Context")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--check-every", options->check_every, "Calls of a thread from one check to the next")
+  command->add_option("--check-every", options->check_every, "Draws of a thread from one check to the next")
       ->check(positive_number())
       ->capture_default_str();
   command
@@ -488,7 +498,8 @@ void add_soak(CLI::App& app) {
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Results are compared with a float64 reference. A pattern has its own configuration or, one in four, the library's
-choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn for each call.
+choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn. What is drawn is called once or
+several times in a row.
 Examples:
   jitgemm soak --minutes 10
   jitgemm soak --sharing stream,workspace --check-every 100
