@@ -1,6 +1,6 @@
 // No compiler decides where a kernel rounds: NVRTC leaves every product and every sum of the text as it is, and fuses none.
 #include <regex>
-#include <sstream>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,32 +22,6 @@ bool has_nvrtc() {
   } catch (const Error&) {
     return false;
   }
-}
-
-/// With the options that every kernel is compiled with.
-std::string ptx_of(const std::string& text) {
-  const cuda::NvrtcApi& api = cuda::nvrtc();
-  std::istringstream words(cuda::nvrtc_kind());
-  std::string compiler;
-  words >> compiler;
-  std::vector<std::string> options{"--gpu-architecture=compute_90a"};
-  for (std::string option; words >> option;) options.push_back(option);
-  std::vector<const char*> arguments;
-  for (const std::string& option : options) arguments.push_back(option.c_str());
-
-  nvrtcProgram program = nullptr;
-  REQUIRE(api.create_program(&program, text.c_str(), "kernel.cu", 0, nullptr, nullptr) == NVRTC_SUCCESS);
-  const nvrtcResult compiled = api.compile_program(program, int(arguments.size()), arguments.data());
-  std::size_t size = 0;
-  std::string ptx;
-  if (compiled == NVRTC_SUCCESS && api.get_ptx_size(program, &size) == NVRTC_SUCCESS) {
-    ptx.resize(size);
-    if (api.get_ptx(program, ptx.data()) != NVRTC_SUCCESS) ptx.clear();
-  }
-  CHECK(api.destroy_program(&program) == NVRTC_SUCCESS);
-  REQUIRE(compiled == NVRTC_SUCCESS);
-  REQUIRE(!ptx.empty());
-  return ptx;
 }
 
 /// Floating-point instructions of one width.
@@ -146,7 +120,7 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
       const KernelConfig config = parse_kernel_config(kernel.config);
       CAPTURE(to_string(problem), kernel.config);
       REQUIRE(why_illegal(config, problem, device) == "");
-      const std::string ptx = ptx_of(generate(problem, config, device).text);
+      const std::string ptx = cuda::ptx_of(cuda::nvrtc(), generate(problem, config, device));
       CHECK(loose_operations(ptx) == 0);
       const bool operands = reads_c(problem) || problem.bias != Bias::none;
       const int copies = kernel.elements * (operands ? kernel.copies_with_operands : kernel.copies);
@@ -156,8 +130,9 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
 
 TEST_CASE("NVRTC fuses no product and sum of its own accord", "[numerics][nvrtc]") {
   if (!has_nvrtc()) SKIP("no NVRTC");
-  const std::string ptx = ptx_of("extern \"C\" __global__ void f(float* x, double* y) {\n"
-                                 "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n");
+  const std::string text = "extern \"C\" __global__ void f(float* x, double* y) {\n"
+                           "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n";
+  const std::string ptx = cuda::ptx_of(cuda::nvrtc(), {.text = text, .entry = "f", .architecture = "sm_90a", .config = ""});
   CHECK(loose_operations(ptx) == 0);
   CHECK(rounded_operations(ptx, "f32") == Operations{0, 1, 1});
   CHECK(rounded_operations(ptx, "f64") == Operations{0, 1, 1});

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "backend/cuda/nvrtc.hpp"
 #include "jitgemm/error.hpp"
 
 namespace jitgemm::cli {
@@ -63,41 +62,6 @@ std::string output_of(const std::string& command) {
 }
 
 }  // namespace
-
-std::string ptx_of(const std::string& source, const std::string& architecture) {
-  const cuda::NvrtcApi& nvrtc = cuda::nvrtc();
-  const auto check = [&](nvrtcResult result, const char* call, const std::string& log = {}) {
-    if (result == NVRTC_SUCCESS) return;
-    throw Error(ErrorCode::compile_failed,
-                fmt::format("{} failed: {}; read the source with --format cuda", call, nvrtc.get_error_string(result)))
-        .with_log(log);
-  };
-  nvrtcProgram program = nullptr;
-  check(nvrtc.create_program(&program, source.c_str(), "gemm.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
-  const auto destroy = [&](nvrtcProgram* p) { nvrtc.destroy_program(p); };
-  const std::unique_ptr<nvrtcProgram, decltype(destroy)> owner(&program, destroy);
-
-  // sm_90a is a real architecture, compute_90a the virtual one whose language PTX is.
-  const std::string target = "--gpu-architecture=compute" + architecture.substr(architecture.find('_'));
-  const std::array options{target.c_str(), "-default-device", "--std=c++17"};
-  const nvrtcResult compiled = nvrtc.compile_program(program, int(options.size()), options.data());
-  if (compiled != NVRTC_SUCCESS) {
-    std::size_t bytes = 0;
-    std::string log;
-    if (nvrtc.get_program_log_size(program, &bytes) == NVRTC_SUCCESS && bytes > 1) {
-      log.resize(bytes);
-      nvrtc.get_program_log(program, log.data());
-      log.resize(bytes - 1);
-    }
-    check(compiled, "nvrtcCompileProgram", log);
-  }
-  std::size_t bytes = 0;
-  check(nvrtc.get_ptx_size(program, &bytes), "nvrtcGetPTXSize");
-  std::string ptx(bytes, '\0');
-  check(nvrtc.get_ptx(program, ptx.data()), "nvrtcGetPTX");
-  ptx.resize(ptx.find('\0'));
-  return ptx;
-}
 
 std::string disassemble(const std::string& cubin) {
   std::string command;

@@ -1,6 +1,7 @@
 // explain, source and devices: what would run, without running it.
 #include <fmt/core.h>
 
+#include "backend/cuda/nvrtc.hpp"
 #include "commands.hpp"
 #include "disassemble.hpp"
 #include "options.hpp"
@@ -72,7 +73,12 @@ void source(const SourceOptions& options) {
     text = disassemble(packing ? context.packing_binary(problem, config) : context.binary(problem, config));
   } else {
     text = packing ? context.packing_source(problem, config) : context.source(problem, config);
-    if (options.format == "ptx") text = ptx_of(text, context.device().architecture);
+    if (options.format == "ptx") {
+      text = cuda::ptx_of(cuda::nvrtc(), {.text = text,
+                                          .entry = options.kernel,
+                                          .architecture = context.device().architecture,
+                                          .config = to_string(config)});
+    }
   }
   fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
 }

@@ -111,6 +111,11 @@ std::string first_error(std::string_view log) {
   return std::string(log.substr(0, log.find('\n')));
 }
 
+std::string refusal(const NvrtcApi& api, nvrtcResult result, const std::string& log) {
+  return api.name + " refuses the kernel: " + (log.empty() ? api.get_error_string(result) : first_error(log)) +
+         "; Error::log() has the rest, Context::source() the text";
+}
+
 /// ptxas's advice that it gave up what the sm90 main loop is built on: C7500 to C7599.
 std::optional<std::string> serialisation_advice(std::string_view log) {
   const auto digit = [&](std::size_t i) { return i < log.size() && log[i] >= '0' && log[i] <= '9'; };
@@ -282,11 +287,7 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
                                               first_error(log) +
                                               "); install a newer NVRTC and name it in JITGEMM_NVRTC");
   }
-  if (result != NVRTC_SUCCESS) {
-    throw failure(ErrorCode::compile_failed,
-                  api.name + " refuses the kernel: " + (log.empty() ? api.get_error_string(result) : first_error(log)) +
-                      "; Error::log() has the rest, Context::source() the text");
-  }
+  if (result != NVRTC_SUCCESS) throw failure(ErrorCode::compile_failed, refusal(api, result, log));
   if (const auto advice = serialisation_advice(log)) {
     throw failure(ErrorCode::compile_failed, "ptxas gave up asynchrony that the kernel is built on: " + *advice +
                                                  "; use another configuration or NVRTC");
@@ -302,6 +303,22 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
   binary.spill_bytes = info.spill_bytes;
   binary.static_smem_bytes = info.static_smem_bytes;
   return binary;
+}
+
+std::string ptx_of(const NvrtcApi& api, const KernelSource& source) {
+  // sm_90a is a real architecture, compute_90a the virtual one whose language PTX is.
+  const std::string target =
+      "--gpu-architecture=compute" + source.architecture.substr(source.architecture.find('_'));
+  std::vector<const char*> arguments(options.begin(), options.end());
+  arguments.push_back(target.c_str());
+  Program program(api, source.text, source.entry + ".cu");
+  const nvrtcResult result = program.compile(arguments);
+  if (result == NVRTC_SUCCESS) return program.ptx();
+  const std::string log = program.log();
+  throw Error(ErrorCode::compile_failed, refusal(api, result, log))
+      .with_config(source.config)
+      .with_call("nvrtcCompileProgram")
+      .with_log(log);
 }
 
 }  // namespace jitgemm::cuda

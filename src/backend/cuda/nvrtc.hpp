@@ -56,6 +56,9 @@ std::string nvrtc_kind();
 /// gave up wgmma's asynchrony or setmaxnreg (C75xx). Thread-safe, and threads compile side by side.
 KernelBinary compile(const NvrtcApi& api, const KernelSource& source);
 
+/// The PTX on the way to that cubin. Throws Error{compile_failed} with the log.
+std::string ptx_of(const NvrtcApi& api, const KernelSource& source);
+
 /// What ptxas says of a kernel with -v.
 struct PtxasInfo {
   int registers = 0, spill_bytes = 0, static_smem_bytes = 0;
