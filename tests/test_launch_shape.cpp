@@ -159,7 +159,11 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     problem.n = random.log_between(1, largest);
     problem.k = random.log_between(1, largest);
     if (double(problem.m) * double(problem.n) > 0x1p50) problem.batch = 1;
-    problem.lda = problem.ldb = std::int64_t(1) << 31;
+    problem.lda = (problem.k + 7) / 8 * 8;
+    problem.ldb = (problem.n + 7) / 8 * 8;
+    // No matrix may have more than 2^50 bytes.
+    if (std::max({double(problem.m) * double(problem.lda), double(problem.k) * double(problem.ldb), double(problem.m) * double(problem.n)}) > 0x1p49)
+      continue;
     problem.stride_a = problem.stride_b = std::int64_t(1) << 32;
     config.group_m = random.pick(std::array{0, 1, 8, 64});
     problem = normalise(problem);
