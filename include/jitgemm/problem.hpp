@@ -32,7 +32,7 @@ inline constexpr std::int64_t packed_stride = -1;
 ///
 /// s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
 struct Problem {
-  std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31; with k = 0 the product is zero
+  std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles; with k = 0 the product is zero
   DataType a = f16, b = f16;
   DataType d = f16;
   Layout layout_a = Layout::row_major;
