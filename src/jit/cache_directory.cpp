@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <system_error>
 #include <vector>
 

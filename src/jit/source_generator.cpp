@@ -1,6 +1,5 @@
 #include "jit/source_generator.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
