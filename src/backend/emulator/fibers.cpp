@@ -112,8 +112,8 @@ Stacks::Stacks(int count) : count_(count), sanitized_(std::size_t(count)) {
 }
 
 Stacks::~Stacks() {
-  for (void* fiber : sanitized_)
-    if (fiber) destroy_fiber(fiber);
+  for (const Sanitized& sanitized : sanitized_)
+    if (sanitized.fiber) destroy_fiber(sanitized.fiber);
   unpoison(memory_, stack_bytes * count_);
   munmap(mapped_, mapped_bytes(count_));
 }
@@ -127,8 +127,15 @@ void Stacks::prepare(int i, Fiber& fiber, const StackTop& top) {
   fiber.stack_bottom = bottom;
   fiber.stack_bytes = bytes;
   fiber.fake_stack = nullptr;
-  if (sanitized_[i]) destroy_fiber(sanitized_[i]);  // with the calls that the one before it was in
-  fiber.sanitized = sanitized_[i] = create_fiber();
+  // One is slow to make, and remembers the calls that it never returned from, of which there may be 65536.
+  constexpr int most_uses = 500;
+  Sanitized& sanitized = sanitized_[std::size_t(i)];
+  if (sanitized.fiber && ++sanitized.uses == most_uses) {
+    destroy_fiber(sanitized.fiber);
+    sanitized = {};
+  }
+  if (!sanitized.fiber) sanitized.fiber = create_fiber();
+  fiber.sanitized = sanitized.fiber;
   std::memcpy(memory_ + (i + 1) * stack_bytes - sizeof top, &top, sizeof top);
   fiber.context = context::make_fcontext(bottom + bytes - colour, bytes - colour, start);
 }

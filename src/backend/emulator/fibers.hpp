@@ -60,7 +60,11 @@ class Stacks {
   int count_;
   void* mapped_;
   char* memory_;
-  std::vector<void*> sanitized_;
+  struct Sanitized {
+    void* fiber = nullptr;
+    int uses = 0;
+  };
+  std::vector<Sanitized> sanitized_;
 };
 
 /// Stacks are kept for the next launch: mapping them is slow.
