@@ -296,8 +296,9 @@ class Soak {
     }
     launch(call, place.d.data(), place.stream, random);
     count(call, place.sharing);
-    // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else.
-    for (auto more = random() % most_repeats; more > 0; --more) {
+    // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else. On the
+    // emulator they do nothing else.
+    for (auto more = emulated_ ? 0 : random() % most_repeats; more > 0; --more) {
       gemm(call, place.stream);
       count(call, place.sharing);
     }
@@ -498,8 +499,8 @@ void add_soak(CLI::App& app) {
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Results are compared with a float64 reference. A pattern has its own configuration or, one in four, the library's
-choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn. What is drawn is called once or
-several times in a row.
+choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn. On a GPU, what is drawn is called
+once or several times in a row.
 Examples:
   jitgemm soak --minutes 10
   jitgemm soak --sharing stream,workspace --check-every 100
