@@ -143,11 +143,12 @@ class Scenario {
   static constexpr int largest = 128;
   static constexpr Problem problem{.m = 16, .n = 16, .k = 128};
   const KernelConfig split = with_schedule(sm80_config, Schedule::split_k, 2, 0);
-  const KernelConfig tma = with_schedule(sm90_config, Schedule::stream_k, 1, 2);
+  const KernelConfig tma = in_clusters(with_schedule(sm90_config, Schedule::stream_k, 1, 2));
   const KernelConfig stream_k = with_schedule(sm80_config, Schedule::stream_k, 1, 3);
   const KernelConfig other = with_schedule(sm90_config, Schedule::data_parallel, 1, 0);
   const KernelConfig another = with_schedule(sm90_config, Schedule::split_k, 2, 0);
 
+  static KernelConfig in_clusters(KernelConfig config) { return config.cluster_m = 2, config; }
   struct WithCurrent {
     explicit WithCurrent(CUcontext context) : before(std::exchange(FakeGpu::current, context)), given(context) {}
     ~WithCurrent() {

@@ -28,7 +28,6 @@ std::vector<int> failures_of(const std::string& function) {
       {"cuModuleGetFunction", {CUDA_ERROR_NOT_FOUND}},
       {"cuFuncSetAttribute", {CUDA_ERROR_INVALID_VALUE}},
       {"cuLaunchKernelEx", {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_ILLEGAL_ADDRESS}},
-      {"cuOccupancyMaxActiveClusters", {CUDA_ERROR_INVALID_CLUSTER_SIZE, CUDA_ERROR_ILLEGAL_ADDRESS}},
       {"cuTensorMapEncodeTiled", {CUDA_ERROR_INVALID_VALUE}},
       {"cuMemAlloc", {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ILLEGAL_ADDRESS}},
       {"cuPointerGetAttributes", {CUDA_ERROR_INVALID_VALUE}},
