@@ -63,6 +63,19 @@ class Fixture {
   unsigned call(Stream stream, const KernelConfig* pinned = nullptr) {
     store(777, operands.d, 0, f16);
     pinned ? context->gemm(problem, operands, stream, *pinned) : context->gemm(problem, operands, stream);
+    return check();
+  }
+  /// The same by a graph.
+  unsigned capture(Stream stream) {
+    store(777, operands.d, 0, f16);
+    FakeGraphs::begin(stream);
+    context->gemm(problem, operands, stream);
+    const CUgraph graph = FakeGraphs::end(stream);
+    CHECK(FakeGraphs::launch(graph) == CUDA_SUCCESS);
+    FakeGraphs::destroy(graph);
+    return check();
+  }
+  unsigned check() const {
     double sum = 0;
     for (int k = 0; k < problem.k; ++k) sum += (k % 3 - 1) * (int(k * problem.n) % 5 - 2);
     CHECK(load(operands.d, 0, f16) == sum);
@@ -126,9 +139,7 @@ TEST_CASE("A captured first call, a tuned one and one with constraints fall back
   Fixture f;
   FakeGpu::most_clustered_on = {{confined, 1}};
   f.make_context();
-  FakeGpu::capturing = true;
-  CHECK(f.call(confined) == 1);
-  FakeGpu::capturing = false;
+  CHECK(f.capture(confined) == 1);
   for (const Constraints& constraints : {Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0}}) {
     f.make_context({.constraints = constraints});
     CHECK(f.call(confined) == 1);

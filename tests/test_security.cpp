@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "backend/emulator/compiler.hpp"
+#include "backend/emulator/temporary_directory.hpp"
 #include "cache_samples.hpp"
 #include "catch.hpp"
 #include "command.hpp"
