@@ -47,7 +47,10 @@ bool strides_are_mappable(const OperandMatrix& matrix) {
 }
 
 TensorMaps tensor_maps_of(const Problem& normalised, const KernelConfig& c) {
-  const Problem p = kernel_problem(normalised, c);
+  return tensor_maps_of(normalised, kernel_problem(normalised, c), c);
+}
+
+TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const KernelConfig& c) {
   const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
   // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
   const int box = line_bytes / int(size_of(p.a));

@@ -34,5 +34,7 @@ struct TensorMaps {
   bool has_d() const { return d.box_inner > 0; }
 };
 TensorMaps tensor_maps_of(const Problem& normalised, const KernelConfig& config);
+/// The same with the kernel's problem at hand.
+TensorMaps tensor_maps_of(const Problem& normalised, const Problem& of_kernel, const KernelConfig& config);
 
 }  // namespace jitgemm

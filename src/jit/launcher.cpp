@@ -112,7 +112,7 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.counters = workspace.counters;
 
   if (c.main_loop == MainLoop::sm90) {
-    TensorMaps maps = tensor_maps_of(asked, c);
+    TensorMaps maps = tensor_maps_of(asked, p, c);
     maps.a.address = args.a;
     maps.b.address = args.b;
     maps.d.address = args.d;

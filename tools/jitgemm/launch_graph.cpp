@@ -82,6 +82,7 @@ void begin_shared_capture(Stream stream) {
 LaunchGraph::LaunchGraph(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 LaunchGraph LaunchGraph::end_shared_capture(Stream stream) {
+  make_cuda_current();  // which graphs need, unlike streams
   LaunchGraph graph(std::make_unique<Impl>(Impl{.stream = stream}));
   graph.impl_->end_capture();
   return graph;
