@@ -39,7 +39,7 @@ struct KernelCacheOptions {
   std::optional<std::filesystem::path> system_directory = {};  ///< read-only layer; default: JITGEMM_SYSTEM_CACHE_DIR
   std::uintmax_t max_bytes = 0;      ///< 0: JITGEMM_CACHE_MAX_BYTES (a number, with K, M or G behind it), else 1 GiB
   bool shared = false;               ///< what is created there is for others to read, as far as the umask allows
-  double lock_timeout_seconds = 60;  ///< how long one process waits for another's compile of the same key
+  double lock_timeout_seconds = 10;  ///< how long one process waits for another's compile of the same key
 };
 
 /// Compiled kernels on disk, one self-contained file an entry, shared by processes. A damaged, foreign or truncated
