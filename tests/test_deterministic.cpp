@@ -1,4 +1,5 @@
 // Deterministic choices give the same bits as each other.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -159,7 +160,8 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
     for (std::size_t i = 0; i < some.size(); ++i) {
       const std::vector<GemmCase>& cases = of_epilogue[i];
       CAPTURE(some[i].name, to_string(cases.front().problem), test_seed());
-      CHECK(cases.size() >= choices);
+      // f64 has no more than 9 that are deterministic.
+      CHECK(cases.size() >= std::min(choices, device.context().candidates(cases.front().problem).size()));
       CHECK(tile_sizes(cases) >= 3);
       const GemmInputs inputs = make_inputs(cases.front(), Fill::normal, test_seed());
       const std::vector<char> expected = device.run(cases.front(), inputs);

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "backend/cuda/nvrtc.hpp"
+#include "backend/cuda/compiler_kind.hpp"
 #include "jit/cache_entry.hpp"
 #include "jit/cache_files.hpp"
 #include "jit/source_generator.hpp"

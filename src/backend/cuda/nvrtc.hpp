@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/compiler_kind.hpp"
 #include "core/kernel.hpp"
 
 namespace jitgemm::cuda {
@@ -48,9 +49,6 @@ const NvrtcApi& nvrtc();
 
 /// What nvrtc() answers instead while it is not null, as in tests only.
 extern std::atomic<const NvrtcApi*> nvrtc_for_tests;
-
-/// The compiler and the options that every kernel is compiled with, for the cache's key.
-std::string nvrtc_kind();
 
 /// A cubin for source.architecture exactly. Throws Error{compile_failed} with the log, also when ptxas reports that it
 /// gave up wgmma's asynchrony or setmaxnreg (C75xx). Thread-safe, and threads compile side by side.
