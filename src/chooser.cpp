@@ -17,6 +17,20 @@ constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
 
 }  // namespace
 
+class Chooser::Measuring {
+ public:
+  explicit Measuring(Chooser& chooser) : lock_(chooser.measuring_), chooser_(chooser) {
+    chooser_.measurer_ = std::this_thread::get_id();
+  }
+  ~Measuring() { chooser_.measurer_ = std::thread::id(); }
+  Measuring(const Measuring&) = delete;
+  Measuring& operator=(const Measuring&) = delete;
+
+ private:
+  const std::lock_guard<std::mutex> lock_;
+  Chooser& chooser_;
+};
+
 Chooser::Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options)
     : backend_(backend),
       store_(store),
@@ -37,12 +51,12 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
   if (auto choice = remembered(shape)) return *choice;
   Choice choice = look_up(problem);
   if (measures(problem) && choice.source != PlanSource::exact) {
-    if (!may_measure) {
+    if (!may_measure || measures_here()) {
       if (settled) *settled = false;
-      choice.why += "; not measured during stream capture";
+      choice.why += may_measure ? "; not measured from within a measurement" : "; not measured during stream capture";
       return choice;
     }
-    const std::lock_guard lock(measuring_);
+    const Measuring measuring(*this);
     if (auto meanwhile = remembered(shape)) return *meanwhile;
     choice = look_up(problem);
     const double left = options_.total_budget_seconds - spent_seconds_;
@@ -72,7 +86,9 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
 }
 
 TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, int)>& progress) {
-  const std::lock_guard lock(measuring_);
+  if (measures_here())
+    throw Error(ErrorCode::invalid_option, "tune() is called by a progress callback of tune(); call it when that has returned");
+  const Measuring measuring(*this);
   std::exception_ptr why;
   auto result = measure(problem, options_.budget_seconds, progress, &why);
   if (why) std::rethrow_exception(why);

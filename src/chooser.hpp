@@ -8,6 +8,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 
 #include "core/problem.hpp"
@@ -86,7 +87,12 @@ class Chooser {
   const ChooserOptions options_;
   const DeviceInfo part_;  // of the device, that calls may use
   TuningDb db_;
-  std::mutex measuring_;      // two measurements at once would disturb each other
+  /// Holds measuring_ and says which thread does, so that what a progress callback calls does not wait for itself.
+  class Measuring;
+  bool measures_here() const { return measurer_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+
+  std::mutex measuring_;  // two measurements at once would disturb each other
+  std::atomic<std::thread::id> measurer_ = {};
   double spent_seconds_ = 0;  // under measuring_
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;

@@ -1,7 +1,10 @@
+#include <cfenv>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "core/problem.hpp"
@@ -393,4 +396,40 @@ TEST_CASE("compile and warm fill the cache, and plan then knows the registers", 
   CHECK(context->compile(problem).registers == plan.registers);
   CHECK(context->binary(problem).substr(1, 3) == "ELF");
   CHECK(context->counters().compiles == 1);
+}
+
+TEST_CASE("What a progress callback of tune() calls does not wait for the measurement that it is in", "[context]") {
+  const TemporaryDirectory cache;
+  Context context({.device = Device::emulator,
+                   .architecture = "sm_80",
+                   .tuning = Tuning::on,
+                   .tuning_budget_seconds = 0.01,
+                   .cache_dir = cache.path().string()});
+  const Problem tuned{.m = 32, .n = 32, .k = 32}, other{.m = 16, .n = 32, .k = 32};
+  bool asked = false;
+  std::optional<Error> refused;
+  context.tune(tuned, [&](int, int) {
+    if (std::exchange(asked, true)) return;
+    context.workspace_size(other);
+    refused = error_if_any([&] { context.tune(other); });
+  });
+  CHECK(asked);
+  REQUIRE(refused);
+  CHECK(refused->code() == ErrorCode::invalid_option);
+  CHECK(context.tune(other).plan.source == PlanSource::measured);  // and now it may
+}
+
+TEST_CASE("The emulator's results do not follow the calling thread's rounding", "[context]") {
+  const TemporaryDirectory cache;
+  Context context({.device = Device::emulator, .tuning = Tuning::off, .cache_dir = cache.path().string()});
+  const Problem problem{.m = 16, .n = 16, .k = 40, .a = f32, .b = f32, .d = f32, .alpha = 0.3};
+  std::vector<float> a(16 * 40), b(40 * 16), nearest(16 * 16), upward(16 * 16);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = 1 / float(i + 3), b[i] = 1 / float(2 * i + 5);
+  context.gemm(problem, {.a = a.data(), .b = b.data(), .d = nearest.data()});
+  std::fesetround(FE_UPWARD);
+  context.gemm(problem, {.a = a.data(), .b = b.data(), .d = upward.data()});
+  const int after = std::fegetround();
+  std::fesetround(FE_TONEAREST);
+  CHECK(after == FE_UPWARD);
+  CHECK(upward == nearest);
 }

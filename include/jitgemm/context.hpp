@@ -33,7 +33,7 @@ struct Constraints {
   /// Any one configuration gives the same bits on every run; choices differ in theirs. With this they do not: the
   /// products of an element of D are added one after the other from k = 0 on, by one kind of instruction, whatever the
   /// tile. On devices of one compute capability the bits then depend neither on what was tuned nor on the number of
-  /// SMs; but where operands are not aligned for TMA they do depend on whether sms and workspace_bytes let them be
+  /// SMs; but where operands must be packed they do depend on whether sms, workspace_bytes and a workspace let them be
   /// packed. Costs most where few tiles have a deep k.
   bool deterministic = false;
   std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
@@ -52,7 +52,8 @@ struct ContextOptions {
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
   Constraints constraints = {};
   /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device. A single
-  /// call that needs more gets it. Workspaces of captured graphs are not counted: they live as long as their graphs.
+  /// call that needs more gets it, and it stays until another stream's call needs some, or trim(). Workspaces of captured graphs
+  /// are not counted: they live as long as their graphs.
   std::size_t workspace_bound_bytes = std::size_t(1) << 30;
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches memory
@@ -202,7 +203,8 @@ class JITGEMM_EXPORT Context {
   /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
   void warm(const Problem& problem);
 
-  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total).
+  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total), on the
+  /// calling thread; what it calls of this Context measures nothing.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
   /// Every legal configuration that keeps to the constraints, best predicted first.

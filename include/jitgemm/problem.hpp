@@ -22,7 +22,7 @@ inline constexpr std::int64_t packed_stride = -1;
 ///     tf32, tf32                f32          f32                      f32           f32          all
 ///     f32, f32                  f32          f32                      f32           f32          all
 ///     f64, f64                  f64          f64                      f64           f64          all
-///     s8, s8                    s32          s32                      s32           integers     none, relu
+///     s8, s8                    s32          s32                      s32           integers*    none, relu
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once, to
 /// nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum, beta * C).
@@ -30,7 +30,7 @@ inline constexpr std::int64_t packed_stride = -1;
 /// leaky_relu have the same bits on every GPU and on the emulator, and the other activations differ by 2^-21 |x| at most (f64:
 /// 2^-50 |x|) before they are rounded to D's type.
 ///
-/// s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
+/// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
 struct Problem {
   std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles; with k = 0 the product is zero
   DataType a = f16, b = f16;
@@ -41,13 +41,13 @@ struct Problem {
   /// rows (columns), at least one, they come to 2^50 bytes at most.
   std::int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
   std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
-  /// Elements from one matrix of a batch to the next, the batch spans 2^62 bytes at most. 0 uses one A, B or C for all; matrices
+  /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at most. 0 uses one A, B or C for all; matrices
   /// of D may not overlap.
   std::int64_t stride_a = packed_stride, stride_b = packed_stride, stride_c = packed_stride, stride_d = packed_stride;
   // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of NaN is
   // not 0, so it reads C.
-  double alpha = 1;  ///< alpha = 0 never reads A and B
-  double beta = 0;   ///< beta = 0 never reads C
+  double alpha = 1;  ///< alpha = 0, of either sign, never reads A and B, and counts as +0
+  double beta = 0;   ///< beta = 0, of either sign, never reads C
   Bias bias = Bias::none;
   Activation activation = Activation::none;
   double slope = 0.01;  ///< of leaky_relu
@@ -69,14 +69,15 @@ struct Operands {
   void* d = nullptr;
   const void* bias = nullptr;  ///< ignored without Problem::bias
   /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand for
-  /// scale_a * A and scale_b * B: alpha * scale_a * scale_b is rounded to f32 once, however large or small its factors. scale_d
-  /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
+  /// scale_a * A and scale_b * B: alpha * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that neither its
+  /// factors nor their order make it overflow. scale_d multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
-  /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at once. What
-  /// would be chosen without it, but needs more than workspace_bytes, is left for the best that the cost model finds to fit; a
-  /// configuration that the caller pins is refused then. nullptr: the Context keeps one per stream.
+  /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at once; threads
+  /// of one Context may share it on one stream. What would be chosen without it, but needs more than workspace_bytes, is left for
+  /// the best that the cost model finds to fit; a configuration that the caller pins is refused then. Counters of split tiles, 4
+  /// bytes each, are the Context's own all the same. nullptr: the Context keeps one per stream.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -1,5 +1,6 @@
 #include "jit/cache_entry.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
@@ -43,6 +44,8 @@ int count_of(const json& value) {
   return value.get<int>();
 }
 
+bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
+
 std::optional<CacheEntry> parse_metadata(std::string_view text) {
   try {
     const json metadata = json::parse(text);
@@ -51,6 +54,8 @@ std::optional<CacheEntry> parse_metadata(std::string_view text) {
     metadata.at("architecture").get_to(entry.source.architecture);
     metadata.at("config").get_to(entry.source.config);
     metadata.at("compiler").get_to(entry.binary.compiler);
+    for (const std::string* text : {&entry.source.entry, &entry.source.architecture, &entry.source.config, &entry.binary.compiler})
+      if (std::any_of(text->begin(), text->end(), is_control)) return std::nullopt;  // they are shown on terminals
     entry.binary.registers = count_of(metadata.at("registers"));
     entry.binary.spill_bytes = count_of(metadata.at("spill_bytes"));
     entry.binary.static_smem_bytes = count_of(metadata.at("static_smem_bytes"));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -113,6 +114,8 @@ class Fields {
   static void convert(const char* key, const json& from, std::string& to) {
     if (!from.is_string()) refuse(key, "is not a text");
     to = from.get<std::string>();
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
+    if (std::any_of(to.begin(), to.end(), is_control)) refuse(key, "has control characters");  // it is shown on terminals
   }
   template <std::integral Integer>
   static void convert(const char* key, const json& from, Integer& to) {

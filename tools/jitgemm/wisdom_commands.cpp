@@ -1,7 +1,9 @@
 // wisdom: what one machine has tuned and compiled, for others.
+#include <fcntl.h>
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 
@@ -14,6 +16,7 @@
 #include "options.hpp"
 #include "text.hpp"
 #include "tune/wisdom.hpp"
+#include "util/trust.hpp"
 #include "wisdom_input.hpp"
 
 namespace jitgemm::cli {
@@ -110,7 +113,11 @@ void check_readable(const Options& options, const Home& home) {
   if (!directory && options.directory.empty() && readable_system_cache_directory()) return;
   const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
   std::string why = directory ? why_not_readable(*directory) : why_not_writable(wanted);
-  if (directory && why.empty()) return;
+  if (directory && why.empty()) {
+    const Descriptor results = open_trusted(*directory / "tuning.jsonl", O_RDONLY, &why);
+    if (results.get() >= 0 || errno == ENOENT) return;
+    why = "tuning.jsonl: " + why;
+  }
   throw Error(ErrorCode::io, fmt::format("there is nothing to export from: {} is not used: {}; name a cache directory "
                                          "of your own with --cache-dir or JITGEMM_CACHE_DIR",
                                          wanted.string(), why));

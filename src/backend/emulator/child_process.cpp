@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +37,10 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return all;
 }
 
+/// A compiler finds its assembler by the environment, which is not to be trusted where a program has more rights than who
+/// started it.
 std::vector<std::string> environment_with_tmpdir(const std::string& directory) {
+  if (getauxval(AT_SECURE) != 0) return {"PATH=/usr/bin:/bin", "TMPDIR=" + directory};
   std::vector<std::string> environment;
   for (char** entry = environ; entry && *entry; ++entry)
     if (!std::string_view(*entry).starts_with("TMPDIR=")) environment.emplace_back(*entry);

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cfenv>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -53,6 +54,21 @@ class EmulatedKernel final : public LoadedKernel {
         .with_call("dlopen");
   }
   void* library_;
+};
+
+/// Rounding to nearest even and subnormal numbers, whatever the calling thread has set for its own arithmetic.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_;
 };
 
 /// The number that an environment variable holds, if it is set.
@@ -174,6 +190,7 @@ class EmulatorBackend final : public Backend {
     options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
     const auto entry = reinterpret_cast<void (*)(Arguments)>(emulated.entry);
     const emulator::StreamTurn turn(stream);
+    const DefaultArithmetic rounds_as_a_gpu;
     Launch(options, [&] { entry(arguments); }).run();
   }
 
