@@ -215,10 +215,10 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
 }
 
 void Context::Impl::check_pointers(const Problem& problem, const Operands& operands, Stream stream) {
-  const auto check = [&](const void* pointer, const char* name, Access access = Access::read) {
-    checked_pointers.check(*backend, pointer, name, access, stream);
+  const auto check = [&](const void* pointer, const char* name) {
+    checked_pointers.check(*backend, pointer, name, stream);
   };
-  check(operands.d, "D", Access::write);
+  check(operands.d, "D");
   if (reads_ab(problem)) {
     check(operands.a, "A");
     check(operands.b, "B");
@@ -228,7 +228,7 @@ void Context::Impl::check_pointers(const Problem& problem, const Operands& opera
   if (operands.scale_a) check(operands.scale_a, "scale_a");
   if (operands.scale_b) check(operands.scale_b, "scale_b");
   if (operands.scale_d) check(operands.scale_d, "scale_d");
-  if (operands.workspace) check(operands.workspace, "workspace", Access::write);
+  if (operands.workspace) check(operands.workspace, "workspace");
 }
 
 Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {

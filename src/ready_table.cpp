@@ -56,10 +56,10 @@ std::uint64_t ReadyTable::next_epoch() {
   return ++count;
 }
 
-void CheckedPointers::check(Backend& backend, const void* pointer, const char* name, Access access, Stream stream) {
+void CheckedPointers::check(Backend& backend, const void* pointer, const char* name, Stream stream) {
   auto& place = places_[std::bit_cast<std::uintptr_t>(pointer) * 0x9e3779b97f4a7c15 >> 54];
   if (place.load(std::memory_order_relaxed) == pointer) return;
-  backend.check_pointer(pointer, name, access, stream);
+  backend.check_pointer(pointer, name, stream);
   place.store(pointer, std::memory_order_relaxed);
 }
 

@@ -62,7 +62,7 @@ class ReadyTable {
 /// not a guard. Thread-safe.
 class CheckedPointers {
  public:
-  void check(Backend& backend, const void* pointer, const char* name, Access access, Stream stream);
+  void check(Backend& backend, const void* pointer, const char* name, Stream stream);
 
  private:
   std::array<std::atomic<const void*>, 1024> places_ = {};

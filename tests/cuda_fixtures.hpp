@@ -36,7 +36,6 @@ struct GraphApi {
   CUresult (*mem_alloc_host)(void**, std::size_t);
   CUresult (*mem_free_host)(void*);
   CUresult (*mem_alloc_managed)(CUdeviceptr*, std::size_t, unsigned);
-  CUresult (*enable_peer_access)(CUcontext, unsigned);
 
   GraphApi() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -55,7 +54,6 @@ struct GraphApi {
     bind(library, mem_alloc_host, "cuMemAllocHost_v2");
     bind(library, mem_free_host, "cuMemFreeHost");
     bind(library, mem_alloc_managed, "cuMemAllocManaged");
-    bind(library, enable_peer_access, "cuCtxEnablePeerAccess");
   }
 
  private:

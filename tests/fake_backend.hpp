@@ -132,7 +132,7 @@ class FakeBackend : public Backend {
   }
   void destroy_event(void* event) noexcept override { --events_, delete static_cast<double*>(event); }
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
-  void check_pointer(const void*, const char*, Access, Stream) override {}
+  void check_pointer(const void*, const char*, Stream) override {}
 
  private:
   struct FakeKernel : LoadedKernel {

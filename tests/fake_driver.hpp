@@ -29,7 +29,6 @@ struct FakeDriver {
   static inline std::set<CUstreamCaptureMode> unsafe_modes;  // by calls that only the relaxed mode allows
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
   static inline int pointer_device = 0;
-  static inline unsigned pointer_access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;  // of another device's memory
   static inline bool pointer_seen = true;  // by this device, at the same address
   static inline std::vector<std::string> log;
   /// Of clusters that the device, or a stream's part of it, can hold, and of shared memory of a block.
@@ -56,7 +55,6 @@ struct FakeDriver {
     memory_type = CU_MEMORYTYPE_DEVICE;
     managed = 0;
     pointer_device = 0;
-    pointer_access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
     pointer_seen = true;
     FakeGraphs::reset();
     log.clear();
@@ -210,10 +208,9 @@ struct FakeDriver {
           std::memcpy(values[i], &seen, sizeof seen);
           continue;
         }
-        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE    ? int(memory_type)
-                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED   ? int(managed)
-                          : attributes[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS ? int(pointer_access)
-                                                                               : pointer_device;
+        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE  ? int(memory_type)
+                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? int(managed)
+                                                                             : pointer_device;
         std::memcpy(values[i], &value, sizeof value);
       }
       return work();

@@ -312,7 +312,7 @@ TEST_CASE("The emulator's memory, streams and events serve the host", "[emulator
   backend->destroy_event(end);
   backend->destroy_stream(first);
   backend->destroy_stream(second);
-  CHECK_THROWS_AS(backend->check_pointer(nullptr, "a", Access::read, nullptr), Error);
+  CHECK_THROWS_AS(backend->check_pointer(nullptr, "a", nullptr), Error);
 }
 
 TEST_CASE("The emulator refuses options and launches that make no sense", "[emulator]") {

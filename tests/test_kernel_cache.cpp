@@ -16,7 +16,7 @@ TEST_CASE("a published entry comes back whole, in another process too", "[cache]
   const TemporaryDirectory directory;
   KernelCache cache = cache_at(directory.path());
   CacheEntry entry = sample_entry("a", 200000);
-  entry.source.config = "quotes \" and \\ and \n and \xc3\xa9";
+  entry.source.config = "quotes \" and \\ and \xc3\xa9";
   CHECK_FALSE(cache.find(key_of(entry), {}));
   CHECK(ask(cache, entry));
   CHECK_FALSE(ask(cache, entry));

@@ -76,7 +76,7 @@ class FakeBackend : public Backend {
   double elapsed_us(void*, void*) override { unused(); }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { unused(); }
-  void check_pointer(const void*, const char*, Access, Stream) override { unused(); }
+  void check_pointer(const void*, const char*, Stream) override { unused(); }
 
  private:
   DeviceInfo device_;

@@ -37,7 +37,7 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
                                                       .activation = Activation::leaky_relu,
                                                       .slope = 0.3,
                                                       .align_b = 4})));
-  record.device_name = "A \"card\"\nwith \xff odd name";
+  record.device_name = "A \"card\" with \xff odd name";
   record.config = parse_kernel_config("sm80 64x128x64 group_m=4 stages=4 warps=8 schedule=split_k splits=3");
   record.date = "2026-11-21";
   const std::string line = to_json_line(record);

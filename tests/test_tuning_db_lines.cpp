@@ -35,6 +35,13 @@ std::string line_with_text(const std::string& from, const std::string& to) {
 
 }  // namespace
 
+TEST_CASE("A record with text that would steer a terminal is not read", "[tuning_db][security]") {
+  const std::string escape = "\x1b[2J\r\nx";
+  CHECK(parse_json_line(line_with("/date", "2026-11-22T01:02Z")));
+  CHECK_FALSE(parse_json_line(line_with("/date", escape)));
+  CHECK_FALSE(parse_json_line(line_with("/device/name", escape)));
+}
+
 TEST_CASE("A record torn at any byte is not read and harms no other", "[tuning_db]") {
   const TemporaryDirectory directory;
   const std::string torn = line_of(record_of(second));

@@ -29,8 +29,6 @@ struct CapturePoint {
   std::vector<void*> nodes;   ///< of it, that whatever is captured next on the stream depends on
 };
 
-enum class Access : std::uint8_t { read, write };
-
 /// What compiles, loads and launches kernels and owns memory: the CUDA driver with NVRTC, or the emulator.
 /// Thread-safe. Every function throws Error; none leaves the calling thread's current CUDA context changed.
 class Backend {
@@ -96,7 +94,7 @@ class Backend {
 
   /// Throws Error{invalid_operand} unless the pointer is memory that this device can access. In a capture it may be memory that
   /// the graph will have allocated by then, of which the driver knows nothing yet.
-  virtual void check_pointer(const void* pointer, const char* name, Access access, Stream stream) = 0;
+  virtual void check_pointer(const void* pointer, const char* name, Stream stream) = 0;
 };
 
 /// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device 0.

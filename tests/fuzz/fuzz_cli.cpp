@@ -54,7 +54,7 @@ class IdleBackend final : public Backend {
   double elapsed_us(void*, void*) override { return 0; }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
-  void check_pointer(const void*, const char*, Access, Stream) override {}
+  void check_pointer(const void*, const char*, Stream) override {}
 
  private:
   [[noreturn]] static void stop(ErrorCode code) { throw Error(code, "the fuzzer's device does no work"); }

@@ -43,7 +43,7 @@ class CompileOnlyBackend final : public Backend {
   double elapsed_us(void*, void*) override { no_device("use an event"); }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
-  void check_pointer(const void*, const char*, Access, Stream) override { no_device("use device memory"); }
+  void check_pointer(const void*, const char*, Stream) override { no_device("use device memory"); }
 
  private:
   [[noreturn]] static void no_device(const char* what) {

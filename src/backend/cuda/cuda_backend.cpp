@@ -113,7 +113,7 @@ class CudaBackend final : public Backend {
   void destroy_event(void* event) noexcept override;
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
-  void check_pointer(const void* pointer, const char* name, Access access, Stream stream) override;
+  void check_pointer(const void* pointer, const char* name, Stream stream) override;
 
  private:
   /// In our context, and free to do what a capture forbids.
@@ -363,15 +363,14 @@ void CudaBackend::destroy_event(void* event) noexcept {
   if (event) context_.attempt("cuEventDestroy", [&] { return api_.event_destroy(static_cast<CUevent>(event)); });
 }
 
-void CudaBackend::check_pointer(const void* pointer, const char* name, Access access, Stream stream) {
+void CudaBackend::check_pointer(const void* pointer, const char* name, Stream stream) {
   Scope scope(*this);
-  unsigned memory_type = 0, managed = 0, access_flags = 0;
+  unsigned memory_type = 0, managed = 0;
   int ordinal = -1;
   CUdeviceptr on_device = 0;
   std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                           CU_POINTER_ATTRIBUTE_ACCESS_FLAGS};
-  std::array<void*, 5> values = {&memory_type, &managed, &ordinal, &on_device, &access_flags};
+                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+  std::array<void*, 4> values = {&memory_type, &managed, &ordinal, &on_device};
   check(api_.pointer_get_attributes(unsigned(attributes.size()), attributes.data(), values.data(), address(pointer)),
         ErrorCode::invalid_operand, "cuPointerGetAttributes", "pass memory of this device");
   if (managed) return;  // moves to where it is used
@@ -392,12 +391,11 @@ void CudaBackend::check_pointer(const void* pointer, const char* name, Access ac
   }
   CUdevice owner = 0;
   check(api_.device_get(&owner, ordinal), ErrorCode::invalid_operand, "cuDeviceGet", "pass memory of this device");
-  if (owner == context_.device) return;
-  const unsigned needed = access == Access::write ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                                                  : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
-  if ((access_flags & needed) != needed) {
-    refuse(" is memory of device " + std::to_string(ordinal) + ", not of this Context's, which may not " +
-           (access == Access::write ? "write" : "read") + " it; enable peer access, or make a Context with that device current");
+  // Whether another device's memory can be reached here, no attribute says: CU_POINTER_ATTRIBUTE_ACCESS_FLAGS allows reads of a
+  // second H200's memory where peer access is not enabled, and the read ends the CUDA context.
+  if (owner != context_.device) {
+    refuse(" is memory of device " + std::to_string(ordinal) +
+           ", not of this Context's; copy it, or make a Context with that device current");
   }
 }
 

@@ -244,7 +244,7 @@ class EmulatorBackend final : public Backend {
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
 
-  void check_pointer(const void* pointer, const char* name, Access, Stream) override {
+  void check_pointer(const void* pointer, const char* name, Stream) override {
     if (!pointer)
       throw Error(ErrorCode::invalid_operand, std::string(name) + " is null; pass host memory to the emulator");
   }
