@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "util/control_character.hpp"
 #include "util/hash.hpp"
 
 namespace jitgemm {
@@ -44,8 +45,6 @@ int count_of(const json& value) {
   return value.get<int>();
 }
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
-
 std::optional<CacheEntry> parse_metadata(std::string_view text) {
   try {
     const json metadata = json::parse(text);
@@ -55,7 +54,7 @@ std::optional<CacheEntry> parse_metadata(std::string_view text) {
     metadata.at("config").get_to(entry.source.config);
     metadata.at("compiler").get_to(entry.binary.compiler);
     for (const std::string* text : {&entry.source.entry, &entry.source.architecture, &entry.source.config, &entry.binary.compiler})
-      if (std::any_of(text->begin(), text->end(), is_control)) return std::nullopt;  // they are shown on terminals
+      if (std::any_of(text->begin(), text->end(), is_control_character)) return std::nullopt;  // they are shown on terminals
     entry.binary.registers = count_of(metadata.at("registers"));
     entry.binary.spill_bytes = count_of(metadata.at("spill_bytes"));
     entry.binary.static_smem_bytes = count_of(metadata.at("static_smem_bytes"));

@@ -12,6 +12,7 @@
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "tune/tuning_db.hpp"
+#include "util/control_character.hpp"
 
 namespace jitgemm {
 namespace {
@@ -114,8 +115,7 @@ class Fields {
   static void convert(const char* key, const json& from, std::string& to) {
     if (!from.is_string()) refuse(key, "is not a text");
     to = from.get<std::string>();
-    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
-    if (std::any_of(to.begin(), to.end(), is_control)) refuse(key, "has control characters");  // it is shown on terminals
+    if (std::any_of(to.begin(), to.end(), is_control_character)) refuse(key, "has control characters");  // it is shown on terminals
   }
   template <std::integral Integer>
   static void convert(const char* key, const json& from, Integer& to) {
