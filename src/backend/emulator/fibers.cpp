@@ -66,7 +66,8 @@ void start(context::transfer_t transfer) {
 
 struct Pool {
   std::mutex mutex;
-  std::vector<std::unique_ptr<Stacks>> free;
+  std::vector<std::unique_ptr<Stacks>> free;  // the one that waits longest first
+  std::size_t kept = 0;                       // fibers of them all
 };
 Pool& pool() {
   static Pool instance;
@@ -148,6 +149,7 @@ std::unique_ptr<Stacks> take_stacks(int count) {
       if (free[i]->count() != count) continue;
       auto stacks = std::move(free[i]);
       free.erase(free.begin() + i);
+      pool().kept -= std::size_t(count);
       return stacks;
     }
   }
@@ -156,9 +158,13 @@ std::unique_ptr<Stacks> take_stacks(int count) {
 
 void return_stacks(std::unique_ptr<Stacks> stacks) {
   std::lock_guard lock(pool().mutex);
-  auto& free = pool().free;
-  if (free.size() >= 16) free.erase(free.begin());
+  auto& [mutex, free, kept] = pool();
+  kept += std::size_t(stacks->count());
   free.push_back(std::move(stacks));
+  while (kept > most_kept) {
+    kept -= std::size_t(free.front()->count());
+    free.erase(free.begin());
+  }
 }
 
 }  // namespace jitgemm::emulator

@@ -14,6 +14,14 @@ constexpr std::size_t stack_bytes = 256 << 10;  // their frames are larger
 constexpr std::size_t stack_bytes = 64 << 10;
 #endif
 
+// ThreadSanitizer takes a fiber for a thread, of which it knows 8128: so many run in a launch, unless a cluster needs more,
+// and so many are kept.
+#ifdef __SANITIZE_THREAD__
+constexpr std::size_t most_running = 3072, most_kept = 2048;
+#else
+constexpr std::size_t most_running = std::size_t(1) << 20, most_kept = std::size_t(1) << 14;
+#endif
+
 /// At the upper end of each fiber's stack. Stacks lie at multiples of their size, so that a fiber finds it without
 /// thread-local storage, which is slow in a shared library.
 struct StackTop {
