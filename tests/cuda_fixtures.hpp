@@ -36,6 +36,17 @@ struct GraphApi {
   CUresult (*mem_alloc_host)(void**, std::size_t);
   CUresult (*mem_free_host)(void*);
   CUresult (*mem_alloc_managed)(CUdeviceptr*, std::size_t, unsigned);
+  CUresult (*enable_peer_access)(CUcontext, unsigned);
+  CUresult (*disable_peer_access)(CUcontext);
+  CUresult (*default_mem_pool)(CUmemoryPool*, CUdevice);
+  CUresult (*mem_pool_set_access)(CUmemoryPool, const CUmemAccessDesc*, std::size_t);
+  CUresult (*mem_create)(CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long);
+  CUresult (*mem_release)(CUmemGenericAllocationHandle);
+  CUresult (*mem_reserve)(CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long);
+  CUresult (*mem_address_free)(CUdeviceptr, std::size_t);
+  CUresult (*mem_map)(CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long);
+  CUresult (*mem_unmap)(CUdeviceptr, std::size_t);
+  CUresult (*mem_set_access)(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t);
 
   GraphApi() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -54,6 +65,17 @@ struct GraphApi {
     bind(library, mem_alloc_host, "cuMemAllocHost_v2");
     bind(library, mem_free_host, "cuMemFreeHost");
     bind(library, mem_alloc_managed, "cuMemAllocManaged");
+    bind(library, enable_peer_access, "cuCtxEnablePeerAccess");
+    bind(library, disable_peer_access, "cuCtxDisablePeerAccess");
+    bind(library, default_mem_pool, "cuDeviceGetDefaultMemPool");
+    bind(library, mem_pool_set_access, "cuMemPoolSetAccess");
+    bind(library, mem_create, "cuMemCreate");
+    bind(library, mem_release, "cuMemRelease");
+    bind(library, mem_reserve, "cuMemAddressReserve");
+    bind(library, mem_address_free, "cuMemAddressFree");
+    bind(library, mem_map, "cuMemMap");
+    bind(library, mem_unmap, "cuMemUnmap");
+    bind(library, mem_set_access, "cuMemSetAccess");
   }
 
  private:

@@ -30,6 +30,9 @@ struct FakeDriver {
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
   static inline int pointer_device = 0;
   static inline bool pointer_seen = true;  // by this device, at the same address
+  enum class Made { by_allocation, from_pool, by_mapping };
+  static inline Made pointer_made = Made::by_allocation;
+  static inline CUmemAccess_flags pointer_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // of this device to what a pool or a mapping gave
   static inline std::vector<std::string> log;
   /// Of clusters that the device, or a stream's part of it, can hold, and of shared memory of a block.
   static inline unsigned most_clustered = 8;
@@ -56,6 +59,8 @@ struct FakeDriver {
     managed = 0;
     pointer_device = 0;
     pointer_seen = true;
+    pointer_made = Made::by_allocation;
+    pointer_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     FakeGraphs::reset();
     log.clear();
     most_clustered = 8;
@@ -109,6 +114,24 @@ struct FakeDriver {
   static void note(std::string line) {
     const std::lock_guard lock(mutex);
     log.push_back(std::move(line));
+  }
+
+  static CUresult answer(unsigned type, unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
+    const auto put = [](auto value, void* to) { std::memcpy(to, &value, sizeof value); };
+    for (unsigned i = 0; i < count; ++i) {
+      switch (attributes[i]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: put(type, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(managed, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(pointer_device, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: put(pointer_seen ? pointer : 0, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_CONTEXT: put(pointer_made == Made::by_allocation ? primary() : nullptr, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+          put(pointer_made == Made::from_pool ? reinterpret_cast<CUmemoryPool>(primary()) : nullptr, values[i]);
+          break;
+        default: return CUDA_ERROR_INVALID_VALUE;
+      }
+    }
+    return work();
   }
 
   static cuda::DriverApi api() {
@@ -202,18 +225,15 @@ struct FakeDriver {
       return unsafe_work();
     };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
-      for (unsigned i = 0; i < count; ++i) {
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
-          const CUdeviceptr seen = pointer_seen ? pointer : 0;
-          std::memcpy(values[i], &seen, sizeof seen);
-          continue;
-        }
-        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE  ? int(memory_type)
-                          : attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? int(managed)
-                                                                             : pointer_device;
-        std::memcpy(values[i], &value, sizeof value);
-      }
-      return work();
+      return answer(memory_type, count, attributes, values, pointer);
+    };
+    api.mem_pool_get_access = [](CUmemAccess_flags* access, CUmemoryPool, CUmemLocation* location) {
+      if (pointer_made != Made::from_pool || location->id != 10) return CUDA_ERROR_INVALID_VALUE;
+      return *access = pointer_access, work();
+    };
+    api.mem_get_access = [](unsigned long long* access, const CUmemLocation* location, CUdeviceptr) {
+      if (location->id != 10) return CUDA_ERROR_INVALID_VALUE;
+      return *access = pointer_made == Made::by_mapping ? pointer_access : 0, work();
     };
     api.stream_create = [](CUstream* stream, unsigned) { return make(stream); };
     api.stream_destroy = [](CUstream stream) { return destroy(stream); };

@@ -170,16 +170,7 @@ struct FakeGpu : FakeDriver {
       return copy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), bytes);
     };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr p) {
-      const int type = holds(p, 1) ? CU_MEMORYTYPE_DEVICE : 0;
-      for (unsigned i = 0; i < count; ++i) {
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
-          std::memcpy(values[i], &p, sizeof p);
-          continue;
-        }
-        const int value = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? type : 0;
-        std::memcpy(values[i], &value, sizeof value);
-      }
-      return work();
+      return answer(holds(p, 1) ? CU_MEMORYTYPE_DEVICE : 0, count, attributes, values, p);
     };
 
     api.module_load_data = [](CUmodule* module, const void* image) {

@@ -111,6 +111,8 @@ using DriverFunctions =
                Function<"cuMemcpyDtoHAsync", &D::memcpy_dtoh_async>,
                Function<"cuMemcpyDtoDAsync", &D::memcpy_dtod_async>,
                Function<"cuPointerGetAttributes", &D::pointer_get_attributes>,
+               Function<"cuMemPoolGetAccess", &D::mem_pool_get_access>,
+               Function<"cuMemGetAccess", &D::mem_get_access>,
                Function<"cuStreamCreate", &D::stream_create>, Function<"cuStreamDestroy", &D::stream_destroy>,
                Function<"cuStreamSynchronize", &D::stream_synchronize>, Function<"cuStreamGetId", &D::stream_get_id>,
                Function<"cuStreamIsCapturing", &D::stream_is_capturing>,

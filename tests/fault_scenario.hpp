@@ -40,6 +40,7 @@ class Scenario {
     logger().set_level(spdlog::level::info);
     FakeGpu::current = own_context();
     for (void*& operand : memory_) operand = FakeGpu::allocate(largest * largest * sizeof(std::uint16_t));
+    for (void*& operand : peer_memory_) operand = FakeGpu::allocate(largest * largest * sizeof(std::uint16_t));
     for (int i = 0; i < largest * largest; ++i) {
       store(i % 5 - 2, memory_[0], i, f16);
       store(i % 7 - 3, memory_[1], i, f16);
@@ -80,6 +81,13 @@ class Scenario {
   void compile() { require(context_->compile(problem, split).registers == 96, "registers are read"); }
   void gemm_split() { run(problem, &split); }
   void gemm_tma() { run(problem, &tma); }
+  /// D is another device's.
+  void gemm_to_peer() {
+    for (const FakeGpu::Made made : {FakeGpu::Made::from_pool, FakeGpu::Made::by_mapping}) {
+      const OnPeer on_peer(made, memory_[2], peer_memory_[made == FakeGpu::Made::by_mapping]);
+      run(problem, &split);
+    }
+  }
   void gemm_captured() {
     {
       const Capture capture;
@@ -156,6 +164,23 @@ class Scenario {
     }
     CUcontext before, given;
   };
+  /// Swaps the memory of D while it lives.
+  struct OnPeer {
+    OnPeer(FakeGpu::Made made, void*& own, void*& peer) : own(own), peer(peer) {
+      std::swap(own, peer);
+      FakeGpu::pointer_device = 1;
+      FakeGpu::pointer_made = made;
+      FakeGpu::pointer_access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    ~OnPeer() {
+      std::swap(own, peer);
+      FakeGpu::pointer_device = 0;
+      FakeGpu::pointer_made = FakeGpu::Made::by_allocation;
+    }
+    OnPeer(const OnPeer&) = delete;
+    OnPeer& operator=(const OnPeer&) = delete;
+    void *&own, *&peer;
+  };
   struct Forget {
     ~Forget() { Faults::always.clear(); }
   };
@@ -208,6 +233,7 @@ class Scenario {
   cuda::DriverApi driver_;
   cuda::NvrtcApi nvrtc_;
   void* memory_[3] = {};
+  void* peer_memory_[2] = {};
   std::optional<Context> context_;
 };
 
@@ -227,6 +253,7 @@ inline const std::vector<Step> steps{
     {"compile()", &Scenario::compile},
     {"gemm(), cached on disk", &Scenario::gemm_split},
     {"gemm() again", &Scenario::gemm_split},
+    {"gemm() into memory of another device", &Scenario::gemm_to_peer},
     {"gemm(), new, by TMA", &Scenario::gemm_tma},
     {"gemm(), captured", &Scenario::gemm_captured},
     {"gemm(), captured by an older driver", &Scenario::gemm_captured_by_older_driver},

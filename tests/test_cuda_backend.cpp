@@ -290,8 +290,24 @@ TEST_CASE("a pointer that the device cannot use is refused by the operand's name
   };
   accepted();
 
+  // Another device's: what cuMemAlloc gave is seen with peer access, the other kinds always, but only accessible once that is set.
+  using Made = FakeDriver::Made;
   FakeDriver::pointer_device = 1;
-  CHECK_THAT(refused("bias"), ContainsSubstring("device 1"));
+  for (const Made made : {Made::by_allocation, Made::from_pool, Made::by_mapping}) {
+    for (const bool seen : {false, true}) {
+      for (const CUmemAccess_flags access :
+           {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}) {
+        CAPTURE(int(made), seen, int(access));
+        FakeDriver::pointer_made = made;
+        FakeDriver::pointer_seen = seen;
+        FakeDriver::pointer_access = access;
+        if (seen && (made == Made::by_allocation || access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+          accepted();
+        else
+          CHECK_THAT(refused("bias"), ContainsSubstring("another device") && ContainsSubstring("peer access"));
+      }
+    }
+  }
   FakeDriver::pointer_device = 0;
 
   FakeDriver::memory_type = CU_MEMORYTYPE_HOST;  // page-locked

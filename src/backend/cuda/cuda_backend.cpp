@@ -7,6 +7,7 @@
 #include "backend/cuda/device_context.hpp"
 #include "backend/cuda/graph_capture.hpp"
 #include "backend/cuda/nvrtc.hpp"
+#include "backend/cuda/pointer_reach.hpp"
 #include "backend/cuda/tensor_map.hpp"
 #include "util/host_memory.hpp"
 #include "util/log.hpp"
@@ -365,38 +366,11 @@ void CudaBackend::destroy_event(void* event) noexcept {
 
 void CudaBackend::check_pointer(const void* pointer, const char* name, Stream stream) {
   Scope scope(*this);
-  unsigned memory_type = 0, managed = 0;
-  int ordinal = -1;
-  CUdeviceptr on_device = 0;
-  std::array attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                           CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
-  std::array<void*, 4> values = {&memory_type, &managed, &ordinal, &on_device};
-  check(api_.pointer_get_attributes(unsigned(attributes.size()), attributes.data(), values.data(), address(pointer)),
-        ErrorCode::invalid_operand, "cuPointerGetAttributes", "pass memory of this device");
-  if (managed) return;  // moves to where it is used
-  const auto refuse = [name](const std::string& why) {
-    throw Error(ErrorCode::invalid_operand, std::string("operand ") + name + why);
-  };
-  if (memory_type == CU_MEMORYTYPE_HOST) {  // page-locked
-    if (on_device != address(pointer)) {
-      refuse(" points to page-locked memory that this device does not see at that address; pass what "
-             "cuMemHostGetDevicePointer answers, or memory of the device");
-    }
-    return;
-  }
-  if (memory_type != CU_MEMORYTYPE_DEVICE) {
-    // What a graph allocates has an address before it has memory, and the driver does not say whose. The host cannot read it.
-    if (capture_status(stream) == CaptureStatus::capturing && !host_can_read(pointer)) return;
-    refuse(" points to host memory; copy it to memory of the device first");
-  }
-  CUdevice owner = 0;
-  check(api_.device_get(&owner, ordinal), ErrorCode::invalid_operand, "cuDeviceGet", "pass memory of this device");
-  // Whether another device's memory can be reached here, no attribute says: CU_POINTER_ATTRIBUTE_ACCESS_FLAGS allows reads of a
-  // second H200's memory where peer access is not enabled, and the read ends the CUDA context.
-  if (owner != context_.device) {
-    refuse(" is memory of device " + std::to_string(ordinal) +
-           ", not of this Context's; copy it, or make a Context with that device current");
-  }
+  const Reach reach = reach_of(context_, pointer);
+  if (reach == Reach::ours) return;
+  // What a graph allocates has an address before it has memory, and the driver does not say whose. The host cannot read it.
+  if (reach == Reach::unknown && capture_status(stream) == CaptureStatus::capturing && !host_can_read(pointer)) return;
+  throw Error(ErrorCode::invalid_operand, "operand " + std::string(name) + text_of(reach));
 }
 
 }  // namespace

@@ -84,6 +84,8 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
   bind(library, api.memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
   bind(library, api.pointer_get_attributes, "cuPointerGetAttributes");
+  bind(library, api.mem_pool_get_access, "cuMemPoolGetAccess");
+  bind(library, api.mem_get_access, "cuMemGetAccess");
   bind(library, api.stream_create, "cuStreamCreate");
   bind(library, api.stream_destroy, "cuStreamDestroy_v2");
   bind(library, api.stream_synchronize, "cuStreamSynchronize");

@@ -48,6 +48,8 @@ struct DriverApi {
   decltype(&cuMemcpyDtoHAsync) memcpy_dtoh_async = nullptr;
   decltype(&cuMemcpyDtoDAsync) memcpy_dtod_async = nullptr;
   decltype(&cuPointerGetAttributes) pointer_get_attributes = nullptr;
+  decltype(&cuMemPoolGetAccess) mem_pool_get_access = nullptr;
+  decltype(&cuMemGetAccess) mem_get_access = nullptr;
 
   decltype(&cuStreamCreate) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
