@@ -281,6 +281,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     ptx::bar_sync(0, THREADS);               // for all, and all are done with the one before it, which is loaded next
   };
   await_next_stage();
+  const Scaling scaling(args);
   Multiplier multiplier(warp_m, warp_n);
   u32 stage = smem;
   for (u32 entry = queue.smem; WorkQueue::k_steps(entry) > 0; entry = queue.next(entry)) {
@@ -309,7 +310,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
     const TileIndex tile = raster(work().tile, args.decomposition, GROUP_M);
-    const Epilogue epilogue(args, tile.batch);
+    const Epilogue epilogue{args, scaling, tile.batch};
     const int row = tile.m * BLOCK_M + warp_m * WARP_M, column = tile.n * BLOCK_N + warp_n * WARP_N;
     if (args.m - row >= WARP_M && args.n - column >= WARP_N)
       store_warp_tile<true>(epilogue, row, column, accumulators);

@@ -122,6 +122,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
   };
 
+  const Scaling scaling(args);
   RingPosition position;
   u32 item = 0, passes = 0;
   Work work;
@@ -181,7 +182,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const Epilogue epilogue(args, tile.batch);
+      const Epilogue epilogue{args, scaling, tile.batch};
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
       else if constexpr (EDGES_DIFFER)
