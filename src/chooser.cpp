@@ -87,7 +87,8 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
 
 TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
-    throw Error(ErrorCode::invalid_option, "tune() is called by a progress callback of tune(); call it when that has returned");
+    throw Error(ErrorCode::invalid_option,
+                "tune() is called by a progress callback of tune(); call it when that has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
   auto result = measure(problem, options_.budget_seconds, progress, &why);

@@ -73,8 +73,8 @@ struct Context::Impl {
   bool serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
                        Stream stream);
   /// What is remembered for the key, else chosen and made. nullopt: the call has been served by other means.
-  std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
-                                 Stream stream);
+  std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem,
+                                 const Operands& operands, Stream stream);
   Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
   /// Launches what is ready or, where the stream's part of the device cannot hold it, what it can.
   void launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem, const Operands& operands,
@@ -144,7 +144,8 @@ bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, c
   const auto stopgap = first_calls->stopgap(key, problem);
   if (!stopgap || (stopgap->kernel && !fits(*stopgap->kernel, operands))) return false;
   if (stopgap->kernel)
-    with_names(asked, &stopgap->kernel->config, [&] { launch_resident(key, *stopgap->kernel, problem, operands, stream); });
+    with_names(asked, &stopgap->kernel->config,
+               [&] { launch_resident(key, *stopgap->kernel, problem, operands, stream); });
   else if (!fallback(asked, operands, stream))
     return false;
   stopgaps.fetch_add(1, std::memory_order_relaxed);
@@ -388,9 +389,9 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, why_chosen(result),
-                                           self.chooser.predict(result.config, problem), result.median_us,
-                                           result.spread, 0, runners_up_of(result)});
+    report.plan = self.make_plan(
+        problem, {result.config, PlanSource::measured, why_chosen(result), self.chooser.predict(result.config, problem),
+                  result.median_us, result.spread, 0, runners_up_of(result)});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;

@@ -16,15 +16,15 @@ constexpr const char* calibration_name = "calibration.jsonl";
 
 Tuning tuning_mode(const ContextOptions& options) {
   if (options.tuning) {
-    if (*options.tuning > Tuning::on) invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
+    if (*options.tuning > Tuning::on)
+      invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
     return *options.tuning;
   }
   const std::string mode = environment("JITGEMM_TUNING").value_or("");
   if (mode == "off") return Tuning::off;
   if (mode == "cached") return Tuning::cached;
   if (mode == "on") return Tuning::on;
-  if (!mode.empty())
-    invalid_option("JITGEMM_TUNING=" + mode + " is not known; set it to off, cached or on");
+  if (!mode.empty()) invalid_option("JITGEMM_TUNING=" + mode + " is not known; set it to off, cached or on");
   // Times of an emulated device say little, and take long to get.
   return options.device == Device::cuda ? Tuning::on : Tuning::cached;
 }
@@ -112,7 +112,8 @@ KernelCacheOptions cache_options(const ContextOptions& options) {
 
 bool compiles_in_background(const ContextOptions& options) {
   if (options.fallback && !options.compile_in_background)
-    invalid_option("fallback serves while a kernel is compiled in the background; set compile_in_background, or leave it out");
+    invalid_option(
+        "fallback serves while a kernel is compiled in the background; set compile_in_background, or leave it out");
   return options.compile_in_background;
 }
 

@@ -102,8 +102,9 @@ std::string Plan::explain() const {
   line("shared memory", bytes(smem_bytes));
   line("workspace", bytes(workspace_bytes));
   line("time", "predicted " + microseconds(predicted.us) + ", " +
-                   (measured_us > 0 ? "measured " + microseconds(measured_us) + " (spread " + general_text(100 * spread, 2) + "%)"
-                                    : std::string("not measured")) +
+                   (measured_us > 0
+                        ? "measured " + microseconds(measured_us) + " (spread " + general_text(100 * spread, 2) + "%)"
+                        : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));
   if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
   for (std::size_t i = 0; i < runners_up.size(); ++i)

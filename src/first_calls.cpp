@@ -22,7 +22,7 @@ namespace jitgemm {
 namespace {
 
 constexpr std::size_t candidates = 24;  // of the cost model that may be at hand
-constexpr double as_good = 1.25;        // predicted times, a kernel's at hand over the chosen one's: better than the fallback
+constexpr double as_good = 1.25;  // predicted times, a kernel's at hand over the chosen one's: better than the fallback
 
 /// Runs jobs on a few threads, which start with the first jobs. Its end drops the jobs that have not begun.
 class Workers {
@@ -105,7 +105,8 @@ struct FirstCalls::Impl {
   Ready get(const Problem& problem, const KernelConfig& config);
 };
 
-FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table, bool has_fallback)
+FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table,
+                       bool has_fallback)
     : impl_(new Impl{backend, store, chooser, ready_table, has_fallback}) {}
 FirstCalls::~FirstCalls() = default;
 
@@ -146,15 +147,16 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const Problem& shape, const Pro
       get(problem, config);
       made->state = State::compiled;
     } catch (const std::exception& error) {
-      logger().warn("{} could not be compiled in the background, the next call will tell: {}", to_string(config), error.what());
+      logger().warn("{} could not be compiled in the background, the next call will tell: {}", to_string(config),
+                    error.what());
       made->state = State::failed;
     }
   });
   return made;
 }
 
-/// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may have made
-/// for the choice.
+/// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may
+/// have made for the choice.
 std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, const Choice& choice) {
   std::vector<RankedConfig> ranked = chooser.ranked(problem, candidates);
   for (const KernelConfig& config : ready_table.configs()) {

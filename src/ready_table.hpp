@@ -20,8 +20,8 @@ struct Ready {
   const Kernel *packing = nullptr, *gemm = nullptr;  ///< the KernelStore keeps them; packing is null without that pass
 };
 
-/// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if any, or the
-/// size of a workspace of the caller's that what would be chosen without it does not fit.
+/// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if
+/// any, or the size of a workspace of the caller's that what would be chosen without it does not fit.
 struct ReadyKey {
   Problem shape;
   std::optional<KernelConfig> pinned = {};

@@ -37,20 +37,23 @@ Ready Residency::instead_of(const Ready& refused, const Problem& problem, Stream
     const Ready ready{ranked.config, shape, kernels.packing.get(), kernels.gemm.get()};
     if (holds(ready, stream)) {
       if (!told_.exchange(true)) {
-        logger().warn("{} can never be resident on this part of the device: {} instead of {}; others follow unannounced",
-                      demand_of(refused.shape), to_string(ready.config), to_string(refused.config));
+        logger().warn(
+            "{} can never be resident on this part of the device: {} instead of {}; others follow unannounced",
+            demand_of(refused.shape), to_string(ready.config), to_string(refused.config));
       }
       return ready;
     }
     least = shape;
   }
-  throw Error(ErrorCode::launch_failed, demand_of(least) + " can never be resident on this stream's part of the device, and " +
+  throw Error(ErrorCode::launch_failed, demand_of(least) +
+                                            " can never be resident on this stream's part of the device, and " +
                                             "no choice asks for less; give it more SMs")
       .with_config(to_string(refused.config));
 }
 
 void Residency::refuse(const Ready& refused) {
-  throw Error(ErrorCode::invalid_config, demand_of(refused.shape) + " can never be resident on this stream's part of the " +
+  throw Error(ErrorCode::invalid_config, demand_of(refused.shape) +
+                                             " can never be resident on this stream's part of the " +
                                              "device; pin a configuration that asks for less, or give it more SMs")
       .with_config(to_string(refused.config));
 }

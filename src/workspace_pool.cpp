@@ -11,7 +11,9 @@ constexpr std::size_t streams_between_sweeps = 1024;
 std::size_t counter_bytes(int counters) { return std::size_t(counters) * sizeof(unsigned); }
 
 /// At least twice as large as what it succeeds, so that all that was outgrown is smaller in sum.
-std::size_t grown(std::size_t bytes, std::size_t needed) { return needed > bytes ? std::max(needed, 2 * bytes) : bytes; }
+std::size_t grown(std::size_t bytes, std::size_t needed) {
+  return needed > bytes ? std::max(needed, 2 * bytes) : bytes;
+}
 WorkspaceNeed rounded(const WorkspaceNeed& need) {
   return {need.bytes, need.counters > 0 ? std::max(need.counters, fewest_counters) : 0};
 }
@@ -179,7 +181,8 @@ void WorkspacePool::with_capture(Stream stream, const WorkspaceNeed& need,
   GraphWorkspace& own = of_capture(backend_.capture_point(stream), need);
   own.last_node = nullptr;  // stays so if only a part of the call is captured: then no other call may follow it
   enqueue(own.block.workspace());
-  if (const CapturePoint after = backend_.capture_point(stream); after.nodes.size() == 1) own.last_node = after.nodes[0];
+  if (const CapturePoint after = backend_.capture_point(stream); after.nodes.size() == 1)
+    own.last_node = after.nodes[0];
 }
 
 WorkspacePool::GraphWorkspace& WorkspacePool::of_capture(const CapturePoint& point, const WorkspaceNeed& need) {
@@ -188,13 +191,15 @@ WorkspacePool::GraphWorkspace& WorkspacePool::of_capture(const CapturePoint& poi
     if (own.capture != point.capture || !own.last_node || !backend_.comes_after(point, own.last_node)) continue;
     if (own.block.holds(need)) return own;
     asked.bytes = std::max(asked.bytes, grown(own.block.scratch.bytes, need.bytes));
-    asked.counters = std::max(asked.counters, int(grown(own.block.counters.bytes, counter_bytes(need.counters)) / sizeof(unsigned)));
+    asked.counters =
+        std::max(asked.counters, int(grown(own.block.counters.bytes, counter_bytes(need.counters)) / sizeof(unsigned)));
   }
 
   GraphWorkspace own;
   {
     std::vector<Block> dropped = take_dropped();  // what is not used again is freed
-    const auto fits = std::find_if(dropped.begin(), dropped.end(), [&](const Block& block) { return block.holds(need); });
+    const auto fits =
+        std::find_if(dropped.begin(), dropped.end(), [&](const Block& block) { return block.holds(need); });
     if (fits != dropped.end()) own.block = std::move(*fits);
   }
   if (!own.block.holds(need)) {

@@ -20,21 +20,23 @@ struct WorkspaceNeed {
   int counters = 0;
 };
 
-/// Scratch for split tiles and packed operands. Calls on one stream follow each other, so they share a workspace, and so do
-/// calls that are captured one after the other on a path of a graph. All that a call launches is given to its stream as one
-/// unit: no other call's packing or partial sums come in between, whichever threads share the stream. Thread-safe.
+/// Scratch for split tiles and packed operands. Calls on one stream follow each other, so they share a workspace, and
+/// so do calls that are captured one after the other on a path of a graph. All that a call launches is given to its
+/// stream as one unit: no other call's packing or partial sums come in between, whichever threads share the stream.
+/// Thread-safe.
 ///
-/// A stream's workspace is found by the stream's id, as handles are reused. Nothing says that a stream has been destroyed, so
-/// streams' workspaces are bounded in sum and the least recently used goes first. One that has become too small is kept beside
-/// its successor, which is at least twice as large, since earlier launches may still use it. A graph's workspace lives as long
-/// as the graph, its clones and its instances.
+/// A stream's workspace is found by the stream's id, as handles are reused. Nothing says that a stream has been
+/// destroyed, so streams' workspaces are bounded in sum and the least recently used goes first. One that has become too
+/// small is kept beside its successor, which is at least twice as large, since earlier launches may still use it. A
+/// graph's workspace lives as long as the graph, its clones and its instances.
 class WorkspacePool {
  public:
   /// `bound`: bytes that streams' workspaces take at most, unless the calls in progress need more.
   WorkspacePool(Backend& backend, std::size_t bound) : backend_(backend), bound_(bound) {}
 
-  /// Calls `enqueue` with a workspace that has what is needed, while no other call on the stream or in the capture does. If it
-  /// throws, counters may not be zero: they are zeroed before the next call. What a capture has taken of it stays valid.
+  /// Calls `enqueue` with a workspace that has what is needed, while no other call on the stream or in the capture
+  /// does. If it throws, counters may not be zero: they are zeroed before the next call. What a capture has taken of it
+  /// stays valid.
   void with_workspace(Stream stream, const WorkspaceNeed& need, const std::function<void(const Workspace&)>& enqueue);
 
   /// Frees all that no call in progress and no graph uses. Waits for the device.
@@ -114,7 +116,8 @@ class WorkspacePool {
   std::shared_mutex streams_mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<StreamWorkspace>> streams_;  // by stream id
 
-  /// Of all pools, since a graph is not thread-safe and Contexts may share one. A captured launch does not wait for anything.
+  /// Of all pools, since a graph is not thread-safe and Contexts may share one. A captured launch does not wait for
+  /// anything.
   static inline std::mutex captures_mutex_;
   std::map<std::uint64_t, GraphWorkspace> graphs_;  // by a key of its own
   std::uint64_t last_key_ = 0;

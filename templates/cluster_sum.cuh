@@ -1,10 +1,11 @@
-// How a tile whose k-steps are dealt out to the blocks of a cluster becomes one: each block takes a slice of the columns, and
-// the others push their partial sums of it into its shared memory. Added in k order, so that no bit depends on who is first.
+// How a tile whose k-steps are dealt out to the blocks of a cluster becomes one: each block takes a slice of the
+// columns, and the others push their partial sums of it into its shared memory. Added in k order, so that no bit
+// depends on who is first.
 
 namespace jitgemm::device {
 
-/// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose columns begin
-/// at place.k * STORE_COLUMNS.
+/// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose
+/// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
   static constexpr int SLAB = BLOCK_N / 2, SLAB_SLICE = SLAB / CLUSTER_K;  // accumulators of 64 rows
   static constexpr int VECTORS = STORE_COUNT / 4;
@@ -21,7 +22,8 @@ struct ClusterSum {
     // The partial sums take the place of stages. A lane of each warp tells each peer that the warp has read its own.
     const u32 lane = thread % 32;
     if (lane < CLUSTER_K)
-      ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
+      ptx::mbarrier_arrive_cluster(
+          ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
     ptx::mbarrier_wait_parity(smem.peers_done(), 0);
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {

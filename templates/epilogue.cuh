@@ -1,5 +1,5 @@
-// From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks. The
-// unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
+// From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks.
+// The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
 
 namespace jitgemm::device {
 
@@ -76,8 +76,8 @@ __device__ __forceinline__ float scale_at(const float* scale) { return scale ? p
 /// Where an operand of matrix `batch` begins, elements.
 __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { return BATCHED ? batch * stride : 0; }
 
-/// What all of D is multiplied by. A kernel makes it once, while the first k-steps are on their way: behind a tile's last k-step
-/// two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
+/// What all of D is multiplied by. A kernel makes it once, while the first k-steps are on their way: behind a tile's
+/// last k-step two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
 struct Scaling {
   Accumulator alpha, d = 1;
 
@@ -91,8 +91,8 @@ struct Scaling {
   }
 };
 
-/// Of one matrix of the batch. With D_TRANSPOSED the kernel computes D^T = B^T A^T: rows and columns are those of D^T, all else
-/// lies in memory as without.
+/// Of one matrix of the batch. With D_TRANSPOSED the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
+/// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
   const Scaling& scaling;
@@ -155,8 +155,8 @@ struct Epilogue {
     }
   }
 
-  /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced by the
-  /// nearest inside.
+  /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced
+  /// by the nearest inside.
   template <int ROWS, int COLUMNS>
   static __device__ __forceinline__ void prefetch_c(const Arguments& args, int batch, int row, int column, u32 thread,
                                                     u32 threads) {

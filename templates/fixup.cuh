@@ -1,23 +1,25 @@
-// How a cut tile becomes one. Each contributor stores its partial sums in a slot of its own and counts up; whoever comes
-// last adds the slots in k order and goes on to the epilogue. Nobody waits for another program, so no order of execution
-// can hang, and who comes last does not change a bit of the result. The count wraps to zero for the next launch.
+// How a cut tile becomes one. Each contributor stores its partial sums in a slot of its own and counts up; whoever
+// comes last adds the slots in k order and goes on to the epilogue. Nobody waits for another program, so no order of
+// execution can hang, and who comes last does not change a bit of the result. The count wraps to zero for the next
+// launch.
 
 namespace jitgemm::device {
 
 /// For the `group`th of GROUPS groups of GROUP_THREADS threads, each with its part of the tile's accumulators; in what
 /// order does not matter, as all contributors hold them alike. `barrier` is the group's own. `work()` is asked again
-/// wherever it is needed, so that it may live in memory and not in registers. Returns whether `accumulators` now hold the
-/// whole tile, which is so for one contributor.
+/// wherever it is needed, so that it may live in memory and not in registers. Returns whether `accumulators` now hold
+/// the whole tile, which is so for one contributor.
 template <int GROUPS, int GROUP_THREADS, int COUNT, typename GetWork>
-__device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread, u32 barrier,
-                                             Accumulator (&accumulators)[COUNT]) {
+__device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread,
+                                             u32 barrier, Accumulator (&accumulators)[COUNT]) {
   constexpr int VECTOR = 16 / sizeof(Accumulator);
   static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N * CLUSTER_M * CLUSTER_N && COUNT % VECTOR == 0);
   if constexpr (PARTITION == Partition::whole_tiles) return true;
   if (work().peers == 1) return true;
 
   const auto slot = [&](int tile, int peer) {
-    return static_cast<Accumulator*>(args.partials) + slot_of<PARTITION>(args.decomposition, tile, peer) * (GROUPS * GROUP_THREADS * COUNT) +
+    return static_cast<Accumulator*>(args.partials) +
+           slot_of<PARTITION>(args.decomposition, tile, peer) * (GROUPS * GROUP_THREADS * COUNT) +
            (group * GROUP_THREADS * COUNT + thread * VECTOR);
   };
   Accumulator* own = slot(work().tile, work().peer);
@@ -44,7 +46,8 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
       ptx::ld_global_cg(partial + i * GROUP_THREADS, x);
 #pragma unroll
       for (int j = 0; j < VECTOR; ++j) accumulators[i + j] = ptx::add(accumulators[i + j], x[j]);
-      if ((i + VECTOR) * sizeof(Accumulator) % 256 == 0) ptx::warp_sync();  // holds back the loads that follow, to spare registers
+      if ((i + VECTOR) * sizeof(Accumulator) % 256 == 0)
+        ptx::warp_sync();  // holds back the loads that follow, to spare registers
     }
   }
   return true;

@@ -7,7 +7,7 @@ constexpr int common_divisor(int x, int y) { return y == 0 ? x : common_divisor(
 constexpr int CONSUMERS = WARPS_M * WARPS_N / 4;  // warpgroups
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int CONSUMER_ROWS = PING_PONG ? BLOCK_M : BLOCK_M / CONSUMERS;
-constexpr int SLABS_M = CONSUMER_ROWS / 64;  // an m64 wgmma each
+constexpr int SLABS_M = CONSUMER_ROWS / 64;   // an m64 wgmma each
 constexpr int COUNT = SLABS_M * BLOCK_N / 2;  // accumulators a thread
 constexpr int BLOCKS_PER_SM = CONSUMERS == 1 && COUNT <= (PROMOTED ? 48 : 64) ? 2 : 1;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
@@ -21,9 +21,13 @@ static_assert((CONSUMER_ROWS == 64 || CONSUMER_ROWS == 128) && (PING_PONG || BLO
               "a consumer warpgroup has 64 or 128 rows");
 static_assert(BLOCK_N % (sizeof(ElementA) == 1 ? 16 : 8) == 0 && BLOCK_N >= 16 && BLOCK_N <= 256,
               "block_n is a multiple of 8, of 8-bit operands 16, in 16..256");
-static_assert(COUNT <= (CONSUMERS == 3 ? 96 : CONSUMERS == 2 ? 160 : 128),
+static_assert(COUNT <= (CONSUMERS == 3   ? 96
+                        : CONSUMERS == 2 ? 160
+                                         : 128),
               "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three");
-static_assert(!PROMOTED || COUNT <= (CONSUMERS == 3 ? 64 : CONSUMERS == 2 ? 96 : 112),
+static_assert(!PROMOTED || COUNT <= (CONSUMERS == 3   ? 64
+                                     : CONSUMERS == 2 ? 96
+                                                      : 112),
               "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three");
 static_assert((!A_K_MAJOR || BLOCK_M / CLUSTER_N <= 256) && (!B_K_MAJOR || BLOCK_N / CLUSTER_M <= 256),
               "a TMA box has at most 256 rows");
@@ -39,16 +43,16 @@ static_assert(BLOCK_N % (8 * CLUSTER_K) == 0, "a block of a cluster that cuts k 
 constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
 constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 232;
 
-// TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of BLOCK_M (BLOCK_N) rows; an M-major (N-major) tile, of
-// 16-bit elements, is a box of BLOCK_K rows for each 64 of M (N), the last one whole.
+// TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of BLOCK_M (BLOCK_N) rows; an M-major (N-major)
+// tile, of 16-bit elements, is a box of BLOCK_K rows for each 64 of M (N), the last one whole.
 constexpr int BOX = 128 / int(sizeof(ElementA));
 constexpr int BOX_BYTES = BLOCK_K * 128;
 constexpr int A_BYTES = BLOCK_M * 128;
 constexpr int B_BYTES = B_K_MAJOR ? BLOCK_N * 128 : ceil_div(BLOCK_N, BOX) * BOX_BYTES;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// D leaves a block in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (D transposed: whose height)
-// divides the block's columns.
+// D leaves a block in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (D transposed: whose
+// height) divides the block's columns.
 constexpr int STORE_COLUMNS = BLOCK_N / CLUSTER_K;
 constexpr int STORE_BYTES = STORE_COLUMNS * int(sizeof(ElementD));
 constexpr bool TMA_STORE = ALIGN_D == 16 && (D_TRANSPOSED || STORE_BYTES % 16 == 0);  // it clips a row at 16 bytes
@@ -137,7 +141,8 @@ struct BlockTile {
   }
 };
 __device__ __forceinline__ int k_begin_of(const Work& work, int k) {
-  return work.k_begin + (CLUSTER_K == 1 ? k * (work.k_end - work.k_begin) : range_begin(work.k_end - work.k_begin, CLUSTER_K, k));
+  return work.k_begin +
+         (CLUSTER_K == 1 ? k * (work.k_end - work.k_begin) : range_begin(work.k_end - work.k_begin, CLUSTER_K, k));
 }
 
 }  // namespace jitgemm::device

@@ -1,14 +1,15 @@
-// The portable main loop, sm_80 and newer: cp.async fills a ring of STAGES k-steps in shared memory, a Multiplier consumes it
-// (multiply_*.cuh). The ring runs on from one tile to the next, so that the next tile loads while this one is stored.
-// Operands that cp.async cannot address (aligned to less than 4 bytes) go through registers into the same ring.
+// The portable main loop, sm_80 and newer: cp.async fills a ring of STAGES k-steps in shared memory, a Multiplier
+// consumes it (multiply_*.cuh). The ring runs on from one tile to the next, so that the next tile loads while this one
+// is stored. Operands that cp.async cannot address (aligned to less than 4 bytes) go through registers into the same
+// ring.
 
 namespace jitgemm::device {
 
 constexpr int THREADS = 32 * WARPS_M * WARPS_N;
 constexpr bool HOLDS_A = ALIGN_A < 4, HOLDS_B = ALIGN_B < 4;
 
-// Accumulators, two sets of fragments and what addresses take, of 65536 registers an SM. On Hopper one warp issues an mma
-// every 22 cycles where its tensor core takes 6, so it is several warps that keep it busy.
+// Accumulators, two sets of fragments and what addresses take, of 65536 registers an SM. On Hopper one warp issues an
+// mma every 22 cycles where its tensor core takes 6, so it is several warps that keep it busy.
 constexpr int ACCUMULATOR_REGISTERS = ACCUMULATORS * int(sizeof(Accumulator)) / 4;
 constexpr int HELD_REGISTERS = (HOLDS_A * TileA::BYTES + HOLDS_B * TileB::BYTES) / 4 / THREADS;
 constexpr int REGISTERS = ACCUMULATOR_REGISTERS + FRAGMENT_REGISTERS + HELD_REGISTERS + 56;
@@ -50,7 +51,8 @@ struct OperandLoader {
 
   /// Elements of this thread's ith chunk that are in the matrix, when K ends `k_left` elements on; none if negative.
   __device__ __forceinline__ int valid_elements(int i, int k_left) const {
-    const int rows = K_MAJOR ? mn_left : k_left - int(row()), columns = K_MAJOR ? k_left - int(chunk() * CHUNK) : mn_left;
+    const int rows = K_MAJOR ? mn_left : k_left - int(row()),
+              columns = K_MAJOR ? k_left - int(chunk() * CHUNK) : mn_left;
     return i * ROW_STEP >= rows ? 0 : columns < CHUNK ? columns : CHUNK;
   }
 
@@ -110,7 +112,8 @@ struct OperandLoader {
       for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE) copy(smem + offset(i), from, CHUNK);
     } else {
 #pragma unroll 1  // a loop is not turned into predicated instructions that the interior would issue, too
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE) copy(smem + offset(i), from, valid_elements(i, k_left));
+      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE)
+        copy(smem + offset(i), from, valid_elements(i, k_left));
     }
   }
 
@@ -123,8 +126,8 @@ struct OperandLoader {
   }
 };
 
-/// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread 0
-/// writes. The loader is STAGES k-steps ahead at most.
+/// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
+/// 0 writes. The loader is STAGES k-steps ahead at most.
 struct WorkQueue {
   static constexpr int ENTRY_BYTES = 32, BYTES = (STAGES + 1) * ENTRY_BYTES;
   u32 smem;
@@ -156,8 +159,8 @@ struct StageLoader {
   const Arguments& args;
   WorkQueue queue;
   WorkList<PARTITION> list;
-  u32 entry;     // of the queue, the current work's
-  int k, k_end;  // next k-step and the end of the current work; equal when there is no more
+  u32 entry;      // of the queue, the current work's
+  int k, k_end;   // next k-step and the end of the current work; equal when there is no more
   bool interior;  // in M and N
   OperandLoader<ElementA, BLOCK_M, A_K_MAJOR, ALIGN_A> a;
   OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B> b;
@@ -209,8 +212,8 @@ struct StageLoader {
     ptx::cp_async_commit_group();  // an empty one too: the waits count groups
   }
 
-  /// The part of the copy that waits for begin()'s loads; then on to the k-step after it. When there is no more, a stage that
-  /// nobody reads gets what nobody needs.
+  /// The part of the copy that waits for begin()'s loads; then on to the k-step after it. When there is no more, a
+  /// stage that nobody reads gets what nobody needs.
   __device__ __forceinline__ void finish(u32 stage) {
     a.finish(stage);
     b.finish(stage + TileA::BYTES);

@@ -1,13 +1,14 @@
-// The Hopper main loop, sm_90a: one thread of a producer warpgroup fills a ring of STAGES k-steps by TMA, one to three consumer
-// warpgroups multiply it with wgmma and store D by TMA while the producer is already at the next tile. A pair of mbarriers a
-// stage passes it back and forth. Blocks of a cluster that share rows of A or columns of B fetch a part of them each, for all.
+// The Hopper main loop, sm_90a: one thread of a producer warpgroup fills a ring of STAGES k-steps by TMA, one to three
+// consumer warpgroups multiply it with wgmma and store D by TMA while the producer is already at the next tile. A pair
+// of mbarriers a stage passes it back and forth. Blocks of a cluster that share rows of A or columns of B fetch a part
+// of them each, for all.
 
 namespace jitgemm::device {
 
 /// Copies this block's part of a tile's operand to all blocks that share it.
 template <int BLOCK, bool K_MAJOR, int SHARERS>
-__device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k, int batch, int part,
-                                             u16 sharers) {
+__device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k, int batch,
+                                             int part, u16 sharers) {
   constexpr int ROWS = (K_MAJOR ? BLOCK : BLOCK_K) / SHARERS;
   const auto copy = [&](u32 to, int inner, int outer) {
     if constexpr (SHARERS == 1)
@@ -54,8 +55,8 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       const u32 full = smem.full(position.stage);
       ptx::mbarrier_wait_parity(smem.empty(position.stage), position.parity ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N>(smem.a(position.stage), &args.map_a, full, tile.row, k * BLOCK_K, batch_a,
-                                                  place.n, sharers_of_a);
+      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N>(smem.a(position.stage), &args.map_a, full, tile.row, k * BLOCK_K,
+                                                  batch_a, place.n, sharers_of_a);
       load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M>(smem.b(position.stage), &args.map_b, full, tile.column, k * BLOCK_K,
                                                   batch_b, place.m, sharers_of_b);
       position.advance();
@@ -71,9 +72,9 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   }
 }
 
-/// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart (stride
-/// offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored otherwise).
-/// `address` is that of wgmma_address.
+/// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart
+/// (stride offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored
+/// otherwise). `address` is that of wgmma_address.
 __device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
   constexpr u64 SWIZZLE_128B = 1ull << 62;
   return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
@@ -99,9 +100,10 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
   ptx::wgmma_fence();
 #pragma unroll
   for (int slab = 0; slab < SLABS_M; ++slab)
-    ptx::wgmma_k_step<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, K_SLAB_BYTES<A_K_MAJOR> / 16, K_SLAB_BYTES<B_K_MAJOR> / 16>(
-        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[slab * BLOCK_N / 2]), a + slab * M_SLAB_BYTES / 16, b,
-        accumulate);
+    ptx::wgmma_k_step<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, K_SLAB_BYTES<A_K_MAJOR> / 16,
+                      K_SLAB_BYTES<B_K_MAJOR> / 16>(
+        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[slab * BLOCK_N / 2]), a + slab * M_SLAB_BYTES / 16,
+        b, accumulate);
   ptx::wgmma_commit_group();
 }
 
@@ -127,7 +129,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   u32 item = 0, passes = 0;
   Work work;
   for (bool more = list.first(work); more; more = list.next(work)) {
-    // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result (fixup.cuh).
+    // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
+    // (fixup.cuh).
     const int k_steps = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
     if constexpr (PING_PONG) {
       const u32 turn = item++;
@@ -148,8 +151,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
     Accumulator accumulators[COUNT];
     const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
-      multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage), smem.full(position.stage),
-               position.parity, accumulate, into);
+      multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage),
+               smem.full(position.stage), position.parity, accumulate, into);
     };
     if constexpr (PROMOTED) {
 #pragma unroll
@@ -215,7 +218,8 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
     ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
     ptx::mbarrier_init(smem.turn(1), 4);
   }
-  if constexpr (CLUSTER_K > 1) ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
+  if constexpr (CLUSTER_K > 1)
+    ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
   ptx::fence_mbarrier_init();
 }
 

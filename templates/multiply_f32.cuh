@@ -1,6 +1,6 @@
-// What a warp of the portable main loop does with a k-step of full single precision: fused multiply-adds in slabs of 4 k.
-// Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8, columns 2 (l % 4)
-// and the next.
+// What a warp of the portable main loop does with a k-step of full single precision: fused multiply-adds in slabs of 4
+// k. Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8,
+// columns 2 (l % 4) and the next.
 
 namespace jitgemm::device {
 
@@ -54,7 +54,8 @@ struct Multiplier {
   float a[2][WARP_M / 8][1][4], b[2][WARP_N / 8][2][4];
 
   __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n)
-      : reader_a(warp_m * WARP_M, ptx::thread_index() % 32 / 4), reader_b(warp_n * WARP_N, ptx::thread_index() % 4 * 2) {}
+      : reader_a(warp_m * WARP_M, ptx::thread_index() % 32 / 4),
+        reader_b(warp_n * WARP_N, ptx::thread_index() % 4 * 2) {}
 
   __device__ __forceinline__ void load(u32 smem, int slab) {
     reader_a.load(smem, slab, a[slab % 2]);

@@ -1,5 +1,5 @@
-// What a warp of the portable main loop does with a k-step of double precision: mma.sync in slabs of 4 k, its fragments by
-// ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by row.
+// What a warp of the portable main loop does with a k-step of double precision: mma.sync in slabs of 4 k, its fragments
+// by ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by row.
 
 namespace jitgemm::device {
 
@@ -24,8 +24,9 @@ struct FragmentReader {
     const u32 first = tile + base;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
-      ptx::ld_shared(K_MAJOR ? (first ^ (slab * 32)) + i * 8 * Tile::ROW_BYTES
-                             : (first ^ (i * 64)) + slab * 4 * Tile::ROW_BYTES, x[i]);
+      ptx::ld_shared(
+          K_MAJOR ? (first ^ (slab * 32)) + i * 8 * Tile::ROW_BYTES : (first ^ (i * 64)) + slab * 4 * Tile::ROW_BYTES,
+          x[i]);
   }
 };
 
@@ -34,7 +35,8 @@ struct Multiplier {
   FragmentReader<BLOCK_N, WARP_N, B_K_MAJOR> reader_b;
   double a[2][WARP_M / 8], b[2][WARP_N / 8];
 
-  __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n) : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
+  __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n)
+      : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
 
   __device__ __forceinline__ void load(u32 smem, int slab) {
     reader_a.load(smem, slab, a[slab % 2]);

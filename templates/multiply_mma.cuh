@@ -1,28 +1,28 @@
-// What a warp of the portable main loop does with a k-step, on tensor cores: ldmatrix and mma.sync in slabs of 32 bytes of k.
-// Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point only through wgmma
-// (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
+// What a warp of the portable main loop does with a k-step, on tensor cores: ldmatrix and mma.sync in slabs of 32 bytes
+// of k. Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point only
+// through wgmma (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
 
 namespace jitgemm::device {
 
 constexpr int SLABS = BLOCK_K * int(sizeof(ElementA)) / 32;
 constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M + WARP_N) / 4;
 
-// Byte transposition pairs neighbours: element 2i of 16 M (N) lies where ldmatrix leaves i of the lower 8, 2i + 1 where i of
-// the upper 8. The sums do not care, the epilogue does.
+// Byte transposition pairs neighbours: element 2i of 16 M (N) lies where ldmatrix leaves i of the lower 8, 2i + 1 where
+// i of the upper 8. The sums do not care, the epilogue does.
 constexpr bool PAIRED_ROWS = sizeof(ElementA) == 1 && !A_K_MAJOR, PAIRED_COLUMNS = sizeof(ElementB) == 1 && !B_K_MAJOR;
 
-/// Reads a warp's part of one operand as mma fragments: COUNT blocks of 16 (M or N) x 32 bytes (K), each of four quarters of
-/// 8 x 16 bytes, a register each. mma wants A's quarters M first, and B's K first: then each half of a block is the pair of
-/// registers that one n8 step takes.
+/// Reads a warp's part of one operand as mma fragments: COUNT blocks of 16 (M or N) x 32 bytes (K), each of four
+/// quarters of 8 x 16 bytes, a register each. mma wants A's quarters M first, and B's K first: then each half of a
+/// block is the pair of registers that one n8 step takes.
 ///
-/// The swizzle is an exclusive or, so that a step along a row, by a power of two of chunks, is one too, on any address whose
-/// tile begins at a multiple of the row; a step by whole periods of rows is an addition.
+/// The swizzle is an exclusive or, so that a step along a row, by a power of two of chunks, is one too, on any address
+/// whose tile begins at a multiple of the row; a step by whole periods of rows is an addition.
 template <typename Element, int BLOCK, int EXTENT, bool K_MAJOR, bool K_FIRST>
 struct FragmentReader {
   using Tile = OperandTile<Element, BLOCK, K_MAJOR>;
   static constexpr int COUNT = EXTENT / 16, SIZE = sizeof(Element);
   static constexpr int K = 32 / SIZE;  // elements of a slab
-  u32 base;  // this lane's address in block 0, slab 0
+  u32 base;                            // this lane's address in block 0, slab 0
 
   explicit __device__ __forceinline__ FragmentReader(u32 origin) {
     const u32 lane = ptx::thread_index() % 32, low = lane / 8 % 2, high = lane / 16;  // of the quarter's number
@@ -68,7 +68,8 @@ struct Multiplier {
   FragmentReader<ElementB, BLOCK_N, WARP_N, B_K_MAJOR, true> reader_b;
   u32 a[2][WARP_M / 16][4], b[2][WARP_N / 16][4];
 
-  __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n) : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
+  __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n)
+      : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
 
   __device__ __forceinline__ void load(u32 smem, int slab) {
     reader_a.load(smem, slab, a[slab % 2]);
@@ -98,7 +99,8 @@ struct Multiplier {
       for (int j = 0; j < WARP_N / 8; ++j) {
         u32 b0, b1;
         load_b(j, b0, b1);
-        ptx::mma_m16n8(A{}, B{}, reinterpret_cast<Accumulator(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), rows[i], b0, b1);
+        ptx::mma_m16n8(A{}, B{}, reinterpret_cast<Accumulator(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), rows[i],
+                       b0, b1);
       }
   }
 

@@ -1,5 +1,5 @@
-// How one operand's part of a k-step lies in shared memory for the portable main loop: rows of contiguous elements, their
-// 16-byte chunks swizzled so that what reads them finds no bank conflict.
+// How one operand's part of a k-step lies in shared memory for the portable main loop: rows of contiguous elements,
+// their 16-byte chunks swizzled so that what reads them finds no bank conflict.
 
 namespace jitgemm::device {
 
@@ -21,7 +21,9 @@ struct SmemTile {
       return row / (128 / ROW_BYTES) % CHUNKS;
   }
 
-  static constexpr __device__ __forceinline__ u32 offset(u32 row, u32 chunk) { return row * ROW_BYTES + (chunk ^ phase(row)) * 16; }
+  static constexpr __device__ __forceinline__ u32 offset(u32 row, u32 chunk) {
+    return row * ROW_BYTES + (chunk ^ phase(row)) * 16;
+  }
 };
 
 template <typename Element, int BLOCK, bool K_MAJOR>

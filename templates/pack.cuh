@@ -1,6 +1,6 @@
-// The packing pass: rows that begin anywhere become rows of whole 16-byte chunks, as they are or transposed. Global memory is
-// read in aligned 16-byte vectors that lie wholly within the matrix, two for a chunk that straddles them, and shifted; single
-// elements are read only where such a vector would reach beyond.
+// The packing pass: rows that begin anywhere become rows of whole 16-byte chunks, as they are or transposed. Global
+// memory is read in aligned 16-byte vectors that lie wholly within the matrix, two for a chunk that straddles them, and
+// shifted; single elements are read only where such a vector would reach beyond.
 
 namespace jitgemm::device {
 
@@ -22,7 +22,8 @@ __device__ __forceinline__ U32x4 load_elements(const char* at, const char* sourc
   u32 x[4] = {};
 #pragma unroll
   for (int i = 0; i < CHUNK; ++i) {
-    if (at + i * SIZE < source_end) x[i * SIZE / 4] |= u32(ptx::ld_global<Element>(at + i * SIZE)) << 8 * (i * SIZE % 4);
+    if (at + i * SIZE < source_end)
+      x[i * SIZE / 4] |= u32(ptx::ld_global<Element>(at + i * SIZE)) << 8 * (i * SIZE % 4);
   }
   return {x[0], x[1], x[2], x[3]};
 }
@@ -33,7 +34,8 @@ struct Chunk {
   u32 offset;  // of the first byte in them
 
   __device__ __forceinline__ void load(const SourceMatrix& matrix, i64 element) {
-    const char *source_begin = matrix.source_begin, *source_end = matrix.source_end, *at = source_begin + element * SIZE;
+    const char *source_begin = matrix.source_begin, *source_end = matrix.source_end,
+               *at = source_begin + element * SIZE;
     offset = u64(at) % 16;
     const char* aligned = at - offset;
     if (aligned >= source_begin && aligned + (offset == 0 ? 16 : 32) <= source_end) {
@@ -92,9 +94,9 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
   }
 }
 
-// Transposed through shared memory in tiles of TILE_ROWS rows of the copy, TILE_CHUNKS chunks each: as words of 4 bytes along a
-// row of the copy, those of all rows at one place side by side. 16-byte groups of rows are swizzled so that both a thread that
-// has four rows and one that wants four words find banks of their own.
+// Transposed through shared memory in tiles of TILE_ROWS rows of the copy, TILE_CHUNKS chunks each: as words of 4 bytes
+// along a row of the copy, those of all rows at one place side by side. 16-byte groups of rows are swizzled so that
+// both a thread that has four rows and one that wants four words find banks of their own.
 constexpr int TILE_ROWS = 128, TILE_CHUNKS = 8;
 static_assert(SIZE != 2 || !(TRANSPOSE_A || TRANSPOSE_B), "elements of 1 and 4 bytes are transposed");
 static_assert(TILE_ROWS * TILE_CHUNKS == UNROLL * THREADS, "each thread loads and stores UNROLL chunks of a tile");
@@ -136,7 +138,8 @@ __device__ __forceinline__ void load_tile(const SourceMatrix& matrix, i64 ld, u3
 __device__ __forceinline__ void transpose(const PackedOperand& operand, u32 block) {
   const u32 smem = ptx::dynamic_smem();
   const u32 packed_rows = operand.extent, packed_chunks = operand.chunks;
-  const u32 row_tiles = (packed_rows + TILE_ROWS - 1) / TILE_ROWS, chunk_tiles = (packed_chunks + TILE_CHUNKS - 1) / TILE_CHUNKS;
+  const u32 row_tiles = (packed_rows + TILE_ROWS - 1) / TILE_ROWS,
+            chunk_tiles = (packed_chunks + TILE_CHUNKS - 1) / TILE_CHUNKS;
   const u32 tiles = row_tiles * chunk_tiles * operand.batch;
   U32x4* packed = static_cast<U32x4*>(operand.packed);
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();

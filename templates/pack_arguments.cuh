@@ -4,9 +4,9 @@
 
 namespace jitgemm::device {
 
-/// An operand, `batch` matrices of `vectors` rows (columns) of `extent` adjacent elements, and its copy: the same rows, or of
-/// a transposed operand the columns as rows, one every `row_chunks` times 16 bytes, of which `chunks` are written. What the
-/// last of these has beyond the row means nothing.
+/// An operand, `batch` matrices of `vectors` rows (columns) of `extent` adjacent elements, and its copy: the same rows,
+/// or of a transposed operand the columns as rows, one every `row_chunks` times 16 bytes, of which `chunks` are
+/// written. What the last of these has beyond the row means nothing.
 struct PackedOperand {
   const void* source;
   void* packed;          // 256-byte aligned

@@ -1,10 +1,10 @@
 // Which k-steps of which tiles of D a program (thread block) computes. Constexpr index arithmetic without a dependency,
 // compiled into the kernel, the planner and the tests.
 //
-// The tiles of all matrices of a batch come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by several programs, the rest is
-// computed whole: program p takes tiles stream_k_tiles + p, + programs, ... A program does its part of the cut tiles
-// first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU",
-// Osama et al., PPoPP 2023, arXiv 2301.03598.
+// The tiles of all matrices of a batch come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by
+// several programs, the rest is computed whole: program p takes tiles stream_k_tiles + p, + programs, ... A program
+// does its part of the cut tiles first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
+// Multiplication on the GPU", Osama et al., PPoPP 2023, arXiv 2301.03598.
 #ifndef JITGEMM_SCHEDULE_CUH
 #define JITGEMM_SCHEDULE_CUH
 
@@ -20,9 +20,9 @@ enum class Partition {
 constexpr int ceil_div(int x, int y) { return x / y + (x % y != 0); }
 constexpr int min_of(int x, int y) { return x < y ? x : y; }
 
-/// What numbers of 0 <= x < 2^31 are divided by, known before the launch. The kernel multiplies and shifts, where a division
-/// would be some forty instructions in a row, before the first load and after the last product. Granlund and Montgomery,
-/// "Division by Invariant Integers using Multiplication", PLDI 1994.
+/// What numbers of 0 <= x < 2^31 are divided by, known before the launch. The kernel multiplies and shifts, where a
+/// division would be some forty instructions in a row, before the first load and after the last product. Granlund and
+/// Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
 struct Divisor {
   int value;
   unsigned multiplier = 0;  // 2^shift / value, rounded up
@@ -35,10 +35,12 @@ struct Divisor {
     multiplier = unsigned(((1ull << shift) + unsigned(divisor) - 1) / unsigned(divisor));
   }
 };
-constexpr int operator/(int x, const Divisor& by) { return int((unsigned long long)unsigned(x) * by.multiplier >> by.shift); }
+constexpr int operator/(int x, const Divisor& by) {
+  return int((unsigned long long)unsigned(x) * by.multiplier >> by.shift);
+}
 
-/// Cuts [0, total) into `parts` ranges whose lengths differ by one at most, the longer ones first: where range i begins.
-/// range_begin(total, parts, parts) = total.
+/// Cuts [0, total) into `parts` ranges whose lengths differ by one at most, the longer ones first: where range i
+/// begins. range_begin(total, parts, parts) = total.
 constexpr int range_begin(int total, int parts, int i) {
   const int length = total / parts, longer = total % parts;
   return i * length + min_of(i, longer);
@@ -76,8 +78,8 @@ struct Decomposition {
 
   constexpr Decomposition() : Decomposition(0, 0, 1, 1, 0, 0, 1) {}
   /// `group_m` is that of raster().
-  constexpr Decomposition(int its_tiles_m, int its_tiles_n, int its_batch, int its_k_steps, int its_programs, int its_stream_k_tiles,
-                          int its_splits, int group_m = 0)
+  constexpr Decomposition(int its_tiles_m, int its_tiles_n, int its_batch, int its_k_steps, int its_programs,
+                          int its_stream_k_tiles, int its_splits, int group_m = 0)
       : tiles_m(its_tiles_m),
         tiles_n(its_tiles_n),
         batch(its_batch),
@@ -133,7 +135,8 @@ struct WorkList {
 
   /// False when `work` was the last.
   constexpr bool next(Work& work) const {
-    if constexpr (PARTITION == Partition::split_k) return from(work.peer * tile_count(d) + work.tile + d.programs, work);
+    if constexpr (PARTITION == Partition::split_k)
+      return from(work.peer * tile_count(d) + work.tile + d.programs, work);
     if constexpr (PARTITION == Partition::stream_k) {
       if (work.tile < d.stream_k_tiles)
         return cut_steps(work.tile * d.k_steps + work.k_end, work) || from(d.stream_k_tiles + program, work);
@@ -159,7 +162,8 @@ struct WorkList {
     if constexpr (PARTITION == Partition::split_k) {
       const int split = index / d.tiles;
       if (split >= d.splits) return false;
-      work = {index - split * tile_count(d), d.split_ranges.begin(split), d.split_ranges.begin(split + 1), d.splits, split};
+      work = {index - split * tile_count(d), d.split_ranges.begin(split), d.split_ranges.begin(split + 1), d.splits,
+              split};
     } else {
       if (index >= tile_count(d)) return false;
       work = {index, 0, d.k_steps, 1, 0};
@@ -198,9 +202,9 @@ struct TileIndex {
   int m, n, batch;
 };
 
-/// Raster order: one matrix of the batch after the other, and of each the rows of tiles in groups of group_m, a group column by
-/// column, so that tiles computed at the same time share more of A and B; group_m = 0: row by row. `group_m` is what the
-/// decomposition was made with: kernels know it as a constant.
+/// Raster order: one matrix of the batch after the other, and of each the rows of tiles in groups of group_m, a group
+/// column by column, so that tiles computed at the same time share more of A and B; group_m = 0: row by row. `group_m`
+/// is what the decomposition was made with: kernels know it as a constant.
 constexpr TileIndex raster(int tile, const Decomposition& d, int group_m) {
   const int batch = d.batch == 1 ? 0 : tile / d.matrix_tiles;
   tile -= batch * d.matrix_tiles.value;

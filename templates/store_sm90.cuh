@@ -1,5 +1,5 @@
-// How a consumer warpgroup's rows of D leave its registers: through shared memory, 128 bytes a row at a time, by TMA, or where
-// TMA cannot address D by whole rows of a warp.
+// How a consumer warpgroup's rows of D leave its registers: through shared memory, 128 bytes a row at a time, by TMA,
+// or where TMA cannot address D by whole rows of a warp.
 
 namespace jitgemm::device {
 
@@ -11,22 +11,25 @@ constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
 constexpr int D_BOX_ROWS = !D_TRANSPOSED ? 64 : common_divisor(PASS_COLUMNS, STORE_COLUMNS);
 constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
 constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
-// Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the compile time.
+// Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
+// compile time.
 constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || !THROUGH_SHARED;
 
-/// Where byte `at` of D's row lies in a buffer: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side by side.
+/// Where byte `at` of D's row lies in a buffer: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
+/// by side.
 __device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
-  constexpr u32 ROWS = D_TRANSPOSED ? PASS_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH, CHUNKS = D_BOX_WIDTH / 16;
+  constexpr u32 ROWS = D_TRANSPOSED ? PASS_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH,
+                CHUNKS = D_BOX_WIDTH / 16;
   const u32 inner = at % D_BOX_WIDTH;
   return at / D_BOX_WIDTH * (ROWS * D_BOX_WIDTH) + row * D_BOX_WIDTH +
          (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 + inner % 16;
 }
 
-/// Finishes 64 rows x PASS_COLUMNS from (row, column) on, as far as they are the block's, and leaves them in the buffer.
-/// `first` is the index of the thread's first accumulator; `groups` are of 8 columns.
+/// Finishes 64 rows x PASS_COLUMNS from (row, column) on, as far as they are the block's, and leaves them in the
+/// buffer. `first` is the index of the thread's first accumulator; `groups` are of 8 columns.
 template <bool INTERIOR, typename T = ElementD>
-__device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer, u32 thread, int row, int column, int first,
-                                            int groups, const Accumulator (&accumulators)[STORE_COUNT]) {
+__device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer, u32 thread, int row, int column,
+                                            int first, int groups, const Accumulator (&accumulators)[STORE_COUNT]) {
   constexpr int GROUPS = PASS_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const u32 own_row = warp * 16 + lane / 4, own_column = lane % 4 * 2;
@@ -43,8 +46,8 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
 
   if constexpr (sizeof(T) == 2) {
     const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
-    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the same again; two
-    // groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
+    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the
+    // same again; two groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
     const u32 own = buffer + (D_TRANSPOSED ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
                                            : swizzled_d(warp * 16 + lane % 16, lane / 16 * 16));
     const auto address = [&](int group) {
@@ -86,16 +89,16 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
   }
 }
 
-/// Copies rows x columns of 16-bit elements from a buffer to D's (row, column) on, as far as D reaches: a row a warp at a time,
-/// as words of two elements from the row's first 4-byte boundary on.
+/// Copies rows x columns of 16-bit elements from a buffer to D's (row, column) on, as far as D reaches: a row a warp at
+/// a time, as words of two elements from the row's first 4-byte boundary on.
 __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
                                           int rows, int columns) {
   const Arguments& args = epilogue.args;
   rows = min_of(rows, (D_TRANSPOSED ? args.n : args.m) - row);
   columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column) - int(lane) * 2;  // from the lane's word on
   const u32 from = buffer + swizzled_d(warp, lane * 4), from_next = buffer + swizzled_d(warp, (lane + 1) % 32 * 4);
-  u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + int(warp)) * args.ldd + column +
-            lane * 2;
+  u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + int(warp)) * args.ldd +
+            column + lane * 2;
 #pragma unroll 4
   for (int i = 0; int(warp) + i * 4 < rows; ++i, to += 4 * args.ldd) {
     const u32 swizzle = i % 2 * 64;  // of the four rows on: swizzled_d's exclusive or with the row
@@ -118,15 +121,16 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, 
 
 /// Sends a full buffer of 64 rows x `columns` to D by TMA. One thread.
 __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int row, int column, int columns) {
-  constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)), BOX_BYTES_OF_D = D_BOX_WIDTH * (D_TRANSPOSED ? PASS_COLUMNS : 64);
+  constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)),
+                BOX_BYTES_OF_D = D_BOX_WIDTH * (D_TRANSPOSED ? PASS_COLUMNS : 64);
   const TensorMap* map = &epilogue.args.map_d;
   if constexpr (D_TRANSPOSED) {
 #pragma unroll
     for (int across = 0; across < 64 / WIDTH; ++across)
 #pragma unroll
       for (int down = 0; down < columns; down += D_BOX_ROWS)
-        ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH, column + down,
-                          epilogue.batch);
+        ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH,
+                          column + down, epilogue.batch);
   } else {
 #pragma unroll
     for (int across = 0; across < columns / WIDTH; ++across)
@@ -134,10 +138,12 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int r
   }
 }
 
-/// Stores a consumer's rows of the block's columns from (row, column) on. `passes` counts those that its buffers have seen.
+/// Stores a consumer's rows of the block's columns from (row, column) on. `passes` counts those that its buffers have
+/// seen.
 template <bool INTERIOR>
-__device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread, int row,
-                                      int column, const Accumulator (&accumulators)[STORE_COUNT], u32& passes) {
+__device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread,
+                                      int row, int column, const Accumulator (&accumulators)[STORE_COUNT],
+                                      u32& passes) {
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
   for (int slab = 0; slab < SLABS_M; ++slab) {

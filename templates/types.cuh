@@ -1,4 +1,5 @@
-// Fixed-width integers, and the element types that C++ lacks as their bit patterns. Plain C++, also compiled on the host.
+// Fixed-width integers, and the element types that C++ lacks as their bit patterns. Plain C++, also compiled on the
+// host.
 
 namespace jitgemm::device {
 

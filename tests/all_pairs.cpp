@@ -53,7 +53,8 @@ class Pairs {
   std::size_t next_ = 0;
 };
 
-/// Gives axis after axis, in random order, the choice that closes most pairs. False if an axis has none that is allowed.
+/// Gives axis after axis, in random order, the choice that closes most pairs. False if an axis has none that is
+/// allowed.
 bool complete(std::vector<int>& row, const std::vector<int>& axis_sizes, const Pairs& pairs, const Forbidden& forbidden,
               Random& random) {
   std::vector<std::size_t> order(row.size());

@@ -32,8 +32,7 @@ inline bool equal(const CacheEntry& x, const CacheEntry& y) {
 /// Asks the cache for the entry; true when that compiled it. Throws unless the answer is right.
 inline bool ask(KernelCache& cache, const CacheEntry& entry) {
   bool compiled = false, hit = false;
-  const CacheEntry answer = cache.find_or_compile(
-      key_of(entry), [&] { return compiled = true, entry; }, {}, &hit);
+  const CacheEntry answer = cache.find_or_compile(key_of(entry), [&] { return compiled = true, entry; }, {}, &hit);
   if (!equal(answer, entry)) throw std::runtime_error("a wrong entry");
   if (hit == compiled) throw std::runtime_error("hit says the opposite of what happened");
   return compiled;

@@ -12,10 +12,10 @@
 #include <iostream>
 
 /// Ends the test case as skipped: ctest reads the word. Only in the test case's own function.
-#define SKIP(reason)                               \
-  do {                                             \
+#define SKIP(reason)                                 \
+  do {                                               \
     std::cout << "SKIPPED: " << reason << std::endl; \
-    return;                                        \
+    return;                                          \
   } while (false)
 
 namespace Catch::Matchers {

@@ -32,7 +32,8 @@ struct FakeDriver {
   static inline bool pointer_seen = true;  // by this device, at the same address
   enum class Made { by_allocation, from_pool, by_mapping };
   static inline Made pointer_made = Made::by_allocation;
-  static inline CUmemAccess_flags pointer_access = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // of this device to what a pool or a mapping gave
+  static inline CUmemAccess_flags pointer_access =
+      CU_MEM_ACCESS_FLAGS_PROT_NONE;  // of this device to what a pool or a mapping gave
   static inline std::vector<std::string> log;
   /// Of clusters that the device, or a stream's part of it, can hold, and of shared memory of a block.
   static inline unsigned most_clustered = 8;
@@ -116,19 +117,31 @@ struct FakeDriver {
     log.push_back(std::move(line));
   }
 
-  static CUresult answer(unsigned type, unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
+  static CUresult answer(unsigned type, unsigned count, CUpointer_attribute* attributes, void** values,
+                         CUdeviceptr pointer) {
     const auto put = [](auto value, void* to) { std::memcpy(to, &value, sizeof value); };
     for (unsigned i = 0; i < count; ++i) {
       switch (attributes[i]) {
-        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: put(type, values[i]); break;
-        case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(managed, values[i]); break;
-        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(pointer_device, values[i]); break;
-        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: put(pointer_seen ? pointer : 0, values[i]); break;
-        case CU_POINTER_ATTRIBUTE_CONTEXT: put(pointer_made == Made::by_allocation ? primary() : nullptr, values[i]); break;
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+          put(type, values[i]);
+          break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+          put(managed, values[i]);
+          break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+          put(pointer_device, values[i]);
+          break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+          put(pointer_seen ? pointer : 0, values[i]);
+          break;
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+          put(pointer_made == Made::by_allocation ? primary() : nullptr, values[i]);
+          break;
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
           put(pointer_made == Made::from_pool ? reinterpret_cast<CUmemoryPool>(primary()) : nullptr, values[i]);
           break;
-        default: return CUDA_ERROR_INVALID_VALUE;
+        default:
+          return CUDA_ERROR_INVALID_VALUE;
       }
     }
     return work();
@@ -191,7 +204,7 @@ struct FakeDriver {
     api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
       FakeGraphs::take(config->hStream, [] { return CUDA_SUCCESS; });
       note("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
-                    std::to_string(config->sharedMemBytes) + " bytes");
+           std::to_string(config->sharedMemBytes) + " bytes");
       return work();
     };
     api.occupancy_max_active_clusters = [](int* count, CUfunction, const CUlaunchConfig* config) {
@@ -210,9 +223,10 @@ struct FakeDriver {
                                      CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
       std::memset(map, 0x5a, sizeof *map);
       note("map type " + std::to_string(int(type)) + " rank " + std::to_string(rank) + " sizes " +
-                    std::to_string(sizes[0]) + " " + std::to_string(sizes[1]) + " " + std::to_string(sizes[2]) + " strides " +
-                    std::to_string(strides[0]) + " " + std::to_string(strides[1]) + " box " + std::to_string(box[0]) +
-                    " " + std::to_string(box[1]) + " " + std::to_string(box[2]) + " swizzle " + std::to_string(int(swizzle)) + " fill " + std::to_string(int(fill)));
+           std::to_string(sizes[0]) + " " + std::to_string(sizes[1]) + " " + std::to_string(sizes[2]) + " strides " +
+           std::to_string(strides[0]) + " " + std::to_string(strides[1]) + " box " + std::to_string(box[0]) + " " +
+           std::to_string(box[1]) + " " + std::to_string(box[2]) + " swizzle " + std::to_string(int(swizzle)) +
+           " fill " + std::to_string(int(fill)));
       return step();
     };
     api.mem_alloc = [](CUdeviceptr* memory, std::size_t) { return make(memory); };
@@ -224,7 +238,8 @@ struct FakeDriver {
       note("copy " + std::to_string(bytes));
       return unsafe_work();
     };
-    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
+    api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values,
+                                    CUdeviceptr pointer) {
       return answer(memory_type, count, attributes, values, pointer);
     };
     api.mem_pool_get_access = [](CUmemAccess_flags* access, CUmemoryPool, CUmemLocation* location) {

@@ -16,13 +16,14 @@
 
 namespace jitgemm::test {
 
-/// FakeDriver with memory that holds something and kernels that multiply: D = A * B of row-major f16, or of what FakeNvrtc says
-/// computes it as D^T = B^T * A^T. An access outside of live memory, or a launch whose counters are not zero, ends as on a GPU.
+/// FakeDriver with memory that holds something and kernels that multiply: D = A * B of row-major f16, or of what
+/// FakeNvrtc says computes it as D^T = B^T * A^T. An access outside of live memory, or a launch whose counters are not
+/// zero, ends as on a GPU.
 struct FakeGpu : FakeDriver {
   static inline std::map<std::uintptr_t, std::size_t> memory;  // live, by address
   static inline std::map<const void*, std::string> modules;
-  static inline std::mutex executing;          // one kernel at a time
-  static inline bool slow_packing = false;     // leaves time for another thread's launch before the GEMM kernel
+  static inline std::mutex executing;       // one kernel at a time
+  static inline bool slow_packing = false;  // leaves time for another thread's launch before the GEMM kernel
 
   static void reset() {
     FakeDriver::reset();
@@ -59,10 +60,12 @@ struct FakeGpu : FakeDriver {
     const std::lock_guard lock(executing);
     for (const device::PackedOperand& operand : x.operands) {
       if (operand.blocks == 0) continue;
-      const std::size_t row_bytes = std::size_t(operand.row_chunks) * 16, bytes = std::size_t(operand.extent) * size_of(f16);
+      const std::size_t row_bytes = std::size_t(operand.row_chunks) * 16,
+                        bytes = std::size_t(operand.extent) * size_of(f16);
       for (int row = 0; row < operand.vectors * operand.batch; ++row) {
-        const char* const from = static_cast<const char*>(operand.source) +
-                                 std::size_t(row / operand.vectors * operand.stride + row % operand.vectors * operand.ld) * size_of(f16);
+        const char* const from =
+            static_cast<const char*>(operand.source) +
+            std::size_t(row / operand.vectors * operand.stride + row % operand.vectors * operand.ld) * size_of(f16);
         char* const to = static_cast<char*>(operand.packed) + std::size_t(row) * row_bytes;
         if (!holds(from, bytes) || !holds(to, row_bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
         std::memset(to, 0, row_bytes);
@@ -174,7 +177,11 @@ struct FakeGpu : FakeDriver {
     };
 
     api.module_load_data = [](CUmodule* module, const void* image) {
-      if (std::memcmp(image, "\x7f" "ELF", 4) != 0) return CUDA_ERROR_INVALID_IMAGE;
+      if (std::memcmp(image,
+                      "\x7f"
+                      "ELF",
+                      4) != 0)
+        return CUDA_ERROR_INVALID_IMAGE;
       if (const CUresult result = make(module); result != CUDA_SUCCESS) return result;
       const std::lock_guard lock(mutex);
       modules[*module] = static_cast<const char*>(image);
@@ -203,9 +210,8 @@ struct FakeGpu : FakeDriver {
       if (code.find("packs") != std::string::npos)
         run = [arguments = *static_cast<const device::PackArguments*>(parameters[0])] { return pack(arguments); };
       else
-        run = [arguments = *static_cast<const device::Arguments*>(parameters[0]), transposed = code.find("D^T") != std::string::npos] {
-          return multiply(arguments, transposed);
-        };
+        run = [arguments = *static_cast<const device::Arguments*>(parameters[0]),
+               transposed = code.find("D^T") != std::string::npos] { return multiply(arguments, transposed); };
       if (FakeGraphs::take(config->hStream, run)) return CUDA_SUCCESS;
       return run();
     };

@@ -15,8 +15,8 @@
 
 namespace jitgemm::test {
 
-/// Stream capture and CUDA graphs without a GPU: nodes with what comes before them and what they do, and user objects, which end on
-/// a thread of their own, as those of a driver do. Thread-safe.
+/// Stream capture and CUDA graphs without a GPU: nodes with what comes before them and what they do, and user objects,
+/// which end on a thread of their own, as those of a driver do. Thread-safe.
 struct FakeGraphs {
   struct Node {
     std::vector<CUgraphNode> before;

@@ -24,12 +24,19 @@ struct FakeNvrtc {
 
   static const char* log_of(nvrtcProgram program) {
     return reinterpret_cast<Program*>(program)->compiled
-               ? "ptxas info    : 0 bytes gmem\nptxas info    : Used 96 registers, 0 bytes spill stores, 0 bytes spill loads\n"
+               ? "ptxas info    : 0 bytes gmem\nptxas info    : Used 96 registers, 0 bytes spill stores, 0 bytes spill "
+                 "loads\n"
                : "kernel.cu(7): error: identifier \"made_to_fail\" is undefined\n1 error detected\n";
   }
-  static constexpr char cubin[] = "\x7f" "ELF, computes D  ";
-  static constexpr char transposing_cubin[] = "\x7f" "ELF, computes D^T";
-  static constexpr char packing_cubin[] = "\x7f" "ELF, packs A, B  ";
+  static constexpr char cubin[] =
+      "\x7f"
+      "ELF, computes D  ";
+  static constexpr char transposing_cubin[] =
+      "\x7f"
+      "ELF, computes D^T";
+  static constexpr char packing_cubin[] =
+      "\x7f"
+      "ELF, packs A, B  ";
   static_assert(sizeof cubin == sizeof transposing_cubin && sizeof cubin == sizeof packing_cubin);
   static constexpr char ptx[] = "// Cuda compilation tools, release 12.4, V12.4.131\n";
 
@@ -39,12 +46,18 @@ struct FakeNvrtc {
     api.version = [](int* major, int* minor) { return *major = 12, *minor = 4, NVRTC_SUCCESS; };
     api.get_error_string = [](nvrtcResult result) {
       switch (result) {
-        case NVRTC_ERROR_OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
-        case NVRTC_ERROR_INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
-        case NVRTC_ERROR_COMPILATION: return "NVRTC_ERROR_COMPILATION";
-        case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
-        case NVRTC_ERROR_INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
-        default: return "NVRTC_ERROR_OTHER";
+        case NVRTC_ERROR_OUT_OF_MEMORY:
+          return "NVRTC_ERROR_OUT_OF_MEMORY";
+        case NVRTC_ERROR_INVALID_OPTION:
+          return "NVRTC_ERROR_INVALID_OPTION";
+        case NVRTC_ERROR_COMPILATION:
+          return "NVRTC_ERROR_COMPILATION";
+        case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE:
+          return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+        case NVRTC_ERROR_INTERNAL_ERROR:
+          return "NVRTC_ERROR_INTERNAL_ERROR";
+        default:
+          return "NVRTC_ERROR_OTHER";
       }
     };
     api.create_program = [](nvrtcProgram* program, const char* source, const char*, int, const char* const*,

@@ -12,8 +12,9 @@
 namespace jitgemm::test {
 namespace {
 
-const std::vector<Tile> portable_tiles{{128, 256, 64, 3, 8}, {64, 256, 32, 4, 4}, {128, 128, 32, 4, 4}, {128, 64, 32, 4, 4},
-                                       {64, 128, 32, 2, 4},  {128, 32, 32, 4, 4}, {64, 32, 32, 5, 2},   {32, 64, 64, 3, 2}};
+const std::vector<Tile> portable_tiles{{128, 256, 64, 3, 8}, {64, 256, 32, 4, 4}, {128, 128, 32, 4, 4},
+                                       {128, 64, 32, 4, 4},  {64, 128, 32, 2, 4}, {128, 32, 32, 4, 4},
+                                       {64, 32, 32, 5, 2},   {32, 64, 64, 3, 2}};
 
 constexpr int extent_classes = 6;
 /// An extent that lies awkwardly in blocks of this size.
@@ -24,8 +25,25 @@ int extent(int block, int choice) {
 std::vector<GemmCase> portable_pairs(int shapes) {
   const auto count = [](const auto& values) { return int(values.size()); };
   enum Axis {
-    type, layout, batch, align_a, align_b, align_c, align_d, by_pointer, slack, schedule, group_m, alpha, c, bias,
-    activation, tile, m, n, k
+    type,
+    layout,
+    batch,
+    align_a,
+    align_b,
+    align_c,
+    align_d,
+    by_pointer,
+    slack,
+    schedule,
+    group_m,
+    alpha,
+    c,
+    bias,
+    activation,
+    tile,
+    m,
+    n,
+    k
   };
   const std::vector<int> sizes{count(sm80_types),
                                count(layouts),
@@ -178,9 +196,12 @@ std::vector<GemmCase> product_cases(MainLoop main_loop) {
     Activation activation;
   };
   constexpr std::array epilogues{
-      Epilogue{1, 0, false, Bias::none, Activation::none},          Epilogue{-3, 0, false, Bias::none, Activation::relu},
-      Epilogue{1, 2, false, Bias::along_m, Activation::gelu_tanh},  Epilogue{2, 1, true, Bias::none, Activation::leaky_relu},
-      Epilogue{1, 0, false, Bias::along_n, Activation::gelu_erf},   Epilogue{-3, -2, true, Bias::along_n, Activation::silu},
+      Epilogue{1, 0, false, Bias::none, Activation::none},
+      Epilogue{-3, 0, false, Bias::none, Activation::relu},
+      Epilogue{1, 2, false, Bias::along_m, Activation::gelu_tanh},
+      Epilogue{2, 1, true, Bias::none, Activation::leaky_relu},
+      Epilogue{1, 0, false, Bias::along_n, Activation::gelu_erf},
+      Epilogue{-3, -2, true, Bias::along_n, Activation::silu},
   };
   constexpr std::array products{schedules[0], schedules[1], schedules[3], schedules[5], schedules[6], schedules[8]};
   const Tile tile = main_loop == MainLoop::sm80 ? Tile{64, 64, 64, 3, 4} : Tile{128, 128, 64, 3, 8};
@@ -196,12 +217,13 @@ std::vector<GemmCase> product_cases(MainLoop main_loop) {
             apply(tile, types.a, config);
             apply(schedule, config);
             config.group_m = 2;
-            const std::array<std::array<int, 3>, 6> shapes{{{1, 1, 1},
-                                                            {config.block_m + 1, config.block_n - 1, config.block_k + 1},
-                                                            {17, 2 * config.block_n + 31, 3 * config.block_k + 7},
-                                                            {2 * config.block_m + 31, 23, 5 * config.block_k - 1},
-                                                            {config.block_m, config.block_n, 2 * config.block_k},
-                                                            {2 * config.block_m - 1, config.block_n + 1, 23}}};
+            const std::array<std::array<int, 3>, 6> shapes{
+                {{1, 1, 1},
+                 {config.block_m + 1, config.block_n - 1, config.block_k + 1},
+                 {17, 2 * config.block_n + 31, 3 * config.block_k + 7},
+                 {2 * config.block_m + 31, 23, 5 * config.block_k - 1},
+                 {config.block_m, config.block_n, 2 * config.block_k},
+                 {2 * config.block_m - 1, config.block_n + 1, 23}}};
             for (const auto& [m, n, k] : shapes) {
               GemmCase gemm;
               gemm.config = config;

@@ -22,16 +22,17 @@ struct GemmCase {
 };
 std::string to_string(const GemmCase& gemm);
 
-/// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, accumulations, tiles and ragged
-/// shapes, pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of each are the
-/// pairwise ones.
+/// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, accumulations, tiles and
+/// ragged shapes, pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of
+/// each are the pairwise ones.
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 
 /// The product of types, layouts, alignments, epilogues, schedules and ragged shapes, for one tile.
 std::vector<GemmCase> product_cases(MainLoop main_loop);
 
-/// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that round
-/// themselves, nor where wgmma cuts bits of 8-bit products off: what is promoted, sums of one k-step, is too short for that.
+/// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that
+/// round themselves, nor where wgmma cuts bits of 8-bit products off: what is promoted, sums of one k-step, is too
+/// short for that.
 bool exact_with_integers(const GemmCase& gemm);
 
 /// What the Hopper main loop is made of, each in a small problem that has several tiles a program.

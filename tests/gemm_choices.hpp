@@ -15,16 +15,16 @@ inline constexpr std::array layouts{
 struct Types {
   DataType a, b, d;
 };
-inline constexpr std::array sm80_types{
-    Types{f16, f16, f16},    Types{f16, f16, bf16},   Types{f16, f16, f32},     Types{bf16, bf16, f16},
-    Types{bf16, bf16, bf16}, Types{bf16, bf16, f32},  Types{e4m3, e4m3, f16},   Types{e4m3, e5m2, bf16},
-    Types{e5m2, e4m3, e4m3}, Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32},   Types{tf32, tf32, f32},
-    Types{s8, s8, s32},      Types{f32, f32, f32},    Types{f64, f64, f64}};
+inline constexpr std::array sm80_types{Types{f16, f16, f16},    Types{f16, f16, bf16},   Types{f16, f16, f32},
+                                       Types{bf16, bf16, f16},  Types{bf16, bf16, bf16}, Types{bf16, bf16, f32},
+                                       Types{e4m3, e4m3, f16},  Types{e4m3, e5m2, bf16}, Types{e5m2, e4m3, e4m3},
+                                       Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32},  Types{tf32, tf32, f32},
+                                       Types{s8, s8, s32},      Types{f32, f32, f32},    Types{f64, f64, f64}};
 inline constexpr int first_8_bit_type = 6;
 inline constexpr std::size_t sm90_type_count = 13;  // of them; wgmma has the rest not
 inline constexpr std::array aligns{16, 8, 4, 2};    // bytes; of 8-bit elements 2 stands for 1
 inline constexpr std::array activations{Activation::none,     Activation::relu,      Activation::leaky_relu,
-                                 Activation::gelu_erf, Activation::gelu_tanh, Activation::silu};
+                                        Activation::gelu_erf, Activation::gelu_tanh, Activation::silu};
 inline constexpr std::array biases{Bias::none, Bias::along_n, Bias::along_m};
 inline constexpr std::array group_sizes{0, 1, 2, 8};
 
@@ -51,16 +51,16 @@ void apply(const ScheduleChoice& choice, KernelConfig& config);
 inline constexpr int depth_classes = 6;
 int depth(int block_k, int choice);
 
-/// Aligns the row starts of A, B, C and D to so many bytes, and some of them to no more: by the pointer, or by the leading
-/// dimension, which is `slack` elements longer than packed. Then normalises the problem.
+/// Aligns the row starts of A, B, C and D to so many bytes, and some of them to no more: by the pointer, or by the
+/// leading dimension, which is `slack` elements longer than packed. Then normalises the problem.
 void place_all(GemmCase& gemm, std::array<int, 4> align, bool by_pointer, std::int64_t slack);
 
 /// Strides of a batch: none, three in a row with gaps, two that share an operand.
 inline constexpr int batch_classes = 3;
 void apply_batch(int choice, Problem& problem, Random& random);
 
-/// `alpha` 0..2 are three alphas and betas, small integers of s8; `c` 0..2: none, read, and overwritten by D. The scales are
-/// of 8-bit floating point alone.
+/// `alpha` 0..2 are three alphas and betas, small integers of s8; `c` 0..2: none, read, and overwritten by D. The
+/// scales are of 8-bit floating point alone.
 void apply_epilogue(GemmCase& gemm, int alpha, int c, Bias bias, Activation activation, bool scaled);
 
 std::vector<GemmCase> hopper_pairs(int shapes);

@@ -17,7 +17,7 @@ struct Rows {
   int block_m, warps;
   bool ping_pong;
 };
-constexpr std::array row_choices{Rows{64, 4, false},   Rows{128, 8, false}, Rows{192, 12, false}, Rows{256, 8, false},
+constexpr std::array row_choices{Rows{64, 4, false},  Rows{128, 8, false}, Rows{192, 12, false}, Rows{256, 8, false},
                                  Rows{128, 4, false}, Rows{64, 8, true},   Rows{128, 8, true}};
 constexpr std::array widths{16, 40, 72, 96, 128, 160, 200, 256};
 
@@ -32,12 +32,35 @@ struct Operand {
   bool packed;
   int align;
 };
-constexpr std::array operands{Operand{false, 16}, Operand{true, 16}, Operand{true, 8}, Operand{true, 4}, Operand{true, 2}};
+constexpr std::array operands{Operand{false, 16}, Operand{true, 16}, Operand{true, 8}, Operand{true, 4},
+                              Operand{true, 2}};
 constexpr std::array stage_choices{2, 3, 5};
 
 enum Axis {
-  type, layout, batch, operand_a, operand_b, align_c, align_d, by_pointer, slack, schedule, group_m, alpha, c, bias,
-  activation, accumulation, rows, width, cluster, swapped, stages, m, n, k
+  type,
+  layout,
+  batch,
+  operand_a,
+  operand_b,
+  align_c,
+  align_d,
+  by_pointer,
+  slack,
+  schedule,
+  group_m,
+  alpha,
+  c,
+  bias,
+  activation,
+  accumulation,
+  rows,
+  width,
+  cluster,
+  swapped,
+  stages,
+  m,
+  n,
+  k
 };
 const std::vector<int> axis_sizes{int(sm90_type_count),
                                   int(layouts.size()),
@@ -66,12 +89,16 @@ const std::vector<int> axis_sizes{int(sm90_type_count),
 
 /// An extent that lies awkwardly in blocks of this size and in clusters of so many.
 int extent(int block, int cluster_blocks, int choice) {
-  return std::array{1, 17, block - 1, cluster_blocks * block, cluster_blocks * block + 1,
+  return std::array{1,
+                    17,
+                    block - 1,
+                    cluster_blocks * block,
+                    cluster_blocks * block + 1,
                     (cluster_blocks + 1) * block + 31}[std::size_t(choice)];
 }
 
-/// Takes the next number of stages that is legal, as the rows' own may be too many for shared memory, or too few for the
-/// partial sums of a cluster that cuts k. Returns why there is none.
+/// Takes the next number of stages that is legal, as the rows' own may be too many for shared memory, or too few for
+/// the partial sums of a cluster that cuts k. Returns why there is none.
 std::string fit_stages(KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
   const int wanted = config.stages;
   std::string why;
@@ -118,15 +145,18 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
   const int unmade_layout = size_of(p.a) != 2 ? 1 : config.swap_ab ? 2 : 0;
   p.layout_a = at(layouts, layout, unmade_layout)[0];
   p.layout_b = at(layouts, layout, unmade_layout)[1];
-  p.m = extent(config.swap_ab ? config.block_n : config.block_m, config.swap_ab ? blocks.n : blocks.m, std::max(0, row[m]));
-  p.n = extent(config.swap_ab ? config.block_m : config.block_n, config.swap_ab ? blocks.m : blocks.n, std::max(0, row[n]));
+  p.m = extent(config.swap_ab ? config.block_n : config.block_m, config.swap_ab ? blocks.n : blocks.m,
+               std::max(0, row[m]));
+  p.n = extent(config.swap_ab ? config.block_m : config.block_n, config.swap_ab ? blocks.m : blocks.n,
+               std::max(0, row[n]));
   p.k = depth(config.block_k, row[k] < 0 ? depth_classes - 1 : row[k]);
   apply_batch(std::max(0, row[batch]), p, random);
-  apply_epilogue(gemm, std::max(0, row[alpha]), std::max(0, row[c]), at(biases, bias, 0), at(activations, activation, 0),
-                 row[by_pointer] == 1);
+  apply_epilogue(gemm, std::max(0, row[alpha]), std::max(0, row[c]), at(biases, bias, 0),
+                 at(activations, activation, 0), row[by_pointer] == 1);
   if (const std::string why = why_types_unsupported(p); !why.empty()) return why;
-  place_all(gemm, {at(operands, operand_a, 0).align, at(operands, operand_b, 0).align, at(aligns, align_c, 0),
-                   at(aligns, align_d, 0)},
+  place_all(gemm,
+            {at(operands, operand_a, 0).align, at(operands, operand_b, 0).align, at(aligns, align_c, 0),
+             at(aligns, align_d, 0)},
             row[by_pointer] == 1, row[slack] == 1 ? 40 : 0);
   return fit_stages(config, p, device);
 }
@@ -142,11 +172,13 @@ std::vector<GemmCase> hopper_pairs(int shapes) {
     for (int shape = 0; shape < shapes; ++shape) {
       std::vector<int> other = row;
       if (shape > 0) {  // what the kernel's text does not depend on
-        for (const Axis axis : {by_pointer, slack, alpha, m, n, k}) other[axis] = random.between(0, axis_sizes[axis] - 1);
+        for (const Axis axis : {by_pointer, slack, alpha, m, n, k})
+          other[axis] = random.between(0, axis_sizes[axis] - 1);
       }
       if (!make_case(other, random, gemm).empty()) {
         other[k] = row[k];
-        if (const std::string why = make_case(other, random, gemm); !why.empty()) throw std::logic_error(to_string(gemm) + ": " + why);
+        if (const std::string why = make_case(other, random, gemm); !why.empty())
+          throw std::logic_error(to_string(gemm) + ": " + why);
       }
       if (shape > 0 && gemm.config.grid > 0) gemm.config.grid = random.between(1, 13) * cluster_size_of(gemm.config);
       cases.push_back(gemm);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// A binary floating-point format. Its largest exponent field is for infinity and NaN (IEEE), or has finite values but for
-/// all ones, a NaN.
+/// A binary floating-point format. Its largest exponent field is for infinity and NaN (IEEE), or has finite values but
+/// for all ones, a NaN.
 struct Format {
   int bits, fraction_bits, exponent_bias;
   bool ieee, saturates;
@@ -26,10 +26,14 @@ struct Format {
 };
 Format format_of(DataType type) {
   switch (type) {
-    case f16: return {16, 10, 15, true, false};
-    case bf16: return {16, 7, 127, true, false};
-    case e4m3: return {8, 3, 7, false, true};
-    default: return {8, 2, 15, true, true};  // e5m2
+    case f16:
+      return {16, 10, 15, true, false};
+    case bf16:
+      return {16, 7, 127, true, false};
+    case e4m3:
+      return {8, 3, 7, false, true};
+    default:
+      return {8, 2, 15, true, true};  // e5m2
   }
 }
 
@@ -50,7 +54,8 @@ double decode(int bits, const Format& f) {
 
 int encode(double value, const Format& f) {
   if (std::isnan(value)) return f.all_ones();
-  const int sign = std::signbit(value) ? f.sign_bit() : 0, overflow = f.saturates ? f.largest_finite() : f.infinity_bits();
+  const int sign = std::signbit(value) ? f.sign_bit() : 0,
+            overflow = f.saturates ? f.largest_finite() : f.infinity_bits();
   const double magnitude = std::abs(value);
   if (magnitude == 0) return sign;
   if (std::isinf(magnitude)) return sign | overflow;
@@ -65,21 +70,31 @@ int encode(double value, const Format& f) {
 /// What rounds to infinity, from here on.
 double overflow_threshold(DataType type) {
   switch (type) {
-    case f16: return 65520;
-    case bf16: return 0x1p128 - 0x1p119;
-    case f32: return 0x1p128 - 0x1p103;
-    default: return infinity;
+    case f16:
+      return 65520;
+    case bf16:
+      return 0x1p128 - 0x1p119;
+    case f32:
+      return 0x1p128 - 0x1p103;
+    default:
+      return infinity;
   }
 }
 
 double half_smallest_subnormal(DataType type) {
   switch (type) {
-    case f16: return 0x1p-25;
-    case bf16: return 0x1p-134;
-    case f32: return 0x1p-150;
-    case e4m3: return 0x1p-10;
-    case e5m2: return 0x1p-17;
-    default: return 0;
+    case f16:
+      return 0x1p-25;
+    case bf16:
+      return 0x1p-134;
+    case f32:
+      return 0x1p-150;
+    case e4m3:
+      return 0x1p-10;
+    case e5m2:
+      return 0x1p-17;
+    default:
+      return 0;
   }
 }
 
@@ -110,12 +125,18 @@ Strides strides_b(const Problem& p) {
 
 double activated(double x, const Problem& p) {
   switch (p.activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? 0 : x;
-    case Activation::leaky_relu: return x < 0 ? p.slope * x : x;
-    case Activation::gelu_erf: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
-    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::leaky_relu:
+      return x < 0 ? p.slope * x : x;
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return x;
 }
@@ -135,8 +156,7 @@ ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, 
   const double product = reads_ab(p) ? alpha * sums.total : 0;
   const DataType addend = type_of_addends(p);
   const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.stride_c + row * p.ldc + column, addend) : 0;
-  const double bias =
-      p.bias == Bias::none ? 0 : load(operands.bias, p.bias == Bias::along_m ? row : column, addend);
+  const double bias = p.bias == Bias::none ? 0 : load(operands.bias, p.bias == Bias::along_m ? row : column, addend);
   if (p.d == s32) {
     const double x = wrapped(product + c + bias);  // small enough inputs that the sum itself is exact
     return {activated(x, p), 0};
@@ -160,14 +180,16 @@ ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, 
   if (range > acc_max || magnitude > acc_max || lipschitz * magnitude > acc_max) return {d, infinity};
   const double smallest = p.d == f64 ? 0x1p-1074 : 0x1p-149;
   const double tiny = smallest * (1 + std::abs(alpha)) * (1 + double(p.k));  // partial sums may be subnormal too
-  const double error = (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) + h * u_acc * std::abs(x)) *
-                       std::abs(scales.d);
+  const double error =
+      (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) + h * u_acc * std::abs(x)) *
+      std::abs(scales.d);
   const double u = unit_roundoff(p.d);
   return {d, u * std::abs(d) + (1 + u) * error + half_smallest_subnormal(p.d)};
 }
 
 /// In long double, whose rounding is beyond that of a double precision D.
-Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch, std::int64_t row, std::int64_t column) {
+Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch, std::int64_t row,
+                  std::int64_t column) {
   const Strides a = strides_a(p), b = strides_b(p);
   long double total = 0, low = 0, high = 0;
   for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
@@ -189,14 +211,20 @@ double load(const void* array, std::int64_t i, DataType type) {
   };
   switch (type) {
     case f32:
-    case tf32: return as(0.0f);
-    case f64: return as(0.0);
-    case s8: return as(std::int8_t());
-    case s32: return as(std::int32_t());
+    case tf32:
+      return as(0.0f);
+    case f64:
+      return as(0.0);
+    case s8:
+      return as(std::int8_t());
+    case s32:
+      return as(std::int32_t());
     case f16:
-    case bf16: return decode(as(std::uint16_t()), format_of(type));
+    case bf16:
+      return decode(as(std::uint16_t()), format_of(type));
     case e4m3:
-    case e5m2: return decode(as(std::uint8_t()), format_of(type));
+    case e5m2:
+      return decode(as(std::uint8_t()), format_of(type));
   }
   return 0;
 }
@@ -206,14 +234,20 @@ void store(double value, void* array, std::int64_t i, DataType type) {
   const auto as = [at](auto rounded) { std::memcpy(at, &rounded, sizeof rounded); };
   switch (type) {
     case f32:
-    case tf32: return as(float(value));
-    case f64: return as(value);
-    case s8: return as(std::int8_t(std::clamp(std::nearbyint(value), -128.0, 127.0)));
-    case s32: return as(std::int32_t(std::clamp(std::nearbyint(value), -0x1p31, 0x1p31 - 1)));
+    case tf32:
+      return as(float(value));
+    case f64:
+      return as(value);
+    case s8:
+      return as(std::int8_t(std::clamp(std::nearbyint(value), -128.0, 127.0)));
+    case s32:
+      return as(std::int32_t(std::clamp(std::nearbyint(value), -0x1p31, 0x1p31 - 1)));
     case f16:
-    case bf16: return as(std::uint16_t(encode(value, format_of(type))));
+    case bf16:
+      return as(std::uint16_t(encode(value, format_of(type))));
     case e4m3:
-    case e5m2: return as(std::uint8_t(encode(value, format_of(type))));
+    case e5m2:
+      return as(std::uint8_t(encode(value, format_of(type))));
   }
 }
 
@@ -222,26 +256,36 @@ double g(MainLoop main_loop, const Problem& p) {
   const double products = double((p.k + 15) / 16 * 16);
   const auto wgmma_fp8 = [](double count) { return (count + 16) * 0.26 * 0x1p-13; };
   switch (p.a) {
-    case f64: return (products + 4) * 0x1p-53;
-    case f32: return (products + 4) * 0x1p-24;
-    case tf32: return products * (sm90 ? 1.0 : 2.0) * 0x1p-24;
+    case f64:
+      return (products + 4) * 0x1p-53;
+    case f32:
+      return (products + 4) * 0x1p-24;
+    case tf32:
+      return products * (sm90 ? 1.0 : 2.0) * 0x1p-24;
     case e4m3:
     case e5m2:
       if (sm90 && p.accumulation == Accumulation::fast) return wgmma_fp8(products);
       if (sm90) return wgmma_fp8(std::min(products, 128.0)) + products * 1.5 * 0x1p-24;
       [[fallthrough]];  // as f16
-    default: return products * (sm90 ? 0.75 : 1.5) * 0x1p-24;
+    default:
+      return products * (sm90 ? 0.75 : 1.5) * 0x1p-24;
   }
 }
 
 double unit_roundoff(DataType type) {
   switch (type) {
-    case f16: return 0x1p-11;
-    case bf16: return 0x1p-8;
-    case e4m3: return 0x1p-4;
-    case e5m2: return 0x1p-3;
-    case f64: return 0x1p-53;
-    default: return 0x1p-24;
+    case f16:
+      return 0x1p-11;
+    case bf16:
+      return 0x1p-8;
+    case e4m3:
+      return 0x1p-4;
+    case e5m2:
+      return 0x1p-3;
+    case f64:
+      return 0x1p-53;
+    default:
+      return 0x1p-24;
   }
 }
 

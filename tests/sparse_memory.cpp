@@ -10,7 +10,8 @@ namespace jitgemm::test {
 SparseMemory::SparseMemory(std::size_t bytes) : bytes_(bytes) {
   const auto page = std::size_t(sysconf(_SC_PAGESIZE));
   mapped_ = (bytes + guard_bytes + page - 1) / page * page + 2 * page;
-  void* const mapping = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapping =
+      mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<char*>(mapping);
   mprotect(mapping_, page, PROT_NONE);

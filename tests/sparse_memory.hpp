@@ -8,8 +8,9 @@
 
 namespace jitgemm::test {
 
-/// Zeros that take memory only where they are written, between pages that fault when they are touched. They end `guard_bytes` before
-/// the protected page behind them, and begin at a multiple of 256 bytes: give a size that is one, or offset the pointer.
+/// Zeros that take memory only where they are written, between pages that fault when they are touched. They end
+/// `guard_bytes` before the protected page behind them, and begin at a multiple of 256 bytes: give a size that is one,
+/// or offset the pointer.
 class SparseMemory {
  public:
   static constexpr std::size_t guard_bytes = 1 << 16;

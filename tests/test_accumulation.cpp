@@ -121,9 +121,10 @@ TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", 
     SKIP("no NVRTC");
   }
   const Problem problem = fp8(4096, 4096, 4096, Accumulation::promoted);
-  for (const char* config : {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4",
-                             "sm90 128x192x128 stages=4 warps=8 schedule=stream_k", "sm90 256x96x128 stages=4 warps=8",
-                             "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong"}) {
+  for (const char* config :
+       {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4",
+        "sm90 128x192x128 stages=4 warps=8 schedule=stream_k", "sm90 256x96x128 stages=4 warps=8",
+        "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong"}) {
     CAPTURE(config);
     const KernelBinary binary = backend->compile(generate(problem, parse_kernel_config(config), h200));
     CHECK(binary.registers > 0);

@@ -146,7 +146,8 @@ TEST_CASE("jitgemm bench --frozen says where the database has nothing", "[cli]")
   CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring("tuned: the database has nothing"));
 }
 
-TEST_CASE("jitgemm bench --tuned-as takes the choices of an earlier CSV file, and fails for shapes that it lacks", "[cli]") {
+TEST_CASE("jitgemm bench --tuned-as takes the choices of an earlier CSV file, and fails for shapes that it lacks",
+          "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
   write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");

@@ -1,5 +1,5 @@
-// Where the sums are exact, D has the bits of the formula that templates/README.md documents, on the emulator and on a GPU: every
-// operation behind the sums is rounded as it says, whatever the tile, the schedule and the side of an edge.
+// Where the sums are exact, D has the bits of the formula that templates/README.md documents, on the emulator and on a
+// GPU: every operation behind the sums is rounded as it says, whatever the tile, the schedule and the side of an edge.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -67,7 +67,8 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
       gemm.config = parse_kernel_config(configs[turn % configs.size()]);
       gemm.config.block_k = gemm.config.block_k * 2 / int(size_of(types.a));
       Problem& p = gemm.problem;
-      // K so small that sums fit into the 13 bits that wgmma keeps of 8-bit products. Rows of D that TMA stores, and odd ones.
+      // K so small that sums fit into the 13 bits that wgmma keeps of 8-bit products. Rows of D that TMA stores, and
+      // odd ones.
       p = {.m = 147, .n = turn % 2 == 0 ? 136 : 139, .k = 176, .a = types.a, .b = types.b, .d = types.d};
       p.layout_a = Layout::row_major;
       p.layout_b = size_of(types.a) == 2 && turn % 3 == 0 ? Layout::row_major : Layout::column_major;
@@ -105,13 +106,18 @@ T activated(T x, const Problem& p) {
   const auto sigmoid = [](T y) { return T(1 / (1 + std::exp2(double(y)))); };
   constexpr double log2_e = 1.4426950408889634, scale = -2 * log2_e * 0.79788456080286536;
   switch (p.activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? T(0) : x;
-    case Activation::leaky_relu: return x < 0 ? rounded_product(T(p.slope), x) : x;
-    case Activation::gelu_erf: return T(double(x) / 2 * (1 + std::erf(double(x) * 0.70710678118654752)));
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? T(0) : x;
+    case Activation::leaky_relu:
+      return x < 0 ? rounded_product(T(p.slope), x) : x;
+    case Activation::gelu_erf:
+      return T(double(x) / 2 * (1 + std::erf(double(x) * 0.70710678118654752)));
     case Activation::gelu_tanh:
       return x * sigmoid(rounded_product(x, rounded_fma(T(scale * 0.044715), rounded_product(x, x), T(scale))));
-    case Activation::silu: return x * sigmoid(rounded_product(T(-log2_e), x));
+    case Activation::silu:
+      return x * sigmoid(rounded_product(T(-log2_e), x));
   }
   return x;
 }
@@ -124,8 +130,8 @@ double scaled_alpha(const GemmCase& gemm) {
 }
 
 struct Expected {
-  double x = 0;      // before the activation, times scale_d
-  double d = 0;      // before D's rounding
+  double x = 0;        // before the activation, times scale_d
+  double d = 0;        // before D's rounding
   char bytes[8] = {};  // of D
 };
 
@@ -142,8 +148,9 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
   const DataType type_of_addends = type_of_c(p);
   const T alpha = T(scaled_alpha(gemm)), beta = T(p.beta);
   const T c = reads_c(p) ? T(load(inputs.c.data() + gemm.offset_c, row * p.ldc + column, type_of_addends)) : T(0);
-  const T bias =
-      p.bias == Bias::none ? T(0) : T(load(inputs.bias.data(), p.bias == Bias::along_m ? row : column, type_of_addends));
+  const T bias = p.bias == Bias::none
+                     ? T(0)
+                     : T(load(inputs.bias.data(), p.bias == Bias::along_m ? row : column, type_of_addends));
   const T addend = !reads_c(p) ? bias : p.bias == Bias::none ? rounded_product(beta, c) : rounded_fma(beta, c, bias);
   const T x = reads_c(p) || p.bias != Bias::none ? rounded_fma(alpha, T(sum), addend) : rounded_product(alpha, T(sum));
 
@@ -155,18 +162,21 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
 }
 Expected expected_at(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
   switch (accumulator_of(gemm.problem)) {
-    case f64: return formula<double>(gemm, inputs, row, column);
-    case s32: return formula<int>(gemm, inputs, row, column);
-    default: return formula<float>(gemm, inputs, row, column);
+    case f64:
+      return formula<double>(gemm, inputs, row, column);
+    case s32:
+      return formula<int>(gemm, inputs, row, column);
+    default:
+      return formula<float>(gemm, inputs, row, column);
   }
 }
 
 /// What one kind of kernel came to.
 struct Agreement {
-  int cases = 0, equal = 0;                  // all bits of a case
+  int cases = 0, equal = 0;  // all bits of a case
   std::int64_t elements = 0, other_bits = 0;
-  double furthest = 0;                       // of |d - formula| beyond D's rounding, in units of what is documented
-  std::string first;                         // that is not as it should be
+  double furthest = 0;  // of |d - formula| beyond D's rounding, in units of what is documented
+  std::string first;    // that is not as it should be
 
   void add(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d, const std::vector<char>* other) {
     const Problem& p = gemm.problem;
@@ -205,10 +215,14 @@ struct Agreement {
   /// What D's smallest subnormals are apart.
   static double smallest(DataType d) {
     switch (d) {
-      case f16: return 0x1p-24;
-      case e4m3: return 0x1p-9;
-      case e5m2: return 0x1p-16;
-      default: return 0;
+      case f16:
+        return 0x1p-24;
+      case e4m3:
+        return 0x1p-9;
+      case e5m2:
+        return 0x1p-16;
+      default:
+        return 0;
     }
   }
 };
@@ -216,13 +230,15 @@ struct Agreement {
 using Table = std::map<std::string, Agreement>;  // by types and whether the activation is exact
 
 void print(const std::string& what, const Table& table) {
-  std::printf("\n%s\n| types | activation | cases | equal | elements | other bits | furthest / documented |\n"
-              "|---|---|---|---|---|---|---|\n", what.c_str());
+  std::printf(
+      "\n%s\n| types | activation | cases | equal | elements | other bits | furthest / documented |\n"
+      "|---|---|---|---|---|---|---|\n",
+      what.c_str());
   for (const auto& [kind, its] : table)
     std::printf("| %s | %d | %d | %lld | %lld | %.2g |\n", kind.c_str(), its.cases, its.equal,
-                static_cast<long long>(its.elements), 
-                static_cast<long long>(its.other_bits), its.furthest);
-  std::printf("Exact: none, relu and leaky_relu. Approximate: by 2^-21 |x| at most (f64: 2^-50 |x|), and D's rounding.\n");
+                static_cast<long long>(its.elements), static_cast<long long>(its.other_bits), its.furthest);
+  std::printf(
+      "Exact: none, relu and leaky_relu. Approximate: by 2^-21 |x| at most (f64: 2^-50 |x|), and D's rounding.\n");
   std::fflush(stdout);
 }
 
@@ -256,10 +272,20 @@ struct Factors {
 };
 constexpr float infinity = HUGE_VALF;
 const std::vector<Factors> factors{
-    {1e-30f, 1e20f, 1e20f},      {1e30f, 1e-20f, 1e-20f},   {0x1p-140f, 0x1p100f, 0x1.8p41f}, {0x1.8p-149f, 0x1p127f, 0x1p20f},
-    {0x1p-149f, 0x1p-149f, 1},   {3e38f, 3e38f, 1e-38f},    {3e38f, 3e38f, 1e-37f},           {0.1f, 0.2f, 0.3f},
-    {0x1.000002p-126f, 0x1.fffffep-1f, 0x1.fffffep0f},      {-1e-30f, 1e20f, 1e20f},          {infinity, 1e-30f, 2},
-    {infinity, -1, 3},           {NAN, 1, 2},               {3e38f, 10, 1},
+    {1e-30f, 1e20f, 1e20f},
+    {1e30f, 1e-20f, 1e-20f},
+    {0x1p-140f, 0x1p100f, 0x1.8p41f},
+    {0x1.8p-149f, 0x1p127f, 0x1p20f},
+    {0x1p-149f, 0x1p-149f, 1},
+    {3e38f, 3e38f, 1e-38f},
+    {3e38f, 3e38f, 1e-37f},
+    {0.1f, 0.2f, 0.3f},
+    {0x1.000002p-126f, 0x1.fffffep-1f, 0x1.fffffep0f},
+    {-1e-30f, 1e20f, 1e20f},
+    {infinity, 1e-30f, 2},
+    {infinity, -1, 3},
+    {NAN, 1, 2},
+    {3e38f, 10, 1},
 };
 
 void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
@@ -272,8 +298,9 @@ void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
       gemm.problem = {.m = 17, .n = 24, .k = 64, .a = e4m3, .b = e5m2, .d = f32};
       gemm.problem.layout_b = Layout::column_major;
       gemm.problem.alpha = order[0];
-      gemm.config = parse_kernel_config(main_loop == MainLoop::sm90 ? "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel"
-                                                                    : "sm80 32x32x64 stages=3 warps=4 schedule=data_parallel");
+      gemm.config =
+          parse_kernel_config(main_loop == MainLoop::sm90 ? "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel"
+                                                          : "sm80 32x32x64 stages=3 warps=4 schedule=data_parallel");
       gemm.scales = {order[1], order[2], 0};
       place_all(gemm, {16, 16, 16, 16}, false, 0);
       const GemmInputs inputs = make_inputs(gemm, Fill::integers, 5);
@@ -293,7 +320,8 @@ void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
 
 }  // namespace
 
-TEST_CASE("On the emulator, D has the bits of the documented formula where the sums are exact", "[numerics][emulated]") {
+TEST_CASE("On the emulator, D has the bits of the documented formula where the sums are exact",
+          "[numerics][emulated]") {
   GemmDevice emulator(GemmDevice::emulator(test_seed()));
   for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
     const Table table = agree(emulator, nullptr, cases(main_loop, 1));

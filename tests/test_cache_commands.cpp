@@ -66,7 +66,8 @@ TEST_CASE("jitgemm cache lists, verifies, exports, prunes and clears", "[cli]") 
   CHECK(jitgemm("cache ls --json").json().empty());
 }
 
-TEST_CASE("jitgemm wisdom carries tuning results and kernels to another directory, and compares them", "[cli][wisdom]") {
+TEST_CASE("jitgemm wisdom carries tuning results and kernels to another directory, and compares them",
+          "[cli][wisdom]") {
   NEEDS_COMMAND();
   const Command jitgemm;
   REQUIRE(jitgemm("tune --tuning-budget 0.05" + small).status == 0);  // its kernels, the emulator's, stay here
@@ -83,7 +84,8 @@ TEST_CASE("jitgemm wisdom carries tuning results and kernels to another director
   CHECK(facts["list"]["records"].size() == 1);
   CHECK(facts["kernels"] == 1);
   CHECK(facts["kernels_of_other_templates"] == 1);
-  CHECK_THAT(jitgemm("wisdom show a.wisdom").out, ContainsSubstring("m=70 n=66 k=65") && ContainsSubstring("of format 1"));
+  CHECK_THAT(jitgemm("wisdom show a.wisdom").out,
+             ContainsSubstring("m=70 n=66 k=65") && ContainsSubstring("of format 1"));
 
   const nlohmann::json imported = jitgemm("wisdom import a.wisdom --cache-dir other --json").json();
   CHECK(imported["imported_records"] == 1);
@@ -93,19 +95,22 @@ TEST_CASE("jitgemm wisdom carries tuning results and kernels to another director
   const std::string again = jitgemm("wisdom import a.wisdom --cache-dir other").out;
   CHECK_THAT(again, ContainsSubstring("imported 0 of 1 record and 0 of 0 kernels") &&
                         ContainsSubstring("1 kernel left out") && ContainsSubstring("--kernels"));
-  CHECK_THAT(jitgemm("wisdom import a.wisdom --kernels --cache-dir other").out, ContainsSubstring("and 1 of 1 kernel into"));
+  CHECK_THAT(jitgemm("wisdom import a.wisdom --kernels --cache-dir other").out,
+             ContainsSubstring("and 1 of 1 kernel into"));
   CHECK(fs::exists(file_of(jitgemm.path("other"), kernel)));
   const Output warm = jitgemm("explain --json --cache-dir other --tuning cached" + small);
   INFO(warm.err);
   CHECK(warm.json()["source"] == "exact");
 
   // As a system layer.
-  REQUIRE(std::system(("cp -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
+  REQUIRE(std::system(
+              ("cp -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
   const ScopedEnvironment layer("JITGEMM_SYSTEM_CACHE_DIR", jitgemm.path("other").c_str());
   const Output explained = jitgemm("explain --cache-dir third --tuning cached" + small);
   INFO(explained.err);
   CHECK_THAT(explained.out, ContainsSubstring("of the system's database"));
-  CHECK(std::system(("diff -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
+  CHECK(std::system(
+            ("diff -r '" + jitgemm.path("other").string() + "' '" + jitgemm.path("kept").string() + "'").c_str()) == 0);
 
   CHECK(jitgemm("wisdom diff a.wisdom a.wisdom").status == 0);
   CHECK(jitgemm("wisdom diff a.wisdom cache/tuning.jsonl").status == 0);

@@ -22,7 +22,7 @@ KernelCache with_system_layer(const fs::path& directory, const fs::path& system)
 }
 
 unsigned mode_of(const fs::path& path) {
-  struct stat status {};
+  struct stat status{};
   REQUIRE(stat(path.c_str(), &status) == 0);
   return status.st_mode & 0777;
 }

@@ -32,8 +32,8 @@ Problem typical(DataType a, Layout layout_b = Layout::row_major) {
 }
 
 /// Compiles each tile for each way to cut it.
-std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles, const Problem& problem,
-                         unsigned threads) {
+std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles,
+                         const Problem& problem, unsigned threads) {
   const DeviceInfo device = device_info_for(architecture);
   const auto backend = make_compile_only_backend(architecture);
   std::vector<Row> rows;
@@ -98,7 +98,8 @@ TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[c
       const Problem problem = typical(type, layout_b);
       std::vector<KernelConfig> tiles;
       for (const KernelConfig& tile : portable_tiles(device_info_for("sm_90a"), type)) {
-        if (tile.main_loop == MainLoop::sm80 && why_illegal(tile, problem, device_info_for("sm_90a")).empty()) tiles.push_back(tile);
+        if (tile.main_loop == MainLoop::sm80 && why_illegal(tile, problem, device_info_for("sm_90a")).empty())
+          tiles.push_back(tile);
       }
       REQUIRE(tiles.size() >= 4);
       tiles.resize(1);  // the list begins with large ones
@@ -111,7 +112,8 @@ TEST_CASE("Every default candidate compiles with NVRTC for its architectures and
   if (!has_nvrtc()) SKIP("no NVRTC");
   const char* path = std::getenv("JITGEMM_TEST_TABLE");  // a Markdown table of registers goes there
   std::ofstream table(path ? path : "/dev/null");
-  table << "| architecture | operands | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes |\n|---|---|---|---|---|---|---|---|---|\n";
+  table << "| architecture | operands | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes "
+           "|\n|---|---|---|---|---|---|---|---|---|\n";
   for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"})
     for (DataType type : {f16, e4m3, e5m2, tf32, s8, f32, f64})
       for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
@@ -125,9 +127,9 @@ TEST_CASE("Every default candidate compiles with NVRTC for its architectures and
         check(rows);
         for (std::size_t i = 0; i + 2 < rows.size(); i += 3) {
           const KernelConfig& c = rows[i].config;
-          table << "| " << architecture << " | " << to_string(type) << (layout_b == Layout::row_major ? " nn" : " nt") << " | "
-                << to_string(c.main_loop) << " " << c.block_m << "x" << c.block_n << "x" << c.block_k << " | " << c.stages
-                << " | " << c.warps;
+          table << "| " << architecture << " | " << to_string(type) << (layout_b == Layout::row_major ? " nn" : " nt")
+                << " | " << to_string(c.main_loop) << " " << c.block_m << "x" << c.block_n << "x" << c.block_k << " | "
+                << c.stages << " | " << c.warps;
           int spills = 0;
           for (std::size_t j = i; j < i + 3; ++j) {
             table << " | " << rows[j].registers;

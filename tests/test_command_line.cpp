@@ -8,8 +8,8 @@ namespace {
 
 /// The status of the command, with its standard output where `redirection` says.
 int status_with(const Command& jitgemm, const std::string& arguments, const std::string& redirection) {
-  const std::string line = "JITGEMM_CACHE_DIR='" + jitgemm.path("cache").string() + "' '" + command_path().string() + "' " +
-                           arguments + " </dev/null 2>'" + jitgemm.path("errors").string() + "' " + redirection;
+  const std::string line = "JITGEMM_CACHE_DIR='" + jitgemm.path("cache").string() + "' '" + command_path().string() +
+                           "' " + arguments + " </dev/null 2>'" + jitgemm.path("errors").string() + "' " + redirection;
   const int status = std::system(line.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -109,8 +109,9 @@ TEST_CASE("The emulator that nobody asked for is spoken of only once it runs som
   NEEDS_COMMAND();
   if (std::filesystem::exists("/dev/nvidiactl")) SKIP("there is a GPU");
   const Command jitgemm;
-  for (const char* words : {"run -m -1 -n 8 -k 8", "run --type f17", "run --emulator-sms 0", "explain -m 8 -n 8",
-                            "tune -m -1 -n 8 -k 8", "warm -m -1 -n 8 -k 8", "warm --shapes nowhere", "source --layout xx -m 8 -n 8 -k 8"}) {
+  for (const char* words :
+       {"run -m -1 -n 8 -k 8", "run --type f17", "run --emulator-sms 0", "explain -m 8 -n 8", "tune -m -1 -n 8 -k 8",
+        "warm -m -1 -n 8 -k 8", "warm --shapes nowhere", "source --layout xx -m 8 -n 8 -k 8"}) {
     const Output output = jitgemm(words);
     CHECK(output.status != 0);
     CHECK(lines_of(output.err).size() == 1);

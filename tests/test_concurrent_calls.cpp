@@ -18,11 +18,16 @@ enum class Sharing { nothing, stream, default_stream, thread_default_stream, wor
 
 std::string name_of(Sharing sharing) {
   switch (sharing) {
-    case Sharing::nothing: return "streams of their own";
-    case Sharing::stream: return "one stream";
-    case Sharing::default_stream: return "the default stream by both its names";
-    case Sharing::thread_default_stream: return "the default stream of each thread";
-    case Sharing::workspace: return "one stream and a caller's workspace";
+    case Sharing::nothing:
+      return "streams of their own";
+    case Sharing::stream:
+      return "one stream";
+    case Sharing::default_stream:
+      return "the default stream by both its names";
+    case Sharing::thread_default_stream:
+      return "the default stream of each thread";
+    case Sharing::workspace:
+      return "one stream and a caller's workspace";
   }
   return "";
 }
@@ -42,8 +47,8 @@ std::vector<PackedCall> packed_calls() {
           {problem(255), parse_kernel_config("sm90 64x64x64 stages=4 warps=4 pack=ab schedule=stream_k grid=3")}};
 }
 
-/// One thread's matrices for one of the calls, which are not those of any other thread. Each of a batch of calls has a D of
-/// its own, so that all are compared.
+/// One thread's matrices for one of the calls, which are not those of any other thread. Each of a batch of calls has a
+/// D of its own, so that all are compared.
 class Results {
  public:
   static constexpr std::size_t batch = 100;
@@ -105,8 +110,9 @@ Outcome run(Backend& backend, Context& context, Sharing sharing, std::size_t thr
   for (const PackedCall& call : calls)
     workspace_bytes = std::max(workspace_bytes, context.workspace_size(call.problem, call.config));
   const std::unique_ptr<void, std::function<void(void*)>> workspace(
-      sharing == Sharing::workspace ? backend.allocate(workspace_bytes) : nullptr,
-      [&](void* memory) { if (memory) backend.release(memory); });
+      sharing == Sharing::workspace ? backend.allocate(workspace_bytes) : nullptr, [&](void* memory) {
+        if (memory) backend.release(memory);
+      });
 
   std::vector<std::vector<std::unique_ptr<Results>>> results(threads);
   for (std::size_t thread = 0; thread < threads; ++thread)
@@ -187,8 +193,8 @@ TEST_CASE("On the GPU, threads that share a stream or a workspace get the bits t
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = run(*backend, context, sharing, 8, calls);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    std::cout << "8 threads, " << name_of(sharing) << ": " << outcome.wrong << " of " << outcome.calls << " calls wrong, "
-              << seconds << " s" << std::endl;
+    std::cout << "8 threads, " << name_of(sharing) << ": " << outcome.wrong << " of " << outcome.calls
+              << " calls wrong, " << seconds << " s" << std::endl;
     INFO(name_of(sharing));
     CHECK(outcome.error == "");
     CHECK(outcome.calls == 8 * calls);

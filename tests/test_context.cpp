@@ -153,8 +153,13 @@ TEST_CASE("Errors carry the problem and the configuration", "[context]") {
 TEST_CASE("gemm on the emulator is right for each schedule, and its kernel is made once", "[context]") {
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));
-  const Problem problem{
-      .m = 150, .n = 130, .k = 200, .alpha = 1.5, .beta = -0.5, .bias = Bias::along_n, .activation = Activation::leaky_relu};
+  const Problem problem{.m = 150,
+                        .n = 130,
+                        .k = 200,
+                        .alpha = 1.5,
+                        .beta = -0.5,
+                        .bias = Bias::along_n,
+                        .activation = Activation::leaky_relu};
   const auto [schedule, splits, grid] = GENERATE(table<Schedule, int, int>({{Schedule::data_parallel, 1, 0},
                                                                             {Schedule::persistent, 1, 4},
                                                                             {Schedule::split_k, 3, 0},
@@ -283,7 +288,8 @@ TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", 
   context.gemm(problem, host.operands, nullptr, config);
   CHECK(host.violation(MainLoop::sm90) == "");
   host.operands.workspace_bytes = bytes - 1;
-  CHECK(error_of([&] { context.gemm(problem, host.operands, nullptr, config); }).code() == ErrorCode::workspace_too_small);
+  CHECK(error_of([&] { context.gemm(problem, host.operands, nullptr, config); }).code() ==
+        ErrorCode::workspace_too_small);
 }
 
 TEST_CASE("Threads that ask for the same new problem at once compile it once", "[context]") {

@@ -24,7 +24,8 @@ TEST_CASE("Options and variables that make no sense are refused with what would"
   ContextOptions options = emulator;
   options.emulator_sm_count = 0;
   refused(options, "emulator_sm_count");
-  for (const auto& [directory, word] : {std::pair(std::string(), "empty path"), std::pair(std::string("/tmp/a\0b", 8), "NUL")}) {
+  for (const auto& [directory, word] :
+       {std::pair(std::string(), "empty path"), std::pair(std::string("/tmp/a\0b", 8), "NUL")}) {
     options = emulator;
     options.cache_dir = directory;
     refused(options, word);

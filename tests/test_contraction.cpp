@@ -1,6 +1,7 @@
-// No compiler decides where a kernel rounds: NVRTC leaves every product and every sum of the text as it is, and fuses none.
-#include <regex>
+// No compiler decides where a kernel rounds: NVRTC leaves every product and every sum of the text as it is, and fuses
+// none.
 #include <ostream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,7 @@ struct Operations {
   Operations operator*(int times) const { return {fma * times, mul * times, add * times}; }
   bool operator==(const Operations&) const = default;
 };
-Operations operator+(const Operations& x, const Operations& y) {
-  return {x.fma + y.fma, x.mul + y.mul, x.add + y.add};
-}
+Operations operator+(const Operations& x, const Operations& y) { return {x.fma + y.fma, x.mul + y.mul, x.add + y.add}; }
 std::ostream& operator<<(std::ostream& out, const Operations& x) {
   return out << x.fma << " fma, " << x.mul << " mul, " << x.add << " add";
 }
@@ -49,12 +48,17 @@ Operations rounded_operations(const std::string& ptx, const std::string& width) 
 }
 
 /// What ptxas may fuse as it likes: without a rounding of its own.
-int loose_operations(const std::string& ptx) { return count(ptx, "\\b(add|sub|mul|mad|fma)\\.(ftz\\.)?(sat\\.)?f(16|32|64)"); }
+int loose_operations(const std::string& ptx) {
+  return count(ptx, "\\b(add|sub|mul|mad|fma)\\.(ftz\\.)?(sat\\.)?f(16|32|64)");
+}
 
 /// Of one element of D, as templates/README.md has it.
 Operations of_element(const Problem& p) {
   const bool c = reads_c(p), bias = p.bias != Bias::none;
-  Operations x = c && bias ? Operations{2, 0, 0} : c ? Operations{1, 1, 0} : bias ? Operations{1, 0, 0} : Operations{0, 1, 0};
+  Operations x = c && bias ? Operations{2, 0, 0}
+                 : c       ? Operations{1, 1, 0}
+                 : bias    ? Operations{1, 0, 0}
+                           : Operations{0, 1, 0};
   if (p.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
   if (p.activation == Activation::silu) x = x + Operations{0, 2, 1};
   if (p.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
@@ -68,13 +72,13 @@ struct Epilogue {
   Activation activation;
 };
 const std::vector<Epilogue> epilogues{
-    {0, Bias::none, Activation::none},         {0.7, Bias::none, Activation::none},
-    {0, Bias::along_n, Activation::none},      {0, Bias::along_m, Activation::leaky_relu},
-    {0.7, Bias::along_n, Activation::silu},    {0.7, Bias::along_m, Activation::gelu_tanh},
+    {0, Bias::none, Activation::none},      {0.7, Bias::none, Activation::none},
+    {0, Bias::along_n, Activation::none},   {0, Bias::along_m, Activation::leaky_relu},
+    {0.7, Bias::along_n, Activation::silu}, {0.7, Bias::along_m, Activation::gelu_tanh},
 };
 
-/// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside them. With
-/// C or a bias the sm90 loop has a second copy where it has one without.
+/// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside
+/// them. With C or a bias the sm90 loop has a second copy where it has one without.
 struct Kernel {
   DataType a, d;
   std::string config;
@@ -130,9 +134,11 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
 
 TEST_CASE("NVRTC fuses no product and sum of its own accord", "[numerics][nvrtc]") {
   if (!has_nvrtc()) SKIP("no NVRTC");
-  const std::string text = "extern \"C\" __global__ void f(float* x, double* y) {\n"
-                           "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n";
-  const std::string ptx = cuda::ptx_of(cuda::nvrtc(), {.text = text, .entry = "f", .architecture = "sm_90a", .config = ""});
+  const std::string text =
+      "extern \"C\" __global__ void f(float* x, double* y) {\n"
+      "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n";
+  const std::string ptx =
+      cuda::ptx_of(cuda::nvrtc(), {.text = text, .entry = "f", .architecture = "sm_90a", .config = ""});
   CHECK(loose_operations(ptx) == 0);
   CHECK(rounded_operations(ptx, "f32") == Operations{0, 1, 1});
   CHECK(rounded_operations(ptx, "f64") == Operations{0, 1, 1});

@@ -229,11 +229,13 @@ TEST_CASE("the driver is asked whether a stream's clusters, or blocks, can be re
   FakeDriver::reset();
   const cuda::DriverApi api = FakeDriver::api();
   const auto backend = cuda::make_backend(api);
-  const auto kernel = backend->load({.code = "cubin", .entry = "f", .architecture = "sm_90a", .compiler = "nvrtc"}, 100 << 10);
+  const auto kernel =
+      backend->load({.code = "cubin", .entry = "f", .architecture = "sm_90a", .compiler = "nvrtc"}, 100 << 10);
   const auto part = reinterpret_cast<Stream>(std::uintptr_t(0x70));
   FakeDriver::most_clustered_on = {{part, 2}};
   const auto fits = [&](int cluster, Stream stream) {
-    return backend->can_be_resident(*kernel, {.cluster = cluster, .grid = 8, .threads = 256, .smem_bytes = 100 << 10}, stream);
+    return backend->can_be_resident(*kernel, {.cluster = cluster, .grid = 8, .threads = 256, .smem_bytes = 100 << 10},
+                                    stream);
   };
   for (const int cluster : {1, 2, 4, 8}) {
     CHECK(fits(cluster, nullptr));
@@ -290,7 +292,8 @@ TEST_CASE("a pointer that the device cannot use is refused by the operand's name
   };
   accepted();
 
-  // Another device's: what cuMemAlloc gave is seen with peer access, the other kinds always, but only accessible once that is set.
+  // Another device's: what cuMemAlloc gave is seen with peer access, the other kinds always, but only accessible once
+  // that is set.
   using Made = FakeDriver::Made;
   FakeDriver::pointer_device = 1;
   for (const Made made : {Made::by_allocation, Made::from_pool, Made::by_mapping}) {

@@ -148,7 +148,8 @@ TEST_CASE("a captured gemm takes memory that the same capture allocates", "[gpu]
     context.gemm(problem, device.operands, stream);
     backend->synchronize(stream);
     const MainLoop main_loop = context.plan(problem).config.main_loop;
-    const std::size_t bytes_a = std::size_t(problem.m * problem.k) * 2, bytes_d = std::size_t(problem.m * problem.n) * 2;
+    const std::size_t bytes_a = std::size_t(problem.m * problem.k) * 2,
+                      bytes_d = std::size_t(problem.m * problem.n) * 2;
     const auto of = [](const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); };
     device.poison();
     replay(
@@ -201,7 +202,8 @@ TEST_CASE("branches of a captured graph have workspaces of their own", "[gpu][co
           context.gemm(its, operands[0]->operands, stream, config);
           backend->record_event(fork, stream);
           require(api.stream_wait_event(branch, static_cast<CUevent>(fork), 0));
-          for (std::size_t i = 1; i < 11; ++i) context.gemm(its, operands[i]->operands, i % 2 ? branch : stream, config);
+          for (std::size_t i = 1; i < 11; ++i)
+            context.gemm(its, operands[i]->operands, i % 2 ? branch : stream, config);
           backend->record_event(join, branch);
           require(api.stream_wait_event(stream, static_cast<CUevent>(join), 0));
           context.gemm(its, operands[11]->operands, stream, config);

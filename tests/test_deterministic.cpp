@@ -137,8 +137,9 @@ std::size_t tile_sizes(const std::vector<GemmCase>& cases) {
 /// Prints a table: how many elements of D have other bits by another choice.
 void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& all_types,
                                   const std::vector<Epilogue>& some, std::array<int, 3> size, std::size_t choices) {
-  std::printf("\n| types | epilogue | choices | sizes of tiles | swapped | elements with other bits |\n"
-              "|---|---|---|---|---|---|\n");
+  std::printf(
+      "\n| types | epilogue | choices | sizes of tiles | swapped | elements with other bits |\n"
+      "|---|---|---|---|---|---|\n");
   for (const Types& types : all_types) {
     std::vector<GemmCase> all;
     std::vector<std::vector<GemmCase>> of_epilogue;
@@ -180,8 +181,8 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
         swapped += gemm.config.swap_ab;
       }
       std::printf("| %s -> %s | %s | %zu | %zu | %d | %lld |\n", std::string(to_string(types.a)).c_str(),
-                  std::string(to_string(types.d)).c_str(), some[i].name, cases.size(), tile_sizes(cases),
-                  swapped, static_cast<long long>(others));
+                  std::string(to_string(types.d)).c_str(), some[i].name, cases.size(), tile_sizes(cases), swapped,
+                  static_cast<long long>(others));
     }
   }
   std::fflush(stdout);

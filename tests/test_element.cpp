@@ -54,7 +54,8 @@ TEST_CASE("What is too large becomes infinity, or the nearest end of the range",
   CHECK(to(std::nan(""), e4m3) == 0x7f);
 }
 
-TEST_CASE("Every pattern of up to 16 bits survives, and random values round as the tests' own conversion", "[element]") {
+TEST_CASE("Every pattern of up to 16 bits survives, and random values round as the tests' own conversion",
+          "[element]") {
   Random random(test_seed());
   for (DataType type : {f16, bf16, e4m3, e5m2, s8}) {
     INFO(to_string(type) << ", JITGEMM_TEST_SEED=" << test_seed());

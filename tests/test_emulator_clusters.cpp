@@ -300,7 +300,8 @@ TEST_CASE("The emulator finds missing barriers around stores to other blocks und
       CHECK_THAT(f.run(exchange, 1, cluster, options), ContainsSubstring("which may not have started"));
       CHECK_THAT(f.run(exchange, 2, cluster, options), ContainsSubstring("race: ") && ContainsSubstring(" of block "));
       for (const int omit : {4, 8, 16})
-        CHECK_THAT(f.run(exchange, omit, cluster, options), ContainsSubstring("race: ") && ContainsSubstring(" of block "));
+        CHECK_THAT(f.run(exchange, omit, cluster, options),
+                   ContainsSubstring("race: ") && ContainsSubstring(" of block "));
       for (const int omit : {1, 2})
         CHECK_THAT(f.run(signal, omit, cluster, options),
                    ContainsSubstring("which has ended") || ContainsSubstring("the block ends, not synchronised"));

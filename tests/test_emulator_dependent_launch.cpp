@@ -96,7 +96,8 @@ TEST_CASE("The emulator finds global memory that is touched without a griddepcon
 
 TEST_CASE("The emulator finds a kernel that lets the next one start although it is not to", "[emulator]") {
   Fixture f;
-  CHECK_THAT(f.run(f.independent, 99, 4), ContainsSubstring("griddepcontrol_launch_dependents without DEPENDENT_LAUNCH"));
+  CHECK_THAT(f.run(f.independent, 99, 4),
+             ContainsSubstring("griddepcontrol_launch_dependents without DEPENDENT_LAUNCH"));
   CHECK(f.run(f.dependent, 99, 4) == "");
 }
 
@@ -111,7 +112,8 @@ ContextOptions on_emulator(const TemporaryDirectory& cache, bool dependent_launc
 
 }  // namespace
 
-TEST_CASE("Without dependent_launch no kernel lets the next one start, of either main loop or packing", "[emulator][context]") {
+TEST_CASE("Without dependent_launch no kernel lets the next one start, of either main loop or packing",
+          "[emulator][context]") {
   const TemporaryDirectory cache;
   const Problem problem{.m = 70, .n = 50, .k = 67};
   KernelConfig packing = sm90_config;
@@ -129,7 +131,8 @@ TEST_CASE("Without dependent_launch no kernel lets the next one start, of either
   }
 }
 
-TEST_CASE("A cache that was warmed with the same dependent_launch serves gemm(), with the other one it does not", "[context]") {
+TEST_CASE("A cache that was warmed with the same dependent_launch serves gemm(), with the other one it does not",
+          "[context]") {
   const TemporaryDirectory cache;
   const Problem problem{.m = 70, .n = 50, .k = 67};
   for (const bool dependent_launch : {true, false}) {

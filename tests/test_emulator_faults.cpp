@@ -167,7 +167,8 @@ TEST_CASE("Uninitialised shared memory of the emulator is NaN", "[emulator]") {
 
 TEST_CASE("The emulator's error says how to see the fault again", "[emulator]") {
   auto backend = make_emulator_backend({});
-  const auto kernel = backend->load(backend->compile({emulator_text(faulty_kernels), "kernel", "sm_90a", "test"}), 4096);
+  const auto kernel =
+      backend->load(backend->compile({emulator_text(faulty_kernels), "kernel", "sm_90a", "test"}), 4096);
   device::Arguments p{};
   p.m = collectives;
   EmulatorOptions options;

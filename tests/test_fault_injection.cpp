@@ -139,7 +139,8 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
         if (!step.fails) {
           // A matrix that the driver refuses to describe is a bug of the library's.
           CHECK((error->code() == ErrorCode::internal) == (fault.function == "cuTensorMapEncodeTiled"));
-          if (fault.function != "nvrtcCompileProgram") CHECK_THAT(error->what(), ContainsSubstring(without_version(fault.function)));
+          if (fault.function != "nvrtcCompileProgram")
+            CHECK_THAT(error->what(), ContainsSubstring(without_version(fault.function)));
           CHECK_THAT(error->call(), ContainsSubstring(without_version(fault.function)));
           CHECK(said.empty());
         }
@@ -152,8 +153,8 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
     }
     if (!error || step.fails) {
       // Gone: the driver has freed what was not.
-      lost += step.run == &Scenario::end && fault.function == "cuCtxGetCurrent" &&
-              fault.result == CUDA_ERROR_DEINITIALIZED;
+      lost +=
+          step.run == &Scenario::end && fault.function == "cuCtxGetCurrent" && fault.result == CUDA_ERROR_DEINITIALIZED;
       break;
     }
     after_failures.push_back(Books().count());
@@ -281,9 +282,8 @@ stand for what depends on the problem.
 
 }  // namespace
 
-TEST_CASE(
-    "Whichever driver or NVRTC call fails, there is one Error or one line in the log, and nothing is lost",
-    "[faults]") {
+TEST_CASE("Whichever driver or NVRTC call fails, there is one Error or one line in the log, and nothing is lost",
+          "[faults]") {
   const std::vector<Counted> counted = without_faults();
   FaultTable table(counted);
   table.fail_each<DriverFunctions>();

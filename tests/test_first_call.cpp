@@ -1,5 +1,5 @@
-// How long the first call of a process takes. Hidden: tools/gpu_check.sh runs it in a new process each, first without and
-// then with a warm kernel cache.
+// How long the first call of a process takes. Hidden: tools/gpu_check.sh runs it in a new process each, first without
+// and then with a warm kernel cache.
 #include <chrono>
 #include <iostream>
 
@@ -12,7 +12,9 @@ using namespace jitgemm;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 void first_call(const char* config) {
   const auto backend = make_cuda_backend();  // creates the CUDA context
@@ -29,7 +31,8 @@ void first_call(const char* config) {
   const double ms = ms_since(begin);
 
   const bool warm = context.counters().compiles == 0;
-  std::cout << "first call, " << (warm ? "warm" : "cold") << " kernel cache: " << ms << " ms (" << config << ")" << std::endl;
+  std::cout << "first call, " << (warm ? "warm" : "cold") << " kernel cache: " << ms << " ms (" << config << ")"
+            << std::endl;
   if (warm) CHECK(ms <= 30);
   for (void* operand : memory) backend->release(operand);
 }

@@ -1,4 +1,5 @@
-// What serves a problem's first calls while its kernel compiles, on a GPU that is none and a compiler that waits for the test.
+// What serves a problem's first calls while its kernel compiles, on a GPU that is none and a compiler that waits for
+// the test.
 #include <condition_variable>
 #include <thread>
 
@@ -202,7 +203,9 @@ TEST_CASE("A fallback that cannot do a call leaves it to wait", "[first_calls]")
 
 TEST_CASE("What a fallback throws reaches the caller, and the kernel comes all the same", "[first_calls]") {
   Fixture f;
-  f.options.fallback = [](const Problem&, const Operands&, Stream) -> bool { throw std::runtime_error("cannot today"); };
+  f.options.fallback = [](const Problem&, const Operands&, Stream) -> bool {
+    throw std::runtime_error("cannot today");
+  };
   f.context.emplace(f.options);
   Gate::set(false);
   CHECK_THROWS_WITH(f.call(f.small), ContainsSubstring("cannot today"));
@@ -235,7 +238,8 @@ TEST_CASE("A call that is captured, or has a configuration of its own, is not se
   CHECK(f.context->counters().stopgaps == 0);
 }
 
-TEST_CASE("A kernel that does not compile in the background is the next call's error, and every later one's", "[first_calls]") {
+TEST_CASE("A kernel that does not compile in the background is the next call's error, and every later one's",
+          "[first_calls]") {
   Fixture f;
   f.give_fallback();
   f.context.emplace(f.options);
@@ -249,7 +253,8 @@ TEST_CASE("A kernel that does not compile in the background is the next call's e
   for (int i = 0; i < 3; ++i) CHECK_THAT(error(), ContainsSubstring("made_to_fail"));
 }
 
-TEST_CASE("A Context ends while a kernel compiles in the background, and drops those that have not begun", "[first_calls]") {
+TEST_CASE("A Context ends while a kernel compiles in the background, and drops those that have not begun",
+          "[first_calls]") {
   Fixture f;
   f.give_fallback();
   f.context.emplace(f.options);

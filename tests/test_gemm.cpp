@@ -63,7 +63,9 @@ void same_bits_in_every_order(MainLoop main_loop) {
 
 TEST_CASE("All pairs of choices meet, in few rows, unless they are forbidden", "[gemm]") {
   const std::vector<int> sizes{2, 3, 4, 4, 1, 9, 8, 3, 6};
-  const auto pair_forbidden = [](std::size_t i, int x, std::size_t j, int y) { return i == 3 && j == 6 && x == 1 && y > 4; };
+  const auto pair_forbidden = [](std::size_t i, int x, std::size_t j, int y) {
+    return i == 3 && j == 6 && x == 1 && y > 4;
+  };
   // A rule of three axes, which shows only in a full row, leaves every pair possible.
   const Forbidden forbidden = [](const std::vector<int>& row) {
     return (row[3] == 1 && row[6] > 4) || (row[0] == 1 && row[5] == 2 && row[8] == 3);
@@ -105,15 +107,15 @@ TEST_CASE("Packed operands of more than 64 MiB are multiplied slab by slab", "[g
   GemmDevice device(GemmDevice::emulator());
   KernelConfig config{.main_loop = MainLoop::sm90, .block_m = 64, .block_n = 64, .block_k = 32, .warps = 4};
   config.pack_a = config.pack_b = true;
-  const GemmCase both = plain_case(
-      {.m = 70, .n = 150, .k = 130001, .a = tf32, .b = tf32, .d = f32, .beta = 0.5, .bias = Bias::along_n}, config, {4, 4, 4, 4});
+  const GemmCase both =
+      plain_case({.m = 70, .n = 150, .k = 130001, .a = tf32, .b = tf32, .d = f32, .beta = 0.5, .bias = Bias::along_n},
+                 config, {4, 4, 4, 4});
   config.block_n = 16;
   config.block_k = 64;
   config.pack_b = false;
   config.schedule = Schedule::persistent;
   config.grid = 2;
-  const GemmCase rows =
-      plain_case({.m = 200, .n = 8, .k = 190001, .bias = Bias::along_m}, config, {2, 16, 2, 2});
+  const GemmCase rows = plain_case({.m = 200, .n = 8, .k = 190001, .bias = Bias::along_m}, config, {2, 16, 2, 2});
   GemmCase columns = rows;
   columns.config.swap_ab = true;
   for (const GemmCase& gemm : {both, rows, columns}) {

@@ -18,7 +18,8 @@ void same_bits_in_every_order(const std::string& part) {
   REQUIRE(!cases.empty());
   GemmDevice in_order(GemmDevice::emulator());
   in_order.compile(cases);
-  std::vector<GemmDevice> devices;  // each order of warps four times with each way in which asynchronous work takes effect
+  std::vector<GemmDevice>
+      devices;  // each order of warps four times with each way in which asynchronous work takes effect
   for (std::uint64_t seed = 2; seed < 26; ++seed) devices.emplace_back(GemmDevice::emulator(seed, 2));
   for (const GemmCase& gemm : cases) {
     INFO(to_string(gemm));
@@ -56,7 +57,8 @@ TEST_CASE("Every order of execution gives the same bits with packed operands", "
 
 TEST_CASE("The Hopper mechanisms are legal and each is used", "[gemm]") {
   const DeviceInfo device = device_info_for("sm_90a");
-  bool multicast = false, ping_pong = false, sums = false, swapped = false, by_tma = false, by_rows = false, packed = false;
+  bool multicast = false, ping_pong = false, sums = false, swapped = false, by_tma = false, by_rows = false,
+       packed = false;
   for (const auto& [part, gemm] : hopper_mechanisms()) {
     const KernelConfig& c = gemm.config;
     INFO(to_string(gemm));

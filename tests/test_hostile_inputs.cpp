@@ -66,8 +66,8 @@ ContextOptions emulator_in(const TemporaryDirectory& cache) {
 
 /// What the hidden test case `name` prints, in a process of its own with these variables.
 std::string in_a_process(const std::string& name, const std::string& environment) {
-  const std::string command = environment + " '" + std::filesystem::read_symlink("/proc/self/exe").string() + "' '" +
-                              name + "' 2>&1";
+  const std::string command =
+      environment + " '" + std::filesystem::read_symlink("/proc/self/exe").string() + "' '" + name + "' 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   if (!pipe) throw std::runtime_error("popen");
   std::string out;
@@ -124,7 +124,7 @@ TEST_CASE("Configurations with numbers out of all range are refused", "[hostile]
   Context context({.device = Device::compile_only, .architecture = "sm_90a", .cache_dir = cache.path().string()});
   constexpr int least = std::numeric_limits<int>::min(), most = std::numeric_limits<int>::max();
   for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
-    for (int KernelConfig::*const field :
+    for (int KernelConfig::* const field :
          {&KernelConfig::block_m, &KernelConfig::block_n, &KernelConfig::block_k, &KernelConfig::group_m,
           &KernelConfig::stages, &KernelConfig::warps, &KernelConfig::cluster_m, &KernelConfig::cluster_n,
           &KernelConfig::splits, &KernelConfig::grid}) {
@@ -141,7 +141,8 @@ TEST_CASE("Configurations with numbers out of all range are refused", "[hostile]
   }
 }
 
-TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA device, by the operand's name", "[hostile]") {
+TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA device, by the operand's name",
+          "[hostile]") {
   FakeCuda cuda;
   Context context(cuda.options());
   Small small;
@@ -297,12 +298,12 @@ TEST_CASE("A missing NVRTC is one Error of the call that compiles", "[hostile]")
   CHECK_THAT(in_a_process("an NVRTC that JITGEMM_NVRTC names", "JITGEMM_NVRTC='" + empty.path().string() + "'"),
              ContainsSubstring("invalid_option: JITGEMM_NVRTC="));
   write_file(empty.path() / "libnvrtc.so.13", "no library");
-  CHECK_THAT(in_a_process("an NVRTC that JITGEMM_NVRTC names", "JITGEMM_NVRTC='" + empty.path().string() + "'"),
-             ContainsSubstring("no_compiler: ") && ContainsSubstring("cannot be loaded") &&
-                 ContainsSubstring("pip install"));
+  CHECK_THAT(
+      in_a_process("an NVRTC that JITGEMM_NVRTC names", "JITGEMM_NVRTC='" + empty.path().string() + "'"),
+      ContainsSubstring("no_compiler: ") && ContainsSubstring("cannot be loaded") && ContainsSubstring("pip install"));
   std::filesystem::remove(empty.path() / "libnvrtc.so.13");
-  for (const char* folder : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64",
-                             "/lib/aarch64-linux-gnu"}) {
+  for (const char* folder :
+       {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib/aarch64-linux-gnu"}) {
     const std::filesystem::path other = std::filesystem::path(folder) / "libm.so.6";
     if (!std::filesystem::exists(other)) continue;
     CHECK_THAT(in_a_process("an NVRTC that JITGEMM_NVRTC names", "JITGEMM_NVRTC='" + other.string() + "'"),

@@ -21,8 +21,8 @@ class SlowCompiler {
   SlowCompiler() {
     write_file(path("c++"),
                "#!/bin/sh\ncase \"$*\" in\n*--version*) echo slow 1; exit 0 ;;\n*-fsyntax-only*) exit 1 ;;\nesac\n"
-               "sleep 60 &\necho $$ $! >'" + path("started.new") + "'\nmv '" + path("started.new") + "' '" +
-                   path("started") + "'\nwait\n");
+               "sleep 60 &\necho $$ $! >'" +
+                   path("started.new") + "'\nmv '" + path("started.new") + "' '" + path("started") + "'\nwait\n");
     fs::permissions(path("c++"), fs::perms::owner_all);
     fs::create_directory(path("tmp"));
   }
@@ -57,9 +57,7 @@ bool ends(pid_t process) {
   return false;
 }
 
-void make_old(const fs::path& path) {
-  fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(1));
-}
+void make_old(const fs::path& path) { fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(1)); }
 
 }  // namespace
 
@@ -130,7 +128,7 @@ TEST_CASE("What a killed command leaves behind goes with the next compile, and n
   fs::remove_all(jitgemm.path("cache"));
   CHECK(jitgemm(one_kernel).status == 0);
   CHECK_FALSE(fs::exists(left));
-  for (const char* name : {"jitgemm-compile-locked", "jitgemm-compile-other-name", "jitgemm-abcdef", "linked",
-                           "jitgemm-compile-linked"})
+  for (const char* name :
+       {"jitgemm-compile-locked", "jitgemm-compile-other-name", "jitgemm-abcdef", "linked", "jitgemm-compile-linked"})
     CHECK(fs::exists(in_tmp(name) / "file"));
 }

@@ -39,7 +39,7 @@ TEST_CASE("the key changes with all that decides what is compiled, and only with
   CHECK(digest == cache_key(source, "nvrtc").digest);
 
   std::set<std::string> digests = {digest, cache_key(source, "g++").digest};
-  for (std::string KernelSource::*part : {&KernelSource::text, &KernelSource::entry, &KernelSource::architecture}) {
+  for (std::string KernelSource::* part : {&KernelSource::text, &KernelSource::entry, &KernelSource::architecture}) {
     KernelSource other = source;
     other.*part += "1";
     digests.insert(cache_key(other, "nvrtc").digest);
@@ -108,9 +108,7 @@ TEST_CASE("the compiler's version matters only when it is asked to", "[cache]") 
   CacheEntry newer = entry;
   newer.binary.compiler = other();
   bool hit = true;
-  CHECK(equal(cache.find_or_compile(
-                  key_of(entry), [&] { return newer; }, other, &hit),
-              newer));
+  CHECK(equal(cache.find_or_compile(key_of(entry), [&] { return newer; }, other, &hit), newer));
   CHECK_FALSE(hit);
   CHECK(cache.find(key_of(entry), other));
   CHECK(cache.list(true).size() == 1);

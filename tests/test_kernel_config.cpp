@@ -58,7 +58,8 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
         "sm80 128x128x32 group_m=0 stages=3 warps=4 schedule=stream_k_two_tile grid=132");
   CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .pack_a = true, .pack_b = true}) ==
         "sm90 128x128x32 group_m=8 stages=3 warps=4 pack=ab schedule=data_parallel");
-  CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
+  CHECK(to_string(KernelConfig{
+            .main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
         "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 operands=swapped consumers=ping_pong "
         "schedule=data_parallel");
   CHECK(parse_kernel_config("consumers=cooperative operands=in_order") == KernelConfig{});
@@ -98,21 +99,25 @@ TEST_CASE("Fields may be left out, in any order, and mean their default", "[kern
   CHECK(parse_kernel_config("64x256x32") == KernelConfig{.block_m = 64, .block_n = 256});
   CHECK(parse_kernel_config("  grid=7   schedule=stream_k sm90 ") ==
         KernelConfig{.main_loop = MainLoop::sm90, .schedule = Schedule::stream_k, .grid = 7});
-  CHECK(
-      parse_kernel_config("sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=1x1x1 schedule=split_k splits=4 grid=0") ==
-      KernelConfig{.main_loop = MainLoop::sm90,
-                   .block_n = 256,
-                   .block_k = 64,
-                   .stages = 4,
-                   .warps = 8,
-                   .schedule = Schedule::split_k,
-                   .splits = 4});
+  CHECK(parse_kernel_config(
+            "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=1x1x1 schedule=split_k splits=4 grid=0") ==
+        KernelConfig{.main_loop = MainLoop::sm90,
+                     .block_n = 256,
+                     .block_k = 64,
+                     .stages = 4,
+                     .warps = 8,
+                     .schedule = Schedule::split_k,
+                     .splits = 4});
 }
 
 TEST_CASE("A configuration that cannot be read is refused by the word at fault", "[kernel_config]") {
-  for (const char* word : {"sm70", "128x128", "128x128x32x4", "x128x32", "128x12ax32", "warps", "warps=", "warps=4.5",
-                           "warps=99999999999", "=4", "block_m=128", "schedule=streamk", "cluster=2", "cluster=2x1",
-                           "operands=", "operands=ba", "consumers=two", "sm80,", "pack=", "pack=ba", "pack=c"}) {
+  for (const char* word : {"sm70",        "128x128",       "128x128x32x4",
+                           "x128x32",     "128x12ax32",    "warps",
+                           "warps=",      "warps=4.5",     "warps=99999999999",
+                           "=4",          "block_m=128",   "schedule=streamk",
+                           "cluster=2",   "cluster=2x1",   "operands=",
+                           "operands=ba", "consumers=two", "sm80,",
+                           "pack=",       "pack=ba",       "pack=c"}) {
     CHECK_THAT(refusal(std::string("stages=3 ") + word), ContainsSubstring("\"" + std::string(word) + "\""));
   }
   CHECK_THAT(refusal(""), ContainsSubstring("empty"));
@@ -163,8 +168,7 @@ TEST_CASE("Each rule of the Hopper main loop is refused by name", "[kernel_confi
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 17; }, wgmma), ContainsSubstring("2 stages"));
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 8; }, wgmma), ContainsSubstring("shared memory"));
   const KernelConfig bytes = with(wgmma, [](KernelConfig& c) { c.block_k = 128; });
-  const Problem fp8 =
-      normalise({.m = 512, .n = 512, .k = 512, .a = e4m3, .b = e4m3, .layout_b = Layout::column_major});
+  const Problem fp8 = normalise({.m = 512, .n = 512, .k = 512, .a = e4m3, .b = e4m3, .layout_b = Layout::column_major});
   CHECK(why([](KernelConfig& c) { c.block_n = 96; }, bytes, fp8) == "");
   CHECK_THAT(why([](KernelConfig& c) { c.block_n = 104; }, bytes, fp8), ContainsSubstring("of 8-bit operands 16"));
 }
@@ -200,10 +204,10 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
     return [=](KernelConfig& c) { c.cluster_m = m, c.cluster_n = n, c.cluster_k = k, c.block_n = block_n; };
   };
   for (const auto& [m, n, k] : {std::array{2, 1, 1}, std::array{1, 2, 1}, std::array{4, 2, 1}, std::array{8, 1, 1},
-                               std::array{1, 1, 8}, std::array{2, 1, 4}, std::array{1, 2, 4}, std::array{2, 2, 2}})
+                                std::array{1, 1, 8}, std::array{2, 1, 4}, std::array{1, 2, 4}, std::array{2, 2, 2}})
     CHECK(why(cluster(m, n, k), wgmma) == "");
   for (const auto& [m, n, k] : {std::array{3, 1, 1}, std::array{1, 0, 1}, std::array{1, 1, -2}, std::array{16, 1, 1},
-                               std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
+                                std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
     CHECK_THAT(why(cluster(m, n, k), wgmma), ContainsSubstring("8 thread blocks at most"));
   CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is cut along k
   const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .layout_b = Layout::column_major});
@@ -215,17 +219,18 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
 }
 
 TEST_CASE("Clusters that cut k are data-parallel, cooperative and have work and room for all", "[kernel_config]") {
-  const auto four = [](auto change) {
-    return [=](KernelConfig& c) { c.cluster_k = 4, change(c); };
-  };
+  const auto four = [](auto change) { return [=](KernelConfig& c) { c.cluster_k = 4, change(c); }; };
   CHECK(why(four([](KernelConfig&) {}), wgmma) == "");
-  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma), ContainsSubstring("data-parallel"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma),
+             ContainsSubstring("data-parallel"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::split_k, c.splits = 2; }), wgmma),
              ContainsSubstring("data-parallel"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.ping_pong = true; }), wgmma), ContainsSubstring("cooperative"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 72; }), wgmma), ContainsSubstring("multiple of 8 columns"));
-  CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 256, c.stages = 2; }), wgmma), ContainsSubstring("fit into the stages"));
-  CHECK_THAT(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 192})), ContainsSubstring("has a k-step"));
+  CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 256, c.stages = 2; }), wgmma),
+             ContainsSubstring("fit into the stages"));
+  CHECK_THAT(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 192})),
+             ContainsSubstring("has a k-step"));
   CHECK(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 200})) == "");
 }
 
@@ -281,17 +286,20 @@ TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its al
   CHECK(why(pack(false, true), words, rows) == "");
 }
 
-TEST_CASE("Packed operands that outgrow their share of the workspace are multiplied in slabs, or not at all", "[kernel_config]") {
+TEST_CASE("Packed operands that outgrow their share of the workspace are multiplied in slabs, or not at all",
+          "[kernel_config]") {
   const auto pack = [](KernelConfig& c) { c.pack_a = c.pack_b = true; };
   const auto pack_and_split = [](KernelConfig& c) {
     c.pack_a = c.pack_b = true, c.schedule = Schedule::split_k, c.splits = 2;
   };
-  const Problem fits = normalise({.m = 4095, .n = 4095, .k = 4095}), large = normalise({.m = 4097, .n = 4097, .k = 4097});
+  const Problem fits = normalise({.m = 4095, .n = 4095, .k = 4095}),
+                large = normalise({.m = 4097, .n = 4097, .k = 4097});
   CHECK(why(pack, wgmma, fits) == "");
   CHECK(why(pack_and_split, wgmma, fits) == "");
   CHECK(why(pack, wgmma, large) == "");
   CHECK_THAT(why(pack_and_split, wgmma, large), ContainsSubstring("without cutting"));
-  CHECK_THAT(why(pack, wgmma, normalise({.m = 1 << 18, .n = 1, .k = (std::int64_t(1) << 31) - 1})), ContainsSubstring("of a tile"));
+  CHECK_THAT(why(pack, wgmma, normalise({.m = 1 << 18, .n = 1, .k = (std::int64_t(1) << 31) - 1})),
+             ContainsSubstring("of a tile"));
   const Problem shared = normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .stride_a = 0, .stride_b = 0});
   CHECK(why(pack, wgmma, shared) == "");  // one A and one B
 }

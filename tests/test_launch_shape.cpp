@@ -35,8 +35,8 @@ constexpr std::array tiles{
 struct Cluster {
   int m, n, k;
 };
-constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 1}, Cluster{4, 2, 1},
-                              Cluster{1, 1, 2}, Cluster{2, 1, 4}};
+constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 1},
+                              Cluster{4, 2, 1}, Cluster{1, 1, 2}, Cluster{2, 1, 4}};
 
 /// A problem, a configuration and, through the grid, a number of SMs.
 void draw(Random& random, Problem& problem, KernelConfig& config) {
@@ -162,7 +162,8 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     problem.lda = (problem.k + 7) / 8 * 8;
     problem.ldb = (problem.n + 7) / 8 * 8;
     // No matrix may have more than 2^50 bytes.
-    if (std::max({double(problem.m) * double(problem.lda), double(problem.k) * double(problem.ldb), double(problem.m) * double(problem.n)}) > 0x1p49)
+    if (std::max({double(problem.m) * double(problem.lda), double(problem.k) * double(problem.ldb),
+                  double(problem.m) * double(problem.n)}) > 0x1p49)
       continue;
     problem.stride_a = problem.stride_b = std::int64_t(1) << 32;
     config.group_m = random.pick(std::array{0, 1, 8, 64});

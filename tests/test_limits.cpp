@@ -1,5 +1,5 @@
-// Sizes, leading dimensions, strides and batches at the limits that are documented, and one past them: on memory that takes
-// space only where it is written, of which the emulator runs the thread blocks that meet the limit.
+// Sizes, leading dimensions, strides and batches at the limits that are documented, and one past them: on memory that
+// takes space only where it is written, of which the emulator runs the thread blocks that meet the limit.
 #include <iomanip>
 #include <iostream>
 #include <map>
@@ -28,8 +28,8 @@ namespace {
 constexpr std::int64_t two_31 = std::int64_t(1) << 31, two_40 = std::int64_t(1) << 40, two_50 = std::int64_t(1) << 50;
 constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
 
-/// One GEMM of which some programs run, of constant operands: A and B are `a` and `b` wherever these programs look, D must be
-/// what follows wherever they write.
+/// One GEMM of which some programs run, of constant operands: A and B are `a` and `b` wherever these programs look, D
+/// must be what follows wherever they write.
 class Edge {
  public:
   Edge(const Problem& asked, const KernelConfig& config) : p(normalise(asked)), config_(config) {
@@ -105,7 +105,13 @@ void with_address_space(Test&& test) {
 }
 
 constexpr KernelConfig small_sm80(int element) {
-  return {.main_loop = MainLoop::sm80, .block_m = 32, .block_n = 32, .block_k = 64 / element, .group_m = 1, .stages = 2, .warps = 2};
+  return {.main_loop = MainLoop::sm80,
+          .block_m = 32,
+          .block_n = 32,
+          .block_k = 64 / element,
+          .group_m = 1,
+          .stages = 2,
+          .warps = 2};
 }
 constexpr KernelConfig small_sm90(int element, int block_m = 64, int warps = 4) {
   return {.main_loop = MainLoop::sm90,
@@ -131,7 +137,8 @@ void check_last_tiles(Problem problem, const KernelConfig& config) {
   with_address_space([&] {
     Edge edge(problem, config);
     const bool is_long = problem.m > problem.n;
-    const std::int64_t extent = std::max(problem.m, problem.n), from = extent - 96, other = std::min(problem.m, problem.n);
+    const std::int64_t extent = std::max(problem.m, problem.n), from = extent - 96,
+                       other = std::min(problem.m, problem.n);
     for (std::int64_t k = 0; k < problem.k; ++k) {
       for (std::int64_t i = from; i < extent; ++i) is_long ? edge.set_a(0, i, k, 1) : edge.set_b(0, k, i, 2);
       for (std::int64_t j = 0; j < other; ++j) is_long ? edge.set_b(0, k, j, 2) : edge.set_a(0, j, k, 1);
@@ -158,10 +165,12 @@ TEST_CASE("The last rows and columns of m and n = 2^31 - 16 and 2^31 - 1 are rig
     check_last_tiles({.m = extent, .n = 16, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2}, small_sm80(1));
   }
   SECTION("the portable loop, columns") {
-    check_last_tiles({.m = 32, .n = extent, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns}, small_sm80(1));
+    check_last_tiles({.m = 32, .n = extent, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns},
+                     small_sm80(1));
   }
   SECTION("the portable loop, C and A column-major") {
-    check_last_tiles({.m = extent, .n = 32, .k = 2, .layout_a = columns, .beta = 0.5, .bias = Bias::along_m}, small_sm80(2));
+    check_last_tiles({.m = extent, .n = 32, .k = 2, .layout_a = columns, .beta = 0.5, .bias = Bias::along_m},
+                     small_sm80(2));
   }
   const Problem k_major{.k = 16, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns};
   SECTION("the Hopper loop, rows, stored by TMA") {
@@ -222,8 +231,8 @@ TEST_CASE("The last k-steps of k = 2^31 - 1 and their place among the peers are 
       const auto tile = std::int64_t(config.block_m) * config.block_n;
       std::int64_t sum = 0;
       for (std::int64_t i = 0; i < tile; ++i)
-        sum += reinterpret_cast<const int*>(edge.workspace())[device::slot_of<device::Partition::stream_k>(
-                                                                  edge.shape.decomposition, 0, int(program)) * tile + i];
+        sum += reinterpret_cast<const int*>(edge.workspace())
+            [device::slot_of<device::Partition::stream_k>(edge.shape.decomposition, 0, int(program)) * tile + i];
       return sum;
     };
     CHECK(sum_of(0) == 15);
@@ -306,8 +315,8 @@ struct Limit {
 
 /// With the problem's own field changed.
 template <typename Change>
-Limit limit(const std::string& name, const std::string& at_text, const std::string& past_text, Problem problem, Change change,
-            std::int64_t at, std::int64_t past, const std::string& says) {
+Limit limit(const std::string& name, const std::string& at_text, const std::string& past_text, Problem problem,
+            Change change, std::int64_t at, std::int64_t past, const std::string& says) {
   Limit made{name, at_text, past_text, problem, problem, says};
   change(made.at, at);
   change(made.past, past);
@@ -318,29 +327,41 @@ std::vector<Limit> limits() {
   const Problem tiny{.m = 1, .n = 1, .k = 1}, two{.m = 2, .n = 2, .k = 2, .batch = 2};
   const std::string range = "give 0 to 2^31 - 1";
   return {
-      limit("m", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.m = x; }, two_31 - 1, two_31, range),
-      limit("n", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.n = x; }, two_31 - 1, two_31, range),
-      limit("k", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.k = x; }, two_31 - 1, two_31, range),
-      limit("batch x tiles", "2^30 - 1", "2^30", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31 / 2,
-            "tiles x splits is less than 2^30"),
-      limit("batch", "2^30 - 1", "2^31", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31, range),
-      limit("lda, bytes", "2^50", "more", tiny, [](Problem& p, auto x) { p.lda = x; }, two_50 / 2, two_50 / 2 + 1,
-            "larger than 2^50 bytes"),
-      limit("ldb x rows, bytes", "2^50", "more", two, [](Problem& p, auto x) { p.ldb = x; }, two_50 / 4, two_50 / 4 + 1,
-            "larger than 2^50 bytes"),
-      limit("ldd x rows, bytes", "2^50", "more", Problem{.m = 2, .n = 2, .k = 2}, [](Problem& p, auto x) { p.ldd = x; }, two_50 / 4,
-            two_50 / 4 + 1, "larger than 2^50 bytes"),
-      limit("stride_a, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_a = x; }, (std::int64_t(1) << 60) - 2,
-            std::int64_t(1) << 60, "larger than 2^62 bytes"),
-      limit("stride_d, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_d = x; }, (std::int64_t(1) << 60) - 2,
-            std::int64_t(1) << 60, "larger than 2^62 bytes"),
+      limit(
+          "m", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.m = x; }, two_31 - 1, two_31, range),
+      limit(
+          "n", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.n = x; }, two_31 - 1, two_31, range),
+      limit(
+          "k", "2^31 - 1", "2^31", tiny, [](Problem& p, auto x) { p.k = x; }, two_31 - 1, two_31, range),
+      limit(
+          "batch x tiles", "2^30 - 1", "2^30", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1,
+          two_31 / 2, "tiles x splits is less than 2^30"),
+      limit(
+          "batch", "2^30 - 1", "2^31", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31, range),
+      limit(
+          "lda, bytes", "2^50", "more", tiny, [](Problem& p, auto x) { p.lda = x; }, two_50 / 2, two_50 / 2 + 1,
+          "larger than 2^50 bytes"),
+      limit(
+          "ldb x rows, bytes", "2^50", "more", two, [](Problem& p, auto x) { p.ldb = x; }, two_50 / 4, two_50 / 4 + 1,
+          "larger than 2^50 bytes"),
+      limit(
+          "ldd x rows, bytes", "2^50", "more", Problem{.m = 2, .n = 2, .k = 2}, [](Problem& p, auto x) { p.ldd = x; },
+          two_50 / 4, two_50 / 4 + 1, "larger than 2^50 bytes"),
+      limit(
+          "stride_a, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_a = x; },
+          (std::int64_t(1) << 60) - 2, std::int64_t(1) << 60, "larger than 2^62 bytes"),
+      limit(
+          "stride_d, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_d = x; },
+          (std::int64_t(1) << 60) - 2, std::int64_t(1) << 60, "larger than 2^62 bytes"),
   };
 }
 
 }  // namespace
 
-TEST_CASE("The table of limits: what is at one has a plan on every architecture, what is past it one clear error", "[limits]") {
-  std::cout << std::left << std::setw(20) << "limit" << std::setw(12) << "at it" << std::setw(8) << "past it" << "past it says\n";
+TEST_CASE("The table of limits: what is at one has a plan on every architecture, what is past it one clear error",
+          "[limits]") {
+  std::cout << std::left << std::setw(20) << "limit" << std::setw(12) << "at it" << std::setw(8) << "past it"
+            << "past it says\n";
   for (const Limit& limit : limits()) {
     std::string text;
     for (const char* architecture : {"sm_80", "sm_89", "sm_90a", "sm_100a"}) {
@@ -355,17 +376,20 @@ TEST_CASE("The table of limits: what is at one has a plan on every architecture,
       CHECK_THAT(text, ContainsSubstring(limit.says));
       CHECK(text.find('\n') == std::string::npos);
     }
-    std::cout << std::setw(20) << limit.name << std::setw(12) << limit.at_text << std::setw(8) << limit.past_text << limit.says << "\n";
+    std::cout << std::setw(20) << limit.name << std::setw(12) << limit.at_text << std::setw(8) << limit.past_text
+              << limit.says << "\n";
   }
 }
 
 TEST_CASE("Sizes near the limits have plans or errors, whatever the constraints", "[limits]") {
   const auto sizes = {std::int64_t(1), std::int64_t(127), std::int64_t(1) << 20, two_31 - 4096, two_31 - 1};
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    for (const Constraints& constraints :
-         {Constraints{}, Constraints{.deterministic = true}, Constraints{.sms = 7}, Constraints{.workspace_bytes = 0}}) {
-      Context context(
-          {.device = Device::compile_only, .architecture = architecture, .tuning = Tuning::off, .constraints = constraints});
+    for (const Constraints& constraints : {Constraints{}, Constraints{.deterministic = true}, Constraints{.sms = 7},
+                                           Constraints{.workspace_bytes = 0}}) {
+      Context context({.device = Device::compile_only,
+                       .architecture = architecture,
+                       .tuning = Tuning::off,
+                       .constraints = constraints});
       for (const std::int64_t m : sizes) {
         for (const std::int64_t n : sizes) {
           for (const std::int64_t k : sizes) {
@@ -404,8 +428,12 @@ constexpr bool last_work_is_in_range(const Decomposition& d) {
   int steps = 0;
   for (bool more = list.first(work); more && steps < 100; more = list.next(work), ++steps) {
     const TileIndex tile = raster(work.tile, d, 0);
-    if (tile.m < 0 || tile.m >= d.tiles_m || tile.n < 0 || tile.n >= d.tiles_n || tile.batch < 0 || tile.batch >= d.batch) return false;
-    if (work.k_begin < 0 || work.k_end > d.k_steps || work.k_begin >= work.k_end || work.peer < 0 || work.peer >= work.peers) return false;
+    if (tile.m < 0 || tile.m >= d.tiles_m || tile.n < 0 || tile.n >= d.tiles_n || tile.batch < 0 ||
+        tile.batch >= d.batch)
+      return false;
+    if (work.k_begin < 0 || work.k_end > d.k_steps || work.k_begin >= work.k_end || work.peer < 0 ||
+        work.peer >= work.peers)
+      return false;
     if (work.peers > 1) sum += slot_of<PARTITION>(d, work.tile, work.peer);
   }
   return steps > 0 && sum >= 0;
@@ -447,7 +475,8 @@ TEST_CASE("On the GPU, m = 2^31 - 16 is right to the last row, and nothing is wr
   std::string ones(1 << 20, '\x3c'), twos(std::size_t(n * n), '\x40'), guard(guard_bytes, '\x5a'), seen(guard_bytes, 0);
   const std::string sample_guard = guard;
   for (std::int64_t at = 0; at < m * n; at += std::int64_t(ones.size()))
-    backend->copy_to_device(static_cast<char*>(a->memory) + at, ones.data(), std::size_t(std::min<std::int64_t>(m * n - at, 1 << 20)));
+    backend->copy_to_device(static_cast<char*>(a->memory) + at, ones.data(),
+                            std::size_t(std::min<std::int64_t>(m * n - at, 1 << 20)));
   backend->copy_to_device(b->memory, twos.data(), twos.size());
   const TemporaryDirectory cache;
   Context context(options_in(cache));

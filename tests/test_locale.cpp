@@ -58,12 +58,19 @@ std::vector<std::string> text_of(const Error& error) {
 /// All kinds of text that the library makes, or what came of reading it back.
 std::vector<std::string> texts(const std::filesystem::path& directory) {
   std::vector<std::string> all;
-  Context context({.device = Device::compile_only, .architecture = "sm_90a", .tuning = Tuning::off,
+  Context context({.device = Device::compile_only,
+                   .architecture = "sm_90a",
+                   .tuning = Tuning::off,
                    .cache_dir = directory.string()});
-  const Problem problems[] = {
-      {.m = 1500, .n = 12345, .k = 8192, .alpha = 0.5, .beta = 1e-3},
-      {.m = 2048, .n = 4096, .k = 65536, .batch = 1024, .alpha = 1.0 / 3, .activation = Activation::leaky_relu, .slope = 0.01},
-      {.m = 1000, .n = 1000, .k = 1001, .a = f64, .b = f64, .d = f64, .alpha = 0.1}};
+  const Problem problems[] = {{.m = 1500, .n = 12345, .k = 8192, .alpha = 0.5, .beta = 1e-3},
+                              {.m = 2048,
+                               .n = 4096,
+                               .k = 65536,
+                               .batch = 1024,
+                               .alpha = 1.0 / 3,
+                               .activation = Activation::leaky_relu,
+                               .slope = 0.01},
+                              {.m = 1000, .n = 1000, .k = 1001, .a = f64, .b = f64, .d = f64, .alpha = 0.1}};
   for (const Problem& problem : problems) {
     const Plan plan = context.plan(problem);
     all.insert(all.end(), {to_string(problem), plan.explain(), to_string(plan.config), plan.why, plan.rates,

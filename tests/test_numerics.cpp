@@ -156,9 +156,16 @@ TEST_CASE("A result without one of its k-steps is rejected", "[numerics]") {
       for (DataType type_d : {f16, bf16, f32}) {
         for (std::int64_t k : {33, 256, 1000, 6016, 32000}) {
           const int block_k = main_loop == MainLoop::sm90 ? 64 : 32;
-          Host host(
-              {.m = 16, .n = 24, .k = k, .a = type, .b = type, .d = type_d, .alpha = 0.5, .beta = -2, .bias = Bias::along_n},
-              Inputs::normal, random);
+          Host host({.m = 16,
+                     .n = 24,
+                     .k = k,
+                     .a = type,
+                     .b = type,
+                     .d = type_d,
+                     .alpha = 0.5,
+                     .beta = -2,
+                     .bias = Bias::along_n},
+                    Inputs::normal, random);
           host.store_reference();
           CAPTURE(to_string(main_loop), to_string(host.problem));
           REQUIRE(host.violation(main_loop) == "");
@@ -181,9 +188,16 @@ TEST_CASE("What the tensor cores compute is accepted", "[numerics]") {
     for (DataType type_d : {f16, bf16, f32}) {
       for (std::int64_t k : {1, 100, 4096, 20000}) {
         for (int splits : {1, 7}) {
-          Host host(
-              {.m = 4, .n = 8, .k = k, .a = bf16, .b = bf16, .d = type_d, .alpha = -0.375, .beta = 3, .bias = Bias::along_n},
-              inputs, random);
+          Host host({.m = 4,
+                     .n = 8,
+                     .k = k,
+                     .a = bf16,
+                     .b = bf16,
+                     .d = type_d,
+                     .alpha = -0.375,
+                     .beta = 3,
+                     .bias = Bias::along_n},
+                    inputs, random);
           CAPTURE(int(inputs), to_string(host.problem), splits);
           TensorCore{8, 24}.multiply(host, splits);
           CHECK(host.violation(MainLoop::sm80) == "");
@@ -274,8 +288,8 @@ TEST_CASE("NaN and infinity in the inputs come out as they must", "[numerics]") 
 
 TEST_CASE("The whole reference and its single elements agree", "[numerics]") {
   Random random(10);
-  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .bias = Bias::along_n, .activation = Activation::relu}, Inputs::normal,
-            random);
+  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .bias = Bias::along_n, .activation = Activation::relu},
+            Inputs::normal, random);
   const Reference whole = host.reference(MainLoop::sm90);
   for (std::int64_t row : {0, 4, 8}) {
     for (std::int64_t column : {0, 63, 64, 69}) {

@@ -62,7 +62,7 @@ TEST_CASE("Null pointers are refused only where they are used", "[problem]") {
     change(problem);
     return problem;
   };
-  const Problem no_alpha = with([](Problem&p) { p.alpha = 0; }), no_depth = with([](Problem&p) { p.k = 0; });
+  const Problem no_alpha = with([](Problem& p) { p.alpha = 0; }), no_depth = with([](Problem& p) { p.k = 0; });
   for (const Problem& p : {no_alpha, no_depth}) {
     CHECK(without(no_a, p) == "no error");
     CHECK(without(no_b, p) == "no error");

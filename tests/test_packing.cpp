@@ -30,7 +30,8 @@ namespace {
 
 constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
 constexpr KernelConfig packed_a{.main_loop = MainLoop::sm90, .pack_a = true},
-    packed_b{.main_loop = MainLoop::sm90, .pack_b = true}, packed_both{.main_loop = MainLoop::sm90, .pack_a = true, .pack_b = true};
+    packed_b{.main_loop = MainLoop::sm90, .pack_b = true},
+    packed_both{.main_loop = MainLoop::sm90, .pack_a = true, .pack_b = true};
 
 }  // namespace
 
@@ -132,7 +133,8 @@ struct PackCase {
   int offset = 0, blocks = 1;
 };
 
-OperandMatrix matrix_of(std::int64_t extent, std::int64_t vectors, std::int64_t ld, std::int64_t batch, std::int64_t stride) {
+OperandMatrix matrix_of(std::int64_t extent, std::int64_t vectors, std::int64_t ld, std::int64_t batch,
+                        std::int64_t stride) {
   return {extent, vectors, f16, ld, batch, stride};
 }
 
@@ -156,8 +158,16 @@ class Packed {
 
   device::PackedOperand argument() const {
     const OperandMatrix& s = case_.matrix;
-    return {source_.get() + case_.offset, packed_.get(), s.ld, s.stride, int(s.extent), int(s.vectors), int(s.batch), int(chunks_),
-            int(row_chunks_), case_.blocks};
+    return {source_.get() + case_.offset,
+            packed_.get(),
+            s.ld,
+            s.stride,
+            int(s.extent),
+            int(s.vectors),
+            int(s.batch),
+            int(chunks_),
+            int(row_chunks_),
+            case_.blocks};
   }
 
   /// Empty, or the first element that is wrong.
@@ -169,9 +179,11 @@ class Packed {
         for (std::int64_t i = 0; i < length_; ++i) {
           const std::int64_t element = case_.transposed ? i * s.ld + row : row * s.ld + i;
           const char* from = source_.get() + case_.offset + std::size_t(batch * s.stride + element) * size;
-          const char* to = packed_.get() + std::size_t((batch * rows_ + row) * row_chunks_ * 16) + std::size_t(i) * size;
+          const char* to =
+              packed_.get() + std::size_t((batch * rows_ + row) * row_chunks_ * 16) + std::size_t(i) * size;
           if (std::memcmp(from, to, size) != 0)
-            return "element " + std::to_string(i) + " of row " + std::to_string(row) + " of matrix " + std::to_string(batch);
+            return "element " + std::to_string(i) + " of row " + std::to_string(row) + " of matrix " +
+                   std::to_string(batch);
         }
         const std::int64_t next = (batch * rows_ + row + 1) * row_chunks_, gap = row_chunks_ - chunks_;
         for (std::int64_t i = (next - gap) * 16; i < next * 16 && i < std::int64_t(packed_bytes_); ++i) {
@@ -191,15 +203,17 @@ class Packed {
 
 std::string describe(const PackCase& c) {
   const OperandMatrix& s = c.matrix;
-  return std::to_string(c.size) + " bytes" + (c.transposed ? " transposed" : "") + ", " + std::to_string(s.batch) + " x " +
-         std::to_string(s.vectors) + " x " + std::to_string(s.extent) + ", ld " + std::to_string(s.ld) + ", stride " +
-         std::to_string(s.stride) + ", offset " + std::to_string(c.offset) + ", " + std::to_string(c.blocks) + " blocks";
+  return std::to_string(c.size) + " bytes" + (c.transposed ? " transposed" : "") + ", " + std::to_string(s.batch) +
+         " x " + std::to_string(s.vectors) + " x " + std::to_string(s.extent) + ", ld " + std::to_string(s.ld) +
+         ", stride " + std::to_string(s.stride) + ", offset " + std::to_string(c.offset) + ", " +
+         std::to_string(c.blocks) + " blocks";
 }
 
 /// The kernels of one element size, by what they transpose.
 class PackingKernels {
  public:
-  explicit PackingKernels(std::uint64_t seed) : backend_(make_emulator_backend({.architecture = "sm_90a", .seed = seed})) {}
+  explicit PackingKernels(std::uint64_t seed)
+      : backend_(make_emulator_backend({.architecture = "sm_90a", .seed = seed})) {}
 
   void launch(const PackCase& a, const PackCase& b, const device::PackArguments& arguments) {
     const LaunchGrid grid{.grid = a.blocks + b.blocks, .threads = 256, .smem_bytes = smem_bytes};
@@ -216,7 +230,8 @@ class PackingKernels {
   }
   const KernelBinary& binary(int size, bool transpose_a, bool transpose_b) {
     static std::map<std::string, KernelBinary> binaries;
-    Problem p{.m = 8, .n = 8, .k = 8, .layout_a = transpose_a ? columns : rows, .layout_b = transpose_b ? rows : columns};
+    Problem p{
+        .m = 8, .n = 8, .k = 8, .layout_a = transpose_a ? columns : rows, .layout_b = transpose_b ? rows : columns};
     if (size == 1) p.a = p.b = e4m3;
     if (size == 4) p.a = p.b = tf32, p.d = f32;
     const KernelSource source = generate_packing(normalise(p), packed_both, backend_->device());
@@ -241,8 +256,8 @@ PackCase random_case(int size, Random& random) {
   return c;
 }
 
-/// What random cases seldom meet: several passes of a block, ends of rows at every place of a chunk, matrices that end short of
-/// one.
+/// What random cases seldom meet: several passes of a block, ends of rows at every place of a chunk, matrices that end
+/// short of one.
 std::vector<PackCase> chosen_cases(int size) {
   std::vector<PackCase> cases;
   const int first = size == 2 ? 0 : 1;

@@ -152,7 +152,8 @@ TEST_CASE("The types of the table at Problem are accepted, and no others", "[pro
 }
 
 TEST_CASE("Scalars print as the kernel gets them, with all their digits", "[problem]") {
-  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .beta = 208000000004.0}) == "m=1 n=1 k=1 a=f16 b=f16 d=f16 beta=2.08000008e+11");
+  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .beta = 208000000004.0}) ==
+        "m=1 n=1 k=1 a=f16 b=f16 d=f16 beta=2.08000008e+11");
   CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .a = s8, .b = s8, .d = s32, .alpha = 1073741825}) ==
         "m=1 n=1 k=1 a=s8 b=s8 d=s32 alpha=1073741825");
 }

@@ -22,8 +22,8 @@ const DeviceInfo h200 = device_info_for("sm_90a");
 /// Every nth shape of the corpora: large and small, aligned and not, square, skinny and deep.
 std::vector<Problem> shapes(std::size_t count) {
   std::vector<Problem> all;
-  for (const char* name : {"streamk_aligned8_300.txt", "streamk_unaligned_100.txt", "fp8_aligned16_100.txt", "llm_decode_49.txt",
-                           "seed_squares_31.txt"}) {
+  for (const char* name : {"streamk_aligned8_300.txt", "streamk_unaligned_100.txt", "fp8_aligned16_100.txt",
+                           "llm_decode_49.txt", "seed_squares_31.txt"}) {
     std::ifstream file(std::string(JITGEMM_SOURCE_DIR) + "/tests/corpora/" + name);
     for (Problem p; file >> p.m >> p.n >> p.k;) all.push_back(p);
   }

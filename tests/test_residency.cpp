@@ -1,5 +1,5 @@
-// What happens where clusters, or blocks, can never be resident on a stream's part of the device: on a driver that says so, and
-// on a GPU in a green context of few SMs.
+// What happens where clusters, or blocks, can never be resident on a stream's part of the device: on a driver that says
+// so, and on a GPU in a green context of few SMs.
 #include <dlfcn.h>
 
 #include "catch.hpp"
@@ -17,7 +17,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const auto confined = reinterpret_cast<Stream>(std::uintptr_t(0x7000)), narrow = reinterpret_cast<Stream>(std::uintptr_t(0x7100));
+const auto confined = reinterpret_cast<Stream>(std::uintptr_t(0x7000)),
+           narrow = reinterpret_cast<Stream>(std::uintptr_t(0x7100));
 
 /// A CUDA device that is none; launches of clusters that a stream cannot hold fail as a driver has them fail.
 class Fixture {
@@ -100,7 +101,8 @@ class Fixture {
 
 }  // namespace
 
-TEST_CASE("Clusters that the device can never hold give way to the best choice that it can, said once", "[residency][context]") {
+TEST_CASE("Clusters that the device can never hold give way to the best choice that it can, said once",
+          "[residency][context]") {
   Fixture f;
   f.make_context();
   const unsigned chosen = unsigned(cluster_size_of(f.context->plan(f.problem).config));
@@ -119,7 +121,8 @@ TEST_CASE("Clusters that the device can never hold give way to the best choice t
   CHECK(log.count("can never be resident") == 2);
 }
 
-TEST_CASE("A stream with less of the device than the first one gets what it can hold, and the others keep theirs", "[residency][context]") {
+TEST_CASE("A stream with less of the device than the first one gets what it can hold, and the others keep theirs",
+          "[residency][context]") {
   Fixture f;
   f.make_context();
   const unsigned chosen = f.call(nullptr);
@@ -144,7 +147,8 @@ TEST_CASE("A captured first call, a tuned one and one with constraints fall back
     f.make_context({.constraints = constraints});
     CHECK(f.call(confined) == 1);
   }
-  f.make_context({.tuning = Tuning::on, .tuning_budget_seconds = 0.2});  // on streams of the backend's own, which hold all
+  f.make_context(
+      {.tuning = Tuning::on, .tuning_budget_seconds = 0.2});  // on streams of the backend's own, which hold all
   CHECK(f.call(confined) == 1);
 }
 
@@ -163,7 +167,8 @@ TEST_CASE("What the caller pins is refused with one error where it can never be 
   CHECK(f.call(confined, &config) == 2);
 }
 
-TEST_CASE("Blocks that can never be resident give way to smaller ones, and an error says when there are none", "[residency][context]") {
+TEST_CASE("Blocks that can never be resident give way to smaller ones, and an error says when there are none",
+          "[residency][context]") {
   Fixture f;
   f.make_context();
   FakeGpu::most_smem_bytes = 60 << 10;
@@ -222,11 +227,13 @@ struct GreenApi {
     bind(create_stream, "cuGreenCtxStreamCreate");
   }
   bool complete() const {
-    return device_get_resource && split_by_count && generate_descriptor && create && destroy && context_of && create_stream;
+    return device_get_resource && split_by_count && generate_descriptor && create && destroy && context_of &&
+           create_stream;
   }
 };
 
-/// A green context of about so many SMs of device 0, with a stream; why not, where there is none. `flags` are those of the split.
+/// A green context of about so many SMs of device 0, with a stream; why not, where there is none. `flags` are those of
+/// the split.
 class GreenContext {
  public:
   GreenContext(const GreenApi& api, unsigned sms, unsigned flags) : api_(api) {
@@ -234,7 +241,8 @@ class GreenContext {
     unsigned groups = 1;
     CUdevResourceDesc descriptor = nullptr;
     const auto works = [&](CUresult result, const char* call) {
-      if (why_not.empty() && result != CUDA_SUCCESS) why_not = std::string(call) + " answers " + std::to_string(int(result));
+      if (why_not.empty() && result != CUDA_SUCCESS)
+        why_not = std::string(call) + " answers " + std::to_string(int(result));
       return why_not.empty();
     };
     if (!works(api.device_get_resource(0, &all, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource") ||
@@ -277,7 +285,8 @@ class Current {
 
 }  // namespace
 
-TEST_CASE("In green contexts of few SMs results are right, whichever context the Context was made in", "[gpu][residency]") {
+TEST_CASE("In green contexts of few SMs results are right, whichever context the Context was made in",
+          "[gpu][residency]") {
   if (cuda_devices().empty()) SKIP(no_gpu);
   const GreenApi api;
   if (!api.complete()) SKIP("the driver has no green contexts: it is older than CUDA 12.4");

@@ -1,4 +1,5 @@
-// Who is trusted: what others could have written is not used, with one line that says so, and what is theirs is not touched.
+// Who is trusted: what others could have written is not used, with one line that says so, and what is theirs is not
+// touched.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,7 +39,8 @@ struct Site {
   fs::path home = directory.path() / "home", victim = directory.path() / "victim";
   CacheEntry kernel = sample_entry("old");
   fs::path kernel_file = file_of(home, kernel), tuning = home / "tuning.jsonl", rates = home / "calibration.jsonl",
-           sum = home / "bytes", kernel_lock = home / "locks" / key_of(kernel).digest, tuning_lock = home / "tuning.jsonl.lock";
+           sum = home / "bytes", kernel_lock = home / "locks" / key_of(kernel).digest,
+           tuning_lock = home / "tuning.jsonl.lock";
 
   Site() {
     KernelCache cache = cache_at(home);
@@ -93,7 +95,7 @@ void look_for_the_kernel(const Site& site) {
   KernelCache cache = cache_at(site.home);
   CHECK(ask(cache, site.kernel));
   CHECK_FALSE(ask(cache, site.kernel));  // the one compiled has replaced it
-  struct stat status {};
+  struct stat status{};
   CHECK((lstat(site.kernel_file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()));
 }
 void store_kernels(const Site& site) {
@@ -134,34 +136,61 @@ const std::vector<Try> tries{
     {"one like /tmp, 1777", mode(&Site::home, 01777), make_a_context, {"writable by everyone"}},
     {"one of another user", given_away(&Site::home), make_a_context, {"owned by another user"}, true},
     {"kernel: a link", link_to_copy(&Site::kernel_file), look_for_the_kernel, {"it is a link"}},
-    {"kernel: writable by its group", mode(&Site::kernel_file, 0660), look_for_the_kernel, {"it is writable by its group"}},
+    {"kernel: writable by its group",
+     mode(&Site::kernel_file, 0660),
+     look_for_the_kernel,
+     {"it is writable by its group"}},
     {"kernel: of another user", given_away(&Site::kernel_file), look_for_the_kernel, {"owned by another user"}, true},
     {"kernel: a FIFO", fifo(&Site::kernel_file), look_for_the_kernel, {"not a regular file"}},
     {"kernel's lock: a link", link_to_victim(&Site::kernel_lock), compile_the_kernel_again, {"not used as a lock"}},
     {"kernel's lock: a FIFO", fifo(&Site::kernel_lock), compile_the_kernel_again, {"not used as a lock"}},
     {"sum of bytes: a link", link_to_victim(&Site::sum), store_kernels, {"counted each time: it is a link"}},
     {"sum of bytes: writable by everyone", mode(&Site::sum, 0666), store_kernels, {"it is writable by everyone"}},
-    {"tuning results: a link, to read", link_to_copy(&Site::tuning), look_for_a_result, {"cannot be read (it is a link)"}},
-    {"tuning results: a link, to write", link_to_victim(&Site::tuning), add_a_result, {"cannot be written", "cannot be read"}},
-    {"tuning results: writable by everyone", mode(&Site::tuning, 0666), look_for_a_result, {"it is writable by everyone"}},
+    {"tuning results: a link, to read",
+     link_to_copy(&Site::tuning),
+     look_for_a_result,
+     {"cannot be read (it is a link)"}},
+    {"tuning results: a link, to write",
+     link_to_victim(&Site::tuning),
+     add_a_result,
+     {"cannot be written", "cannot be read"}},
+    {"tuning results: writable by everyone",
+     mode(&Site::tuning, 0666),
+     look_for_a_result,
+     {"it is writable by everyone"}},
     {"tuning results: of another user", given_away(&Site::tuning), look_for_a_result, {"owned by another user"}, true},
     {"tuning results: a FIFO", fifo(&Site::tuning), look_for_a_result, {"not a regular file"}},
-    {"tuning results: their directory", mode(&Site::home, 0775), look_for_a_result, {"its directory is writable by its group"}},
+    {"tuning results: their directory",
+     mode(&Site::home, 0775),
+     look_for_a_result,
+     {"its directory is writable by its group"}},
     {"lock of tuning results: a link", link_to_victim(&Site::tuning_lock), add_a_result, {"not used as a lock"}},
-    {"lock of tuning results: of another user", given_away(&Site::tuning_lock), add_a_result, {"not used as a lock"}, true},
+    {"lock of tuning results: of another user",
+     given_away(&Site::tuning_lock),
+     add_a_result,
+     {"not used as a lock"},
+     true},
     {"calibration: a link", link_to_copy(&Site::rates), read_calibration, {"it is a link"}},
     {"calibration: writable by its group", mode(&Site::rates, 0664), read_calibration, {"it is writable by its group"}},
     {"calibration: of another user", given_away(&Site::rates), read_calibration, {"owned by another user"}, true},
     {"system layer writable by its group", mode(&Site::home, 0775), use_as_system_layer, {"JITGEMM_SYSTEM_CACHE_DIR"}},
     {"system layer of another user", given_away(&Site::home), use_as_system_layer, {"owned by another user"}, true},
-    {"system layer's results of another user", given_away(&Site::tuning), use_as_system_layer, {"system tuning database"}, true},
+    {"system layer's results of another user",
+     given_away(&Site::tuning),
+     use_as_system_layer,
+     {"system tuning database"},
+     true},
     {"system layer's kernel: a link", link_to_copy(&Site::kernel_file), use_kernel_as_system_layer, {"it is a link"}},
-    {"system layer's kernel of another user", given_away(&Site::kernel_file), use_kernel_as_system_layer,
-     {"owned by another user"}, true},
+    {"system layer's kernel of another user",
+     given_away(&Site::kernel_file),
+     use_kernel_as_system_layer,
+     {"owned by another user"},
+     true},
 };
 
 std::string replaced(std::string text, const std::string& word, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size()) text.replace(at, word.size(), by);
+  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += by.size())
+    text.replace(at, word.size(), by);
   return text;
 }
 
@@ -241,7 +270,8 @@ TEST_CASE("A home directory of another user's, as under sudo that keeps HOME, is
   if (geteuid() != 0) SKIP("only root can give a directory away");
   const TemporaryDirectory directory;
   REQUIRE(chown(directory.path().c_str(), nobody, nobody) == 0);
-  const ScopedEnvironment own("JITGEMM_CACHE_DIR", nullptr), xdg("XDG_CACHE_HOME", nullptr), home("HOME", directory.path().c_str());
+  const ScopedEnvironment own("JITGEMM_CACHE_DIR", nullptr), xdg("XDG_CACHE_HOME", nullptr),
+      home("HOME", directory.path().c_str());
   const CapturedLog log;
   CHECK_FALSE(KernelCache().directory());
   CHECK(fs::is_empty(directory.path()));
@@ -252,8 +282,9 @@ TEST_CASE("Strange values of JITGEMM_CACHE_DIR are an error or one line, and har
   const TemporaryDirectory directory;
   write_file(directory.path() / "file", precious);
   const std::string file = (directory.path() / "file").string();
-  for (const std::string& value : {file, file + "/below", std::string("/dev/null"), std::string("/proc/self/fd"),
-                                   "/" + std::string(5000, 'x'), directory.path().string() + "/" + std::string(300, 'y')}) {
+  for (const std::string& value :
+       {file, file + "/below", std::string("/dev/null"), std::string("/proc/self/fd"), "/" + std::string(5000, 'x'),
+        directory.path().string() + "/" + std::string(300, 'y')}) {
     INFO(value);
     const ScopedEnvironment variable("JITGEMM_CACHE_DIR", value.c_str());
     const CapturedLog log;
@@ -264,7 +295,8 @@ TEST_CASE("Strange values of JITGEMM_CACHE_DIR are an error or one line, and har
   CHECK(file_text(file) == precious);
   for (const char* value : {"relative", "./here", "~/jitgemm", "C:\\cache"}) {
     const ScopedEnvironment variable("JITGEMM_CACHE_DIR", value);
-    CHECK_THAT(refusal(ErrorCode::invalid_option, [] { const KernelCache cache; }), ContainsSubstring("not an absolute path"));
+    CHECK_THAT(refusal(ErrorCode::invalid_option, [] { const KernelCache cache; }),
+               ContainsSubstring("not an absolute path"));
   }
   // Odd, but a directory of one's own all the same.
   for (const char* name : {"with space", "new\nline", "\xff\xfe", "a/../b//c/./", "-rf", "%s%n{}"}) {
@@ -282,9 +314,10 @@ TEST_CASE("A set-uid program takes nothing from the environment", "[security]") 
   NEEDS_COMMAND();
   if (geteuid() != 0) SKIP("only root can make a program that runs as another user");
   const TemporaryDirectory directory;
-  struct statvfs mounted {};
+  struct statvfs mounted{};
   REQUIRE(statvfs(directory.path().c_str(), &mounted) == 0);
-  if ((mounted.f_flag & ST_NOSUID) != 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0) SKIP("set-uid has no effect here");
+  if ((mounted.f_flag & ST_NOSUID) != 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
+    SKIP("set-uid has no effect here");
   const fs::path copy = directory.path() / "jitgemm", err = directory.path() / "err";
   fs::copy_file(command_path(), copy);
   chmod(directory.path().c_str(), 0755);
@@ -307,7 +340,8 @@ TEST_CASE("An empty variable counts as none", "[security]") {
   CHECK(environment("JITGEMM_TEST_VARIABLE") == "x");
 }
 
-TEST_CASE("A limit on file sizes ends no write with SIGXFSZ, and leaves the process's signals as they were", "[security]") {
+TEST_CASE("A limit on file sizes ends no write with SIGXFSZ, and leaves the process's signals as they were",
+          "[security]") {
   const TemporaryDirectory directory;
   const auto pending = [] {
     sigset_t set;
@@ -329,8 +363,10 @@ TEST_CASE("A limit on file sizes ends no write with SIGXFSZ, and leaves the proc
       db.add(record_of(tuned));
       std::string why;
       expect(!write_output(directory.path() / "out", std::string(1000, 'x'), &why), "the file is too large");
-      expect(!refusal(ErrorCode::io, [&] { add_rates(directory.path() / "rates", h200, DeviceRates()); }).empty(), "an error");
-      expect(!refusal(ErrorCode::io, [&] { emulator::write_file(directory.path() / "text", std::string(1000, 'x')); }).empty(),
+      expect(!refusal(ErrorCode::io, [&] { add_rates(directory.path() / "rates", h200, DeviceRates()); }).empty(),
+             "an error");
+      expect(!refusal(ErrorCode::io, [&] { emulator::write_file(directory.path() / "text", std::string(1000, 'x')); })
+                  .empty(),
              "an error");
       expect(!pending(), "no signal is left behind");
     }

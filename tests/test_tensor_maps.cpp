@@ -1,5 +1,5 @@
-// Whatever configuration is legal, the driver takes its tensor maps: by what NVIDIA documents of cuTensorMapEncodeTiled, which
-// stands here a second time.
+// Whatever configuration is legal, the driver takes its tensor maps: by what NVIDIA documents of
+// cuTensorMapEncodeTiled, which stands here a second time.
 #include "core/tensor_maps.hpp"
 
 #include <set>
@@ -24,14 +24,14 @@ namespace {
 
 cuda::DriverApi strict_driver() {
   cuda::DriverApi api = FakeDriver::api();
-  api.tensor_map_encode_tiled = [](CUtensorMap*, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
-                                   const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
-                                   CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
-                                   CUtensorMapFloatOOBfill) {
-    const unsigned bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8                                             ? 1
+  api.tensor_map_encode_tiled = [](CUtensorMap*, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                   const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                                   const cuuint32_t* steps, CUtensorMapInterleave interleave,
+                                   CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    const unsigned bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8                                                 ? 1
                            : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? 2
-                           : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT64                                         ? 8
-                                                                                                             : 4;
+                           : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT64                                             ? 8
+                                                                                                                 : 4;
     const unsigned widest = swizzle == CU_TENSOR_MAP_SWIZZLE_128B  ? 128
                             : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64
                             : swizzle == CU_TENSOR_MAP_SWIZZLE_32B ? 32
@@ -39,7 +39,8 @@ cuda::DriverApi strict_driver() {
     bool legal = rank >= 3 && rank <= 5 && reinterpret_cast<std::uintptr_t>(address) % 16 == 0 &&
                  interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && box[0] * bytes % 16 == 0 && box[0] * bytes <= widest;
     for (unsigned i = 0; i < rank; ++i) {
-      legal = legal && sizes[i] >= 1 && sizes[i] <= 1ull << 32 && box[i] >= 1 && box[i] <= 256 && steps[i] >= 1 && steps[i] <= 8;
+      legal = legal && sizes[i] >= 1 && sizes[i] <= 1ull << 32 && box[i] >= 1 && box[i] <= 256 && steps[i] >= 1 &&
+              steps[i] <= 8;
       if (i + 1 < rank) legal = legal && strides[i] % 16 == 0 && strides[i] < 1ull << 40;
     }
     return legal ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -52,7 +53,9 @@ const DeviceInfo hopper = device_info_for("sm_90a");
 /// Sizes, strides and tiles of all orders of magnitude.
 Problem draw_problem(Random& random) {
   Problem p;
-  const auto size = [&] { return random.between(0, 3) == 0 ? std::int64_t(1) << random.between(0, 30) : random.log_between(1, 9000); };
+  const auto size = [&] {
+    return random.between(0, 3) == 0 ? std::int64_t(1) << random.between(0, 30) : random.log_between(1, 9000);
+  };
   p.m = size(), p.n = size(), p.k = size();
   const std::array types{f16, bf16, tf32, e4m3, s8};
   p.a = p.b = random.pick(types);
@@ -112,7 +115,8 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
 
 TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tensor_maps][kernel_config]") {
   const Problem problem = normalise({.m = 768, .n = 768, .k = 768, .layout_b = Layout::column_major});
-  KernelConfig tall{.main_loop = MainLoop::sm90, .block_m = 384, .block_n = 64, .block_k = 64, .stages = 2, .warps = 12};
+  KernelConfig tall{
+      .main_loop = MainLoop::sm90, .block_m = 384, .block_n = 64, .block_k = 64, .stages = 2, .warps = 12};
   CHECK(why_illegal(tall, problem, hopper) == "a TMA box has at most 256 rows");
   tall.cluster_n = 2;
   CHECK(why_illegal(tall, problem, hopper) == "");
@@ -145,17 +149,24 @@ TEST_CASE("Operands that TMA does not reach are packed, or multiplied by the por
 }
 
 TEST_CASE("What a tensor map cannot describe has a rule each", "[tensor_maps]") {
-  const TensorMapSpec good{.type = f16, .inner = 64, .outer = 64, .batch = 2, .stride = 64, .batch_stride = 4096, .box_inner = 64, .box_outer = 64};
+  const TensorMapSpec good{.type = f16,
+                           .inner = 64,
+                           .outer = 64,
+                           .batch = 2,
+                           .stride = 64,
+                           .batch_stride = 4096,
+                           .box_inner = 64,
+                           .box_outer = 64};
   const auto why = [&](auto change) {
     TensorMapSpec spec = good;
     change(spec);
     return why_unmappable(spec);
   };
   CHECK(why_unmappable(good) == "");
-  std::set<std::string> rules{
-      why([](auto& x) { x.inner = 0; }),          why([](auto& x) { x.box_inner = 48; }),
-      why([](auto& x) { x.box_outer = 257; }),    why([](auto& x) { x.stride = std::int64_t(1) << 39; }),
-      why([](auto& x) { x.batch_stride = 4097; })};
+  std::set<std::string> rules{why([](auto& x) { x.inner = 0; }), why([](auto& x) { x.box_inner = 48; }),
+                              why([](auto& x) { x.box_outer = 257; }),
+                              why([](auto& x) { x.stride = std::int64_t(1) << 39; }),
+                              why([](auto& x) { x.batch_stride = 4097; })};
   CHECK(rules.size() == 5);
   CHECK_FALSE(rules.contains(""));
   CHECK(why([](auto& x) { x.outer = (std::int64_t(1) << 32) + 1; }) == why([](auto& x) { x.inner = 0; }));

@@ -300,7 +300,8 @@ TEST_CASE("What is no file in the place of the tuning database costs one warning
   CHECK(db.records().size() == 5);
 }
 
-TEST_CASE("A link in the place of the tuning database is followed neither to read nor to write", "[tuning_db][security]") {
+TEST_CASE("A link in the place of the tuning database is followed neither to read nor to write",
+          "[tuning_db][security]") {
   const TemporaryDirectory directory;
   const fs::path elsewhere = directory.path() / "elsewhere";
   fs::create_symlink("elsewhere", directory.path() / "tuning.jsonl");

@@ -43,8 +43,9 @@ TEST_CASE("Wisdom exported and imported gives the same answers and the same kern
   CHECK(contents(to.directory) == before);
 }
 
-TEST_CASE("After an import the first call makes the same choice; the emulator's kernels, which are host code, do not travel",
-          "[wisdom][security]") {
+TEST_CASE(
+    "After an import the first call makes the same choice; the emulator's kernels, which are host code, do not travel",
+    "[wisdom][security]") {
   const TemporaryDirectory directory;
   const fs::path from = directory.path() / "from", to = directory.path() / "to", file = directory.path() / "file";
   const Problem problem = normalise({.m = 48, .n = 64, .k = 96});
@@ -112,7 +113,8 @@ TEST_CASE("A kernel that is given out for another's is not taken from a wisdom f
   const auto write = [&](const CacheKey& key, const CacheEntry& entry, const std::string& architecture) {
     const std::string bytes = pack_entry(key, entry);
     write_file(forged, bytes);
-    write_wisdom(file, {}, {{.digest = key.digest, .architecture = architecture, .file = forged, .bytes = bytes.size()}});
+    write_wisdom(file, {},
+                 {{.digest = key.digest, .architecture = architecture, .file = forged, .bytes = bytes.size()}});
   };
   Home home(directory.path() / "home");
   const auto refused = [&] {

@@ -58,7 +58,8 @@ TEST_CASE("Wisdom with any byte flipped or cut short anywhere is refused and cha
   CHECK(contents(home.directory) == before);
   write_file(file, good);
   CHECK(io_error([&] {
-          import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache, Kernels::take);
+          import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache,
+                        Kernels::take);
         }).find("No such file") != std::string::npos);
   CHECK_THAT(io_error([&] { read_wisdom(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
   CHECK(contents(home.directory) == before);

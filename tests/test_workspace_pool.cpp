@@ -56,7 +56,9 @@ struct GpuFixture {
     });
     return memory;
   }
-  static void add_node(Stream stream) { FakeGraphs::take(stream, [] { return CUDA_SUCCESS; }); }
+  static void add_node(Stream stream) {
+    FakeGraphs::take(stream, [] { return CUDA_SUCCESS; });
+  }
 
   static inline std::atomic<int> allocations = 0;
   static inline std::atomic<std::size_t> most_alive = SIZE_MAX;  // more is out of memory
@@ -122,7 +124,8 @@ TEST_CASE("No other call on a stream comes between what a call enqueues", "[cont
     threads.emplace_back([&, i] {
       for (int call = 0; call < 500; ++call) {
         const int stream = (i + call) % 3;
-        const WorkspaceNeed need = i % 4 == 3 ? WorkspaceNeed{} : WorkspaceNeed{std::size_t(1000 * (call % 50)), call % 7};
+        const WorkspaceNeed need =
+            i % 4 == 3 ? WorkspaceNeed{} : WorkspaceNeed{std::size_t(1000 * (call % 50)), call % 7};
         pool.with_workspace(stream_of(stream), need, [&](const Workspace& workspace) {
           together += ++inside[std::size_t(stream)] != 1;
           if (need.bytes) std::memset(workspace.memory, i, need.bytes);
@@ -202,7 +205,8 @@ TEST_CASE("Out of memory, the workspaces of other streams go before the call doe
   CHECK(f.pool->stream_bytes() == 0);
 }
 
-TEST_CASE("Calls that follow each other in a capture share a workspace, those beside each other do not", "[context][capture]") {
+TEST_CASE("Calls that follow each other in a capture share a workspace, those beside each other do not",
+          "[context][capture]") {
   GpuFixture f;
   const Stream s = stream_of(0), t = stream_of(1);
   FakeGraphs::begin(s);
@@ -240,7 +244,8 @@ TEST_CASE("Larger needs in one capture come to at most twice the largest", "[con
   FakeGraphs::destroy(FakeGraphs::end(nullptr));
 }
 
-TEST_CASE("A graph's workspace lives as long as the graph and its clones, and is freed after that", "[context][capture]") {
+TEST_CASE("A graph's workspace lives as long as the graph and its clones, and is freed after that",
+          "[context][capture]") {
   GpuFixture f;
   const auto holds = [](void* memory) { return FakeGpu::holds(memory, 1); };
   FakeGraphs::begin(nullptr);

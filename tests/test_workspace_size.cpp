@@ -28,8 +28,9 @@ namespace {
 struct Types {
   DataType a, b, d;
 };
-constexpr Types all_types[] = {{f16, f16, f16},    {f16, f16, f32},    {bf16, bf16, bf16}, {e4m3, e5m2, bf16}, {e4m3, e4m3, e4m3},
-                               {tf32, tf32, f32}, {f32, f32, f32},    {f64, f64, f64},    {s8, s8, s32}};
+constexpr Types all_types[] = {{f16, f16, f16},    {f16, f16, f32},    {bf16, bf16, bf16},
+                               {e4m3, e5m2, bf16}, {e4m3, e4m3, e4m3}, {tf32, tf32, f32},
+                               {f32, f32, f32},    {f64, f64, f64},    {s8, s8, s32}};
 
 void draw_alignments(Random& random, Problem& p) {
   const auto draw = [&](DataType type) { return std::max(int(size_of(type)), 1 << random.between(0, 4)); };
@@ -69,7 +70,8 @@ int rounds() {
 
 }  // namespace
 
-TEST_CASE("A workspace of workspace_size() does for every choice, by the emulator's device and a GPU's", "[context][workspace]") {
+TEST_CASE("A workspace of workspace_size() does for every choice, by the emulator's device and a GPU's",
+          "[context][workspace]") {
   Random random(test_seed());
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   int limited = 0, needing = 0;

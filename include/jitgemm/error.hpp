@@ -9,21 +9,21 @@
 namespace jitgemm {
 
 enum class ErrorCode : std::uint8_t {
-  invalid_problem,    ///< sizes, types, leading dimensions or scalars that no kernel can serve
-  invalid_operand,    ///< a pointer that is null, misaligned, of the wrong memory, or overlaps
-  invalid_config,     ///< a KernelConfig that is not legal for the problem or the device
-  invalid_option,     ///< a ContextOptions field or environment variable that makes no sense
-  no_device,          ///< no driver or no usable device
-  no_compiler,        ///< NVRTC (or, for the emulator, a C++ compiler) is missing
-  compile_failed,     ///< the generated source does not compile; log() is the compiler's
-  load_failed,        ///< the driver refuses the kernel
-  launch_failed,      ///< the driver refuses the launch, or an earlier one on this context failed
-  out_of_memory,      ///< on the device or the host
+  invalid_problem,  ///< sizes, types, leading dimensions or scalars that no kernel can serve
+  invalid_operand,  ///< a pointer that is null, misaligned, of the wrong memory, or overlaps
+  invalid_config,   ///< a KernelConfig that is not legal for the problem or the device
+  invalid_option,   ///< a ContextOptions field or environment variable that makes no sense
+  no_device,        ///< no driver or no usable device
+  no_compiler,      ///< NVRTC (or, for the emulator, a C++ compiler) is missing
+  compile_failed,   ///< the generated source does not compile; log() is the compiler's
+  load_failed,      ///< the driver refuses the kernel
+  launch_failed,    ///< the driver refuses the launch, or an earlier one on this context failed
+  out_of_memory,    ///< on the device or the host
   workspace_too_small,
-  not_capturable,     ///< the call needs something that stream capture forbids
-  io,                 ///< a file that the caller named cannot be read or written
-  emulator_fault,     ///< the emulator caught a race, a hang or a bad access; log() says where
-  internal,           ///< a bug of this library
+  not_capturable,  ///< the call needs something that stream capture forbids
+  io,              ///< a file that the caller named cannot be read or written
+  emulator_fault,  ///< the emulator caught a race, a hang or a bad access; log() says where
+  internal,        ///< a bug of this library
 };
 
 JITGEMM_EXPORT std::string to_string(ErrorCode code);

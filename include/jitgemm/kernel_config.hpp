@@ -32,13 +32,14 @@ struct KernelConfig {
   int group_m = 8;                                 ///< tile rows per group of the raster order; 0: linear row order
   int stages = 3;                                  ///< k-steps in flight in shared memory
   int warps = 4;                                   ///< that multiply; the sm90 main loop adds a producer warpgroup
-  /// Thread blocks of a cluster (sm90): cluster_m x cluster_n neighbouring tiles, which fetch what they share of A and B once
-  /// (TMA multicast), times cluster_k blocks that cut the k-steps of each tile and add up in distributed shared memory.
+  /// Thread blocks of a cluster (sm90): cluster_m x cluster_n neighbouring tiles, which fetch what they share of A and
+  /// B once (TMA multicast), times cluster_k blocks that cut the k-steps of each tile and add up in distributed shared
+  /// memory.
   int cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool ping_pong = false;  ///< sm90: each consumer warpgroup has tiles of its own; else all share each tile
   bool swap_ab = false;    ///< sm90: computes D^T = B^T A^T, so that block_m and cluster_m lie along N, block_n along M
-  /// sm90: the operand is first copied into the workspace, with rows of whole 128-byte lines and, other than 16-bit types,
-  /// K-major. So TMA and wgmma take what they could not take where it is.
+  /// sm90: the operand is first copied into the workspace, with rows of whole 128-byte lines and, other than 16-bit
+  /// types, K-major. So TMA and wgmma take what they could not take where it is.
   bool pack_a = false, pack_b = false;
   Schedule schedule = Schedule::data_parallel;
   int splits = 1;  ///< of split_k, else 1

@@ -12,8 +12,8 @@ inline constexpr std::int64_t packed_stride = -1;
 
 /// What is computed, for each of `batch` matrices:  D = activation(alpha * A * B + beta * C + bias)
 ///
-/// A is M x K, B is K x N, C and D are M x N and row-major. For a column-major D compute its transpose: swap A and B, M and
-/// N, and the bias's direction. The types that exist, and where an sm_80 GPU is not enough:
+/// A is M x K, B is K x N, C and D are M x N and row-major. For a column-major D compute its transpose: swap A and B, M
+/// and N, and the bias's direction. The types that exist, and where an sm_80 GPU is not enough:
 ///
 ///     A, B                      accumulator  D                        C, bias       alpha, beta  activation
 ///     f16, f16  or  bf16, bf16  f32          f16, bf16, f32           D's           f32          all
@@ -24,34 +24,39 @@ inline constexpr std::int64_t packed_stride = -1;
 ///     f64, f64                  f64          f64                      f64           f64          all
 ///     s8, s8                    s32          s32                      s32           integers*    none, relu
 ///
-/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once, to
-/// nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum, beta * C).
-/// Then come the activation and the rounding to D's type. Only sum depends on the kernel: given the same sums, none, relu and
-/// leaky_relu have the same bits on every GPU and on the emulator, and the other activations differ by 2^-21 |x| at most (f64:
-/// 2^-50 |x|) before they are rounded to D's type.
+/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once,
+/// to nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum,
+/// beta * C). Then come the activation and the rounding to D's type. Only sum depends on the kernel: given the same
+/// sums, none, relu and leaky_relu have the same bits on every GPU and on the emulator, and the other activations
+/// differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are rounded to D's type.
 ///
-/// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value, infinity too, becomes that.
+/// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
+/// infinity too, becomes that.
 struct Problem {
-  std::int64_t m = 0, n = 0, k = 0;  ///< each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles; with k = 0 the product is zero
+  std::int64_t
+      m = 0,
+      n = 0,
+      k = 0;  ///< each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles; with k = 0 the product is zero
   DataType a = f16, b = f16;
   DataType d = f16;
   Layout layout_a = Layout::row_major;
   Layout layout_b = Layout::row_major;
-  /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed. Times the
-  /// rows (columns), at least one, they come to 2^50 bytes at most.
+  /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed.
+  /// Times the rows (columns), at least one, they come to 2^50 bytes at most.
   std::int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
   std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
-  /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at most. 0 uses one A, B or C for all; matrices
-  /// of D may not overlap.
+  /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at
+  /// most. 0 uses one A, B or C for all; matrices of D may not overlap.
   std::int64_t stride_a = packed_stride, stride_b = packed_stride, stride_c = packed_stride, stride_d = packed_stride;
-  // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of NaN is
-  // not 0, so it reads C.
+  // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of
+  // NaN is not 0, so it reads C.
   double alpha = 1;  ///< alpha = 0, of either sign, never reads A and B, and counts as +0
   double beta = 0;   ///< beta = 0, of either sign, never reads C
   Bias bias = Bias::none;
   Activation activation = Activation::none;
   double slope = 0.01;  ///< of leaky_relu
-  /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for, too.
+  /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for,
+  /// too.
   Accumulation accumulation = Accumulation::fast;
   /// What plan(), warm() and source() may assume of the pointers, in bytes: a power of two, 16 at most. gemm() looks at
   /// the pointers it is given instead.
@@ -68,16 +73,18 @@ struct Operands {
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;
   const void* bias = nullptr;  ///< ignored without Problem::bias
-  /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand for
-  /// scale_a * A and scale_b * B: alpha * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that neither its
-  /// factors nor their order make it overflow. scale_d multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
+  /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand
+  /// for scale_a * A and scale_b * B: alpha * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that
+  /// neither its factors nor their order make it overflow. scale_d multiplies what the activation gives before it
+  /// becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
-  /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at once; threads
-  /// of one Context may share it on one stream. What would be chosen without it, but needs more than workspace_bytes, is left for
-  /// the best that the cost model finds to fit; a configuration that the caller pins is refused then. Counters of split tiles, 4
-  /// bytes each, are the Context's own all the same. nullptr: the Context keeps one per stream.
+  /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at
+  /// once; threads of one Context may share it on one stream. What would be chosen without it, but needs more than
+  /// workspace_bytes, is left for the best that the cost model finds to fit; a configuration that the caller pins is
+  /// refused then. Counters of split tiles, 4 bytes each, are the Context's own all the same. nullptr: the Context
+  /// keeps one per stream.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -58,12 +58,12 @@ enum class Activation : std::uint8_t {
 };
 
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,
-/// aligned to the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at most,
-/// every 32 products.
+/// aligned to the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at
+/// most, every 32 products.
 enum class Accumulation : std::uint8_t {
   fast,  ///< in the tensor cores: 33 x 2^-13 x K / 32 of the largest partial sum at most, of which signs cancel most
-  /// The tensor cores add up 128 products, ordinary f32 additions those sums: 4 x 33 x 2^-13 of the sums of 128, whatever
-  /// K, and 2^-24 of a partial sum for each 128 of K.
+  /// The tensor cores add up 128 products, ordinary f32 additions those sums: 4 x 33 x 2^-13 of the sums of 128,
+  /// whatever K, and 2^-24 of a partial sum for each 128 of K.
   promoted,
 };
 

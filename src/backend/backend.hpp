@@ -51,29 +51,31 @@ class Backend {
                       Stream stream) = 0;
   virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
                       Stream stream) = 0;
-  /// Whether the part of the device that the stream has (all of it, but for green contexts, MIG and MPS) can hold such a block,
-  /// or a whole cluster of them, at once. Else a launch fails, on any day.
+  /// Whether the part of the device that the stream has (all of it, but for green contexts, MIG and MPS) can hold such
+  /// a block, or a whole cluster of them, at once. Else a launch fails, on any day.
   virtual bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) = 0;
   virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
 
   // Device memory. allocate() and zeroing work while any stream is capturing, and are not captured.
   virtual void* allocate(std::size_t bytes) = 0;  ///< 256-byte aligned; Error{out_of_memory}
   virtual void release(void* memory) noexcept = 0;
-  virtual void zero(void* memory, std::size_t bytes) = 0;  ///< complete on return
+  virtual void zero(void* memory, std::size_t bytes) = 0;                          ///< complete on return
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;  ///< complete on return
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;    ///< complete on return
-  virtual void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) = 0;  ///< about N(0,1)
+  virtual void fill_random(void* memory, std::int64_t elements, DataType type,
+                           std::uint64_t seed) = 0;  ///< about N(0,1)
 
   // Streams.
   virtual std::uint64_t stream_id(Stream stream) = 0;  ///< never reused, unlike the handle
   virtual CaptureStatus capture_status(Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
-  // Of a stream that is being captured; as graphs are not thread-safe, by one thread at a time. As they stand here, for what
-  // captures nothing.
+  // Of a stream that is being captured; as graphs are not thread-safe, by one thread at a time. As they stand here, for
+  // what captures nothing.
   virtual CapturePoint capture_point(Stream) { return {}; }
   /// Whether `node` is one of the point's nodes or before them; false, too, where finding out would take too long.
   virtual bool comes_after(const CapturePoint&, void* /*node*/) { return false; }
-  /// Keeps `held` until the graph, its clones and its instances are gone. It then ends on any thread and may not call CUDA.
+  /// Keeps `held` until the graph, its clones and its instances are gone. It then ends on any thread and may not call
+  /// CUDA.
   virtual void hold_with_graph(const CapturePoint&, std::shared_ptr<const void> /*held*/) {}
 
   virtual Stream create_stream() = 0;  ///< non-blocking
@@ -92,14 +94,14 @@ class Backend {
   };
   virtual std::unique_ptr<RelaxedCapture> relax_capture() = 0;
 
-  /// Throws Error{invalid_operand} unless the pointer is memory that this device can access. In a capture it may be memory that
-  /// the graph will have allocated by then, of which the driver knows nothing yet.
+  /// Throws Error{invalid_operand} unless the pointer is memory that this device can access. In a capture it may be
+  /// memory that the graph will have allocated by then, of which the driver knows nothing yet.
   virtual void check_pointer(const void* pointer, const char* name, Stream stream) = 0;
 };
 
-/// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device 0.
-/// `dependent_launch`: a kernel may start before the one that it follows on its stream has ended, and waits for it before it
-/// touches memory (programmatic dependent launch; sm_90 and newer).
+/// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device
+/// 0. `dependent_launch`: a kernel may start before the one that it follows on its stream has ended, and waits for it
+/// before it touches memory (programmatic dependent launch; sm_90 and newer).
 std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch = true);
 /// Compiles for an architecture with NVRTC; everything that needs a device throws Error{no_device}.
 std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture, bool dependent_launch = true);
@@ -107,14 +109,15 @@ std::unique_ptr<Backend> make_compile_only_backend(const std::string& architectu
 /// When the emulator lets asynchronous copies and wgmma take effect.
 enum class EmulatorAsynchrony : std::uint8_t { automatic, at_issue, at_wait, random };
 
-/// 0 or automatic: chosen by the seed. JITGEMM_EMULATOR_SEED, _ASYNC (issue, wait, random) and _RESIDENT go before these.
+/// 0 or automatic: chosen by the seed. JITGEMM_EMULATOR_SEED, _ASYNC (issue, wait, random) and _RESIDENT go before
+/// these.
 struct EmulatorOptions {
   std::string architecture;  ///< empty: "sm_90a"
   int sm_count = 4;
   std::uint64_t seed = 0;  ///< of adversarial orders; 0: in order and fast
   EmulatorAsynchrony asynchrony = EmulatorAsynchrony::automatic;
-  int resident_blocks = 0;       ///< blocks that run at once
-  std::uint64_t step_cap = 0;    ///< operations of all threads before a launch counts as endless
+  int resident_blocks = 0;     ///< blocks that run at once
+  std::uint64_t step_cap = 0;  ///< operations of all threads before a launch counts as endless
   bool dependent_launch = true;
   std::vector<std::uint32_t> programs = {};  ///< for tests: those of each launch that run; empty: all
 };

@@ -16,7 +16,7 @@ struct DeviceInfo {
   std::size_t smem_per_sm = 0;     ///< bytes
   std::size_t l2_bytes = 0, memory_bytes = 0;
   bool emulated = false;
-  bool dependent_launch = true;  ///< ContextOptions::dependent_launch
+  bool dependent_launch = true;           ///< ContextOptions::dependent_launch
   double clock_ghz = 0, memory_gb_s = 0;  ///< at most; 0: not known
   DeviceRates rates = {};
 

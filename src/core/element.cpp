@@ -12,8 +12,8 @@ namespace {
 /// A binary floating-point format of at most 16 bits.
 struct Format {
   int fraction_bits, bias;
-  int largest;      // bits of the largest finite value
-  bool saturates;   // else infinity follows the largest finite value
+  int largest;       // bits of the largest finite value
+  bool saturates;    // else infinity follows the largest finite value
   int not_a_number;  // a quiet one; for all patterns above the largest finite and infinity
 };
 constexpr Format f16_format{10, 15, 0x7bff, false, 0x7fff}, bf16_format{7, 127, 0x7f7f, false, 0x7fff},
@@ -21,11 +21,16 @@ constexpr Format f16_format{10, 15, 0x7bff, false, 0x7fff}, bf16_format{7, 127, 
 
 const Format* format_of(DataType type) {
   switch (type) {
-    case f16: return &f16_format;
-    case bf16: return &bf16_format;
-    case e4m3: return &e4m3_format;
-    case e5m2: return &e5m2_format;
-    default: return nullptr;
+    case f16:
+      return &f16_format;
+    case bf16:
+      return &bf16_format;
+    case e4m3:
+      return &e4m3_format;
+    case e5m2:
+      return &e5m2_format;
+    default:
+      return nullptr;
   }
 }
 
@@ -82,14 +87,20 @@ Integer to_integer(double x) {
 double load_element(const void* memory, std::int64_t index, DataType type) {
   switch (type) {
     case f32:
-    case tf32: return read<float>(memory, index);
-    case f64: return read<double>(memory, index);
-    case s8: return read<std::int8_t>(memory, index);
-    case s32: return read<std::int32_t>(memory, index);
+    case tf32:
+      return read<float>(memory, index);
+    case f64:
+      return read<double>(memory, index);
+    case s8:
+      return read<std::int8_t>(memory, index);
+    case s32:
+      return read<std::int32_t>(memory, index);
     case f16:
-    case bf16: return decode(read<std::uint16_t>(memory, index), 16, *format_of(type));
+    case bf16:
+      return decode(read<std::uint16_t>(memory, index), 16, *format_of(type));
     case e4m3:
-    case e5m2: return decode(read<std::uint8_t>(memory, index), 8, *format_of(type));
+    case e5m2:
+      return decode(read<std::uint8_t>(memory, index), 8, *format_of(type));
   }
   return 0;
 }
@@ -97,14 +108,20 @@ double load_element(const void* memory, std::int64_t index, DataType type) {
 void store_element(double value, void* memory, std::int64_t index, DataType type) {
   switch (type) {
     case f32:
-    case tf32: return write(float(value), memory, index);
-    case f64: return write(value, memory, index);
-    case s8: return write(to_integer<std::int8_t>(value), memory, index);
-    case s32: return write(to_integer<std::int32_t>(value), memory, index);
+    case tf32:
+      return write(float(value), memory, index);
+    case f64:
+      return write(value, memory, index);
+    case s8:
+      return write(to_integer<std::int8_t>(value), memory, index);
+    case s32:
+      return write(to_integer<std::int32_t>(value), memory, index);
     case f16:
-    case bf16: return write(std::uint16_t(encode(value, 16, *format_of(type))), memory, index);
+    case bf16:
+      return write(std::uint16_t(encode(value, 16, *format_of(type))), memory, index);
     case e4m3:
-    case e5m2: return write(std::uint8_t(encode(value, 8, *format_of(type))), memory, index);
+    case e5m2:
+      return write(std::uint8_t(encode(value, 8, *format_of(type))), memory, index);
   }
 }
 

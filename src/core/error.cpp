@@ -16,21 +16,36 @@ Error::Error(ErrorCode code, const std::string& message) : std::runtime_error(on
 
 std::string to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::invalid_problem: return "invalid_problem";
-    case ErrorCode::invalid_operand: return "invalid_operand";
-    case ErrorCode::invalid_config: return "invalid_config";
-    case ErrorCode::invalid_option: return "invalid_option";
-    case ErrorCode::no_device: return "no_device";
-    case ErrorCode::no_compiler: return "no_compiler";
-    case ErrorCode::compile_failed: return "compile_failed";
-    case ErrorCode::load_failed: return "load_failed";
-    case ErrorCode::launch_failed: return "launch_failed";
-    case ErrorCode::out_of_memory: return "out_of_memory";
-    case ErrorCode::workspace_too_small: return "workspace_too_small";
-    case ErrorCode::not_capturable: return "not_capturable";
-    case ErrorCode::io: return "io";
-    case ErrorCode::emulator_fault: return "emulator_fault";
-    case ErrorCode::internal: return "internal";
+    case ErrorCode::invalid_problem:
+      return "invalid_problem";
+    case ErrorCode::invalid_operand:
+      return "invalid_operand";
+    case ErrorCode::invalid_config:
+      return "invalid_config";
+    case ErrorCode::invalid_option:
+      return "invalid_option";
+    case ErrorCode::no_device:
+      return "no_device";
+    case ErrorCode::no_compiler:
+      return "no_compiler";
+    case ErrorCode::compile_failed:
+      return "compile_failed";
+    case ErrorCode::load_failed:
+      return "load_failed";
+    case ErrorCode::launch_failed:
+      return "launch_failed";
+    case ErrorCode::out_of_memory:
+      return "out_of_memory";
+    case ErrorCode::workspace_too_small:
+      return "workspace_too_small";
+    case ErrorCode::not_capturable:
+      return "not_capturable";
+    case ErrorCode::io:
+      return "io";
+    case ErrorCode::emulator_fault:
+      return "emulator_fault";
+    case ErrorCode::internal:
+      return "internal";
   }
   return "unknown";
 }

@@ -52,8 +52,8 @@ std::string why_illegal_sm80(const KernelConfig& c, const Problem& p, const Devi
 
 /// Thread blocks of all tiles, which those of whole clusters round up.
 double tiles_of(const KernelConfig& c, const Problem& p) {
-  return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) * double(p.batch) *
-         cluster_size_of(c);
+  return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) *
+         double(p.batch) * cluster_size_of(c);
 }
 
 /// Of one thread, sm90.
@@ -160,7 +160,8 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Devic
   const Problem p = kernel_problem(asked, c);
   if (c.main_loop > MainLoop::sm90 || c.schedule > Schedule::stream_k_two_tile)
     return "main_loop and schedule are enumerators";
-  if (std::string why = c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, asked, p, device);
+  if (std::string why =
+          c.main_loop == MainLoop::sm80 ? why_illegal_sm80(c, p, device) : why_illegal_sm90(c, asked, p, device);
       !why.empty())
     return why;
   if (c.main_loop == MainLoop::sm80 && (cluster_size_of(c) != 1 || c.ping_pong || c.swap_ab))

@@ -8,14 +8,15 @@
 
 namespace jitgemm {
 
-// The problem is always the one that was asked for: what a configuration packs, these functions know of kernel_problem().
+// The problem is always the one that was asked for: what a configuration packs, these functions know of
+// kernel_problem().
 
-/// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules that
-/// concern the configuration alone stand in the templates as static_asserts, in the same words.
+/// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules
+/// that concern the configuration alone stand in the templates as static_asserts, in the same words.
 std::string why_illegal(const KernelConfig& config, const Problem& problem, const DeviceInfo& device);
 
-/// Of these rules, those that keep the 32-bit sums of launch_shape() and of the kernel from wrapping: what breaks one of them
-/// has no launch shape.
+/// Of these rules, those that keep the 32-bit sums of launch_shape() and of the kernel from wrapping: what breaks one
+/// of them has no launch shape.
 std::string why_beyond_integers(const KernelConfig& config, const Problem& problem);
 
 /// Most counters of split tiles that one launch may use: the size of a Context's counter block.
@@ -42,8 +43,8 @@ int blocks_per_sm_of(const KernelConfig& config, const Problem& problem);
 /// Groups of warps of a block that count their arrival at a cut tile apart.
 int consumer_groups_of(const KernelConfig& config);
 
-/// The boxes by which the sm90 main loop stores D: 128 bytes across, or as many as divide a block's part of a row; with swap_ab
-/// as many rows as divide the block's part of a column. Without columns if there is none.
+/// The boxes by which the sm90 main loop stores D: 128 bytes across, or as many as divide a block's part of a row; with
+/// swap_ab as many rows as divide the block's part of a column. Without columns if there is none.
 struct DBox {
   int columns, rows;
 };

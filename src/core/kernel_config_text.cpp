@@ -80,20 +80,28 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
 
 std::string_view to_string(MainLoop main_loop) {
   switch (main_loop) {
-    case MainLoop::sm80: return "sm80";
-    case MainLoop::sm90: return "sm90";
+    case MainLoop::sm80:
+      return "sm80";
+    case MainLoop::sm90:
+      return "sm90";
   }
   return "unknown";
 }
 
 std::string_view to_string(Schedule schedule) {
   switch (schedule) {
-    case Schedule::data_parallel: return "data_parallel";
-    case Schedule::persistent: return "persistent";
-    case Schedule::split_k: return "split_k";
-    case Schedule::stream_k: return "stream_k";
-    case Schedule::stream_k_one_tile: return "stream_k_one_tile";
-    case Schedule::stream_k_two_tile: return "stream_k_two_tile";
+    case Schedule::data_parallel:
+      return "data_parallel";
+    case Schedule::persistent:
+      return "persistent";
+    case Schedule::split_k:
+      return "split_k";
+    case Schedule::stream_k:
+      return "stream_k";
+    case Schedule::stream_k_one_tile:
+      return "stream_k_one_tile";
+    case Schedule::stream_k_two_tile:
+      return "stream_k_two_tile";
   }
   return "unknown";
 }

@@ -12,9 +12,12 @@ namespace jitgemm {
 device::Partition partition_of(Schedule schedule) {
   switch (schedule) {
     case Schedule::data_parallel:
-    case Schedule::persistent: return device::Partition::whole_tiles;
-    case Schedule::split_k: return device::Partition::split_k;
-    default: return device::Partition::stream_k;
+    case Schedule::persistent:
+      return device::Partition::whole_tiles;
+    case Schedule::split_k:
+      return device::Partition::split_k;
+    default:
+      return device::Partition::stream_k;
   }
 }
 
@@ -24,7 +27,8 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
   // Nothing to write has no tiles: with one extent 0, nothing bounds the others.
   const bool empty = is_empty(p);
   const int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
-  const int tiles_m = empty ? 0 : int((p.m + tile_m - 1) / tile_m), tiles_n = empty ? 0 : int((p.n + tile_n - 1) / tile_n);
+  const int tiles_m = empty ? 0 : int((p.m + tile_m - 1) / tile_m),
+            tiles_n = empty ? 0 : int((p.n + tile_n - 1) / tile_n);
   const int batch = int(p.batch), tiles = tiles_m * tiles_n * batch;
   // With nothing to multiply, one k-step of zeros.
   const int k_steps = reads_ab(p) ? int((p.k + c.block_k - 1) / c.block_k) : 1;
@@ -32,7 +36,8 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
 
   int programs = tiles, stream_k_tiles = 0, splits = 1;
   switch (c.schedule) {
-    case Schedule::data_parallel: break;
+    case Schedule::data_parallel:
+      break;
     case Schedule::persistent:
       if (grid > 0) programs = std::min(grid, tiles);
       break;
@@ -59,9 +64,8 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
   shape.grid = tiles == 0 ? 0 : programs * cluster;
   shape.threads = threads_of(c);
   shape.smem_bytes = smem_bytes_of(c, asked);
-  shape.partial_bytes =
-      std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
-      size_of(accumulator_of(p));
+  shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
+                        size_of(accumulator_of(p));
   shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * consumer_groups_of(c);
   const Packing packing = packing_of(asked, c);
   shape.packing = packing.launch;

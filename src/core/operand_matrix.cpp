@@ -20,9 +20,12 @@ OperandMatrix matrix_d(const Problem& p) { return {p.n, p.m, p.d, p.ldd, p.batch
 
 std::int64_t bias_elements(const Problem& p) {
   switch (p.bias) {
-    case Bias::none: return 0;
-    case Bias::along_n: return p.n;
-    case Bias::along_m: return p.m;
+    case Bias::none:
+      return 0;
+    case Bias::along_n:
+      return p.n;
+    case Bias::along_m:
+      return p.m;
   }
   return 0;
 }

@@ -52,10 +52,12 @@ int blocks(const OperandMatrix& packed, bool transposed) {
 }  // namespace
 
 bool needs_packing_a(const Problem& p) {
-  return p.align_a < 16 || !strides_are_mappable(matrix_a(p)) || (becomes_k_major(p) && p.layout_a != Layout::row_major);
+  return p.align_a < 16 || !strides_are_mappable(matrix_a(p)) ||
+         (becomes_k_major(p) && p.layout_a != Layout::row_major);
 }
 bool needs_packing_b(const Problem& p) {
-  return p.align_b < 16 || !strides_are_mappable(matrix_b(p)) || (becomes_k_major(p) && p.layout_b != Layout::column_major);
+  return p.align_b < 16 || !strides_are_mappable(matrix_b(p)) ||
+         (becomes_k_major(p) && p.layout_b != Layout::column_major);
 }
 
 bool transposes_a(const Problem& p, const KernelConfig& c) {

@@ -9,8 +9,8 @@ namespace jitgemm {
 /// Most bytes of the workspace that packed operands may take. Larger ones are packed and multiplied slab by slab.
 inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
 
-/// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows less than 2^40 bytes apart, and
-/// wgmma takes other than 16-bit elements K-major.
+/// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows less than 2^40 bytes
+/// apart, and wgmma takes other than 16-bit elements K-major.
 bool needs_packing_a(const Problem& normalised);
 bool needs_packing_b(const Problem& normalised);
 
@@ -24,8 +24,8 @@ bool transposes_b(const Problem& normalised, const KernelConfig& config);
 /// the copy. A problem without packed operands stays as it is.
 Problem packed_problem(const Problem& normalised, const KernelConfig& config);
 
-/// The part of D that is computed at once: all of it, or as many rows and columns, whole tiles, as have packed operands of at
-/// most max_packed_bytes. Each slab is a launch of both kernels. 0 rows: not even a tile's operands fit.
+/// The part of D that is computed at once: all of it, or as many rows and columns, whole tiles, as have packed operands
+/// of at most max_packed_bytes. Each slab is a launch of both kernels. 0 rows: not even a tile's operands fit.
 struct Slab {
   std::int64_t rows, columns;
 };
@@ -37,12 +37,12 @@ inline bool is_whole(const Slab& slab, const Problem& normalised) {
   return slab.rows == normalised.m && slab.columns == normalised.n;
 }
 
-/// The copies of the first, largest slab, as they lie in the workspace: offsets from LaunchShape::packed_offset(), multiples of
-/// 256. B comes first, so that slabs with different rows find it in one place.
+/// The copies of the first, largest slab, as they lie in the workspace: offsets from LaunchShape::packed_offset(),
+/// multiples of 256. B comes first, so that slabs with different rows find it in one place.
 struct Packing {
   std::size_t offset_a = 0, offset_b = 0, bytes = 0;
-  LaunchGrid launch;                 ///< of the packing kernel
-  int blocks_a = 0, blocks_b = 0;    ///< of its grid
+  LaunchGrid launch;               ///< of the packing kernel
+  int blocks_a = 0, blocks_b = 0;  ///< of its grid
 };
 
 Packing packing_of(const Problem& normalised, const KernelConfig& config);

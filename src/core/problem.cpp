@@ -15,8 +15,8 @@
 namespace jitgemm {
 namespace {
 
-// More than any device addresses. A kernel's 64-bit sums do not wrap, though a thread looks up to a tile beyond the last row of
-// a matrix, which is less than 2^12 leading dimensions, before it sees that nothing is there.
+// More than any device addresses. A kernel's 64-bit sums do not wrap, though a thread looks up to a tile beyond the
+// last row of a matrix, which is less than 2^12 leading dimensions, before it sees that nothing is there.
 constexpr std::int64_t most_matrix_bytes = std::int64_t(1) << 50, most_batch_bytes = std::int64_t(1) << 62;
 
 /// The largest power of two that divides x, at most 16; 16 for 0.
@@ -44,8 +44,8 @@ void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std:
             problem);
   }
   const auto too_large = [&](const std::string& what, std::int64_t value, const std::string& limit) {
-    invalid(ErrorCode::invalid_problem, what + name + " = " + std::to_string(value) + " makes " + limit + " bytes: lower it",
-            problem);
+    invalid(ErrorCode::invalid_problem,
+            what + name + " = " + std::to_string(value) + " makes " + limit + " bytes: lower it", problem);
   };
   std::int64_t elements, bytes;
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, matrix.vectors), &elements) ||
@@ -55,7 +55,8 @@ void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std:
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
     invalid(ErrorCode::invalid_problem,
-            "stride_" + name + " = " + std::to_string(stride) + " is negative: give elements, or packed_stride", problem);
+            "stride_" + name + " = " + std::to_string(stride) + " is negative: give elements, or packed_stride",
+            problem);
   }
   if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
       __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
@@ -219,7 +220,8 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
     if (scale == nullptr) return;
     if (!applies) {
       invalid(ErrorCode::invalid_operand,
-              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass nullptr, and use alpha", p);
+              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass nullptr, and use alpha",
+              p);
     }
     check_input({name, scale, sizeof(float)}, f32);
   };
@@ -232,8 +234,8 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
 bool equal(const Problem& x, const Problem& y) {
   const auto integers = [](const Problem& p) {
     return std::tuple(p.m, p.n, p.k, p.a, p.b, p.d, p.layout_a, p.layout_b, p.lda, p.ldb, p.ldc, p.ldd, p.batch,
-                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.accumulation,
-                      p.align_a, p.align_b, p.align_c, p.align_d);
+                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.accumulation, p.align_a,
+                      p.align_b, p.align_c, p.align_d);
   };
   return integers(x) == integers(y) && same(x.alpha, y.alpha) && same(x.beta, y.beta) && same(x.slope, y.slope);
 }
@@ -275,7 +277,8 @@ double minimum_bytes(const Problem& p) {
 
 double floor_us(const Problem& problem) {
   // What an H200 sustains, TFLOP/s or 1e12 multiplications and additions of integers.
-  const double rate = problem.a == f64 || is_simt(problem.a) ? 55 : problem.a == tf32 ? 400
+  const double rate = problem.a == f64 || is_simt(problem.a) ? 55
+                      : problem.a == tf32                    ? 400
                       : size_of(problem.a) == 1              ? 1500
                                                              : 800;
   const double compute_us = (reads_ab(problem) ? flops(problem) : 0.0) / (rate * 1e6);
@@ -308,7 +311,8 @@ std::string to_string(const Problem& p) {
   if (p.batch != 1) add_integer("batch", p.batch);
   const auto stride = [&](const char* name, const OperandMatrix& x) {
     const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
-    const bool packed = x.stride == packed_stride || double(x.stride) == double(ld) * double(std::max<std::int64_t>(1, x.vectors));
+    const bool packed =
+        x.stride == packed_stride || double(x.stride) == double(ld) * double(std::max<std::int64_t>(1, x.vectors));
     if (p.batch > 1 && !packed) add_integer(std::string("stride_") + name, x.stride);
   };
   stride("a", matrix_a(p));

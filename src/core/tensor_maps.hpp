@@ -15,20 +15,21 @@ struct TensorMapSpec {
   std::int64_t inner = 0, outer = 0, batch = 1;  ///< elements; matrices
   std::int64_t stride = 0;        ///< elements from one outer index to the next; of one row it does not matter
   std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; of one matrix it does not matter
-  int box_inner = 0, box_outer = 0;  ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
+  int box_inner = 0,
+      box_outer = 0;  ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
 
   bool operator==(const TensorMapSpec&) const = default;
 };
 
-/// Empty, or what the driver documents of cuTensorMapEncodeTiled that the map breaks, its address left out. That a stride is
-/// a multiple of the one before it is documented, too, but no driver asks for it.
+/// Empty, or what the driver documents of cuTensorMapEncodeTiled that the map breaks, its address left out. That a
+/// stride is a multiple of the one before it is documented, too, but no driver asks for it.
 std::string why_unmappable(const TensorMapSpec& spec);
 
 /// Whether a map's strides reach from row to row and from matrix to matrix.
 bool strides_are_mappable(const OperandMatrix& matrix);
 
-/// What an sm90 kernel copies by TMA, without addresses: of a swapped problem `a` is the problem's B. D only where it is stored
-/// by TMA, else its box is empty.
+/// What an sm90 kernel copies by TMA, without addresses: of a swapped problem `a` is the problem's B. D only where it
+/// is stored by TMA, else its box is empty.
 struct TensorMaps {
   TensorMapSpec a, b, d;
   bool has_d() const { return d.box_inner > 0; }

@@ -14,12 +14,17 @@ std::vector<DataType> outputs_of(DataType a, DataType b) {
   if (a != b) return {};
   switch (a) {
     case f16:
-    case bf16: return {f16, bf16, f32};
+    case bf16:
+      return {f16, bf16, f32};
     case f32:
-    case tf32: return {f32};
-    case f64: return {f64};
-    case s8: return {s32};
-    default: return {};
+    case tf32:
+      return {f32};
+    case f64:
+      return {f64};
+    case s8:
+      return {s32};
+    default:
+      return {};
   }
 }
 

@@ -19,65 +19,91 @@ std::size_t size_of(DataType type) {
   switch (type) {
     case e4m3:
     case e5m2:
-    case s8: return 1;
+    case s8:
+      return 1;
     case f16:
-    case bf16: return 2;
+    case bf16:
+      return 2;
     case f32:
     case tf32:
-    case s32: return 4;
-    case f64: return 8;
+    case s32:
+      return 4;
+    case f64:
+      return 8;
   }
   return 0;
 }
 
 std::string_view to_string(DataType type) {
   switch (type) {
-    case f16: return "f16";
-    case bf16: return "bf16";
-    case f32: return "f32";
-    case tf32: return "tf32";
-    case f64: return "f64";
-    case e4m3: return "e4m3";
-    case e5m2: return "e5m2";
-    case s8: return "s8";
-    case s32: return "s32";
+    case f16:
+      return "f16";
+    case bf16:
+      return "bf16";
+    case f32:
+      return "f32";
+    case tf32:
+      return "tf32";
+    case f64:
+      return "f64";
+    case e4m3:
+      return "e4m3";
+    case e5m2:
+      return "e5m2";
+    case s8:
+      return "s8";
+    case s32:
+      return "s32";
   }
   return "unknown";
 }
 
 std::string_view to_string(Layout layout) {
   switch (layout) {
-    case Layout::row_major: return "row_major";
-    case Layout::column_major: return "column_major";
+    case Layout::row_major:
+      return "row_major";
+    case Layout::column_major:
+      return "column_major";
   }
   return "unknown";
 }
 
 std::string_view to_string(Bias bias) {
   switch (bias) {
-    case Bias::none: return "none";
-    case Bias::along_n: return "along_n";
-    case Bias::along_m: return "along_m";
+    case Bias::none:
+      return "none";
+    case Bias::along_n:
+      return "along_n";
+    case Bias::along_m:
+      return "along_m";
   }
   return "unknown";
 }
 
 std::string_view to_string(Activation activation) {
   switch (activation) {
-    case Activation::none: return "none";
-    case Activation::relu: return "relu";
-    case Activation::leaky_relu: return "leaky_relu";
-    case Activation::gelu_erf: return "gelu_erf";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::silu: return "silu";
+    case Activation::none:
+      return "none";
+    case Activation::relu:
+      return "relu";
+    case Activation::leaky_relu:
+      return "leaky_relu";
+    case Activation::gelu_erf:
+      return "gelu_erf";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::silu:
+      return "silu";
   }
   return "unknown";
 }
 
 std::string_view to_string(Accumulation accumulation) {
   switch (accumulation) {
-    case Accumulation::fast: return "fast";
-    case Accumulation::promoted: return "promoted";
+    case Accumulation::fast:
+      return "fast";
+    case Accumulation::promoted:
+      return "promoted";
   }
   return "unknown";
 }

@@ -34,7 +34,7 @@ std::optional<fs::path> absolute_path_of(const char* name) {
 /// HOME, unless it is another user's, as with `sudo` that keeps it: what root leaves there its owner could not use.
 std::optional<std::string> home() {
   if (auto value = environment("HOME")) {
-    struct stat status {};
+    struct stat status{};
     const bool foreign = stat(value->c_str(), &status) == 0 && status.st_uid != geteuid() && status.st_uid != 0;
     return foreign ? std::nullopt : value;
   }

@@ -9,7 +9,8 @@
 
 namespace jitgemm {
 
-/// Of what others are to read, less the umask. For its owner alone to write, or nobody would read it: see util/trust.hpp.
+/// Of what others are to read, less the umask. For its owner alone to write, or nobody would read it: see
+/// util/trust.hpp.
 inline constexpr mode_t shared_directory_mode = 0755, shared_file_mode = 0644;
 
 /// The path, absolute and without a slash at the end. Throws Error{invalid_option} that begins with `what` for one that

@@ -53,8 +53,10 @@ std::optional<CacheEntry> parse_metadata(std::string_view text) {
     metadata.at("architecture").get_to(entry.source.architecture);
     metadata.at("config").get_to(entry.source.config);
     metadata.at("compiler").get_to(entry.binary.compiler);
-    for (const std::string* text : {&entry.source.entry, &entry.source.architecture, &entry.source.config, &entry.binary.compiler})
-      if (std::any_of(text->begin(), text->end(), is_control_character)) return std::nullopt;  // they are shown on terminals
+    for (const std::string* text :
+         {&entry.source.entry, &entry.source.architecture, &entry.source.config, &entry.binary.compiler})
+      if (std::any_of(text->begin(), text->end(), is_control_character))
+        return std::nullopt;  // they are shown on terminals
     entry.binary.registers = count_of(metadata.at("registers"));
     entry.binary.spill_bytes = count_of(metadata.at("spill_bytes"));
     entry.binary.static_smem_bytes = count_of(metadata.at("static_smem_bytes"));

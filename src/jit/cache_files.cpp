@@ -47,7 +47,7 @@ template <typename Visit>
 void each_file(const fs::path& directory, Visit visit) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    struct stat status {};
+    struct stat status{};
     // A link is none of the library's files, but bears a name of one: it is seen, never followed.
     const bool seen = lstat(it->path().c_str(), &status) == 0 && (S_ISREG(status.st_mode) || S_ISLNK(status.st_mode));
     if (seen) visit(it->path(), status);
@@ -107,7 +107,7 @@ std::vector<CacheFile> cache_files(const fs::path& directory) {
 
 void touch(const fs::path& file) {
   // The time of modification: unlike that of access, reading and backing up the cache leave it alone.
-  struct stat status {};
+  struct stat status{};
   if (lstat(file.c_str(), &status) == 0 && now_ns() - modified_ns(status) < touch_interval) return;
   const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
   utimensat(AT_FDCWD, file.c_str(), times, AT_SYMLINK_NOFOLLOW);

@@ -31,16 +31,17 @@ std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shar
   const std::string why = prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
   if (why.empty()) return directory;
   warn_once("no cache " + directory.string(),
-            "kernel cache " + directory.string() + " is not used, kernels and tuning results are kept in memory only: " +
-                why + "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to (chmod go-w)");
+            "kernel cache " + directory.string() +
+                " is not used, kernels and tuning results are kept in memory only: " + why +
+                "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to (chmod go-w)");
   return std::nullopt;
 }
 
 std::optional<fs::path> open_system_layer(const fs::path& directory) {
   const std::string why = why_not_readable(directory);
   if (why.empty()) return directory;
-  warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() + " is not used: " +
-                                                         why +
+  warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() +
+                                                         " is not used: " + why +
                                                          "; make it yours or root's, for its owner alone to write "
                                                          "(chown, chmod go-w), or unset JITGEMM_SYSTEM_CACHE_DIR");
   return std::nullopt;
@@ -177,9 +178,10 @@ KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_sh
   impl_->lock_timeout_seconds = options.lock_timeout_seconds;
   impl_->max_bytes = options.max_bytes != 0 ? options.max_bytes : max_cache_bytes().value_or(default_max_bytes);
   impl_->directory = open_writable_layer(
-      options.directory ? checked_directory(*options.directory, option_name) : default_cache_directory(), options.shared);
-  const auto system = options.system_directory ? checked_directory(*options.system_directory, option_name)
-                                               : system_cache_directory();
+      options.directory ? checked_directory(*options.directory, option_name) : default_cache_directory(),
+      options.shared);
+  const auto system =
+      options.system_directory ? checked_directory(*options.system_directory, option_name) : system_cache_directory();
   if (system) impl_->system_directory = open_system_layer(*system);
 }
 

@@ -43,8 +43,8 @@ struct KernelCacheOptions {
 };
 
 /// Compiled kernels on disk, one self-contained file an entry, shared by processes. A damaged, foreign or truncated
-/// entry counts as absent and is dropped; one that others could have written (see util/trust.hpp) counts as absent, with
-/// one warning; nothing readable or writable means memory only, with one warning. Thread-safe.
+/// entry counts as absent and is dropped; one that others could have written (see util/trust.hpp) counts as absent,
+/// with one warning; nothing readable or writable means memory only, with one warning. Thread-safe.
 class KernelCache {
  public:
   /// Throws Error{invalid_option} for options or environment variables that make no sense.

@@ -54,8 +54,8 @@ CacheEntry KernelStore::Impl::rebuild(const CacheKey& key, const KernelSource& s
 }
 
 CacheEntry KernelStore::Impl::find_or_compile(const CacheKey& key, const KernelSource& source, bool* hit) {
-  CacheEntry entry = cache.find_or_compile(
-      key, [&] { return compile(source); }, [&] { return backend.compiler_version(); }, hit);
+  CacheEntry entry =
+      cache.find_or_compile(key, [&] { return compile(source); }, [&] { return backend.compiler_version(); }, hit);
   if (!*hit) return entry;
   // Digests that collide are all but impossible, and comparing costs next to nothing.
   if (entry.source.text != source.text || entry.source.entry != source.entry ||
@@ -126,7 +126,8 @@ bool KernelStore::at_hand(const KernelSource& source) {
   {
     const std::lock_guard lock(impl_->mutex);
     const auto found = impl_->kernels.find(key.digest);
-    if (found != impl_->kernels.end()) return found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    if (found != impl_->kernels.end())
+      return found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
   return impl_->cache.find(key, [&] { return impl_->backend.compiler_version(); }).has_value();
 }

@@ -123,8 +123,8 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   return args;
 }
 
-CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
-                        const DeviceInfo& device) {
+CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config,
+                        const LaunchShape& shape, const DeviceInfo& device) {
   CallKernels kernels;
   if (shape.packing.grid > 0)
     kernels.packing = store.get(generate_packing(problem, config, device), shape.packing.smem_bytes);
@@ -132,8 +132,9 @@ CallKernels get_kernels(KernelStore& store, const Problem& problem, const Kernel
   return kernels;
 }
 
-void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape, const Operands& operands,
-                     const Workspace& workspace, const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
+void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+                     const Operands& operands, const Workspace& workspace,
+                     const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
                      const std::function<void(const LaunchShape&, const CallArguments&)>& launch) {
   CallArguments arguments{};
   const Slab slab = slab_of(problem, config);

@@ -7,14 +7,15 @@
 
 namespace jitgemm {
 
-/// The scratch of one call: LaunchShape::workspace_bytes() bytes, 256-byte aligned. Counters are zero before and after it.
+/// The scratch of one call: LaunchShape::workspace_bytes() bytes, 256-byte aligned. Counters are zero before and after
+/// it.
 struct Workspace {
   void* memory = nullptr;
   unsigned* counters = nullptr;
 };
 
-/// Fills the GEMM kernel's arguments from a normalised problem, its shape and its operands. Encodes TMA descriptors through
-/// `tensor_map`, which may remember them.
+/// Fills the GEMM kernel's arguments from a normalised problem, its shape and its operands. Encodes TMA descriptors
+/// through `tensor_map`, which may remember them.
 device::Arguments make_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace,
                                  const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map);
@@ -23,8 +24,8 @@ device::Arguments make_arguments(const Problem& problem, const KernelConfig& con
 struct CallKernels {
   std::shared_ptr<const Kernel> packing, gemm;
 };
-CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
-                        const DeviceInfo& device);
+CallKernels get_kernels(KernelStore& store, const Problem& problem, const KernelConfig& config,
+                        const LaunchShape& shape, const DeviceInfo& device);
 
 /// The arguments of a launch's kernels.
 struct CallArguments {
@@ -32,10 +33,11 @@ struct CallArguments {
   device::Arguments gemm;
 };
 
-/// The launches of a call, in order: one, or of packed operands beyond max_packed_bytes one a slab of D. Each is handed to
-/// `launch`.
-void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape, const Operands& operands,
-                     const Workspace& workspace, const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
+/// The launches of a call, in order: one, or of packed operands beyond max_packed_bytes one a slab of D. Each is handed
+/// to `launch`.
+void for_each_launch(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+                     const Operands& operands, const Workspace& workspace,
+                     const std::function<device::TensorMap(const TensorMapSpec&)>& tensor_map,
                      const std::function<void(const LaunchShape&, const CallArguments&)>& launch);
 
 /// Enqueues the kernels of a launch, one after the other; `packing` may be null.

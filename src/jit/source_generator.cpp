@@ -26,7 +26,8 @@ std::string template_file(const std::string& name) {
   if (!directory) return std::string(template_text(name));
   const auto path = std::filesystem::path(*directory) / name;
   if (auto text = read_file(path)) return *std::move(text);
-  throw Error(ErrorCode::invalid_option, "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
+  throw Error(ErrorCode::invalid_option,
+              "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
 }
 
 using Values = std::map<std::string, std::string, std::less<>>;
@@ -128,24 +129,36 @@ Values packing_files() {
 
 std::string device_type(DataType type) {
   switch (type) {
-    case f16: return "F16";
-    case bf16: return "BF16";
-    case f32: return "float";
-    case tf32: return "TF32";
-    case f64: return "double";
-    case e4m3: return "E4M3";
-    case e5m2: return "E5M2";
-    case s8: return "signed char";
-    case s32: return "int";
+    case f16:
+      return "F16";
+    case bf16:
+      return "BF16";
+    case f32:
+      return "float";
+    case tf32:
+      return "TF32";
+    case f64:
+      return "double";
+    case e4m3:
+      return "E4M3";
+    case e5m2:
+      return "E5M2";
+    case s8:
+      return "signed char";
+    case s32:
+      return "int";
   }
   throw Error(ErrorCode::internal, "a data type without a name in the templates");
 }
 
 std::string_view partition_name(device::Partition partition) {
   switch (partition) {
-    case device::Partition::whole_tiles: return "whole_tiles";
-    case device::Partition::split_k: return "split_k";
-    case device::Partition::stream_k: return "stream_k";
+    case device::Partition::whole_tiles:
+      return "whole_tiles";
+    case device::Partition::split_k:
+      return "split_k";
+    case device::Partition::stream_k:
+      return "stream_k";
   }
   throw Error(ErrorCode::internal, "a partition without a name");
 }
@@ -191,46 +204,45 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
                  (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
-  values =
-      {{"config", "main loop " + source.config},
-       {"architecture", source.architecture},
-       {"block_m", std::to_string(c.block_m)},
-       {"block_n", std::to_string(c.block_n)},
-       {"block_k", std::to_string(c.block_k)},
-       {"group_m", std::to_string(c.group_m)},
-       {"stages", std::to_string(c.stages)},
-       {"warps_m", std::to_string(warps.m)},
-       {"warps_n", std::to_string(warps.n)},
-       {"cluster_m", std::to_string(c.cluster_m)},
-       {"cluster_n", std::to_string(c.cluster_n)},
-       {"cluster_k", std::to_string(c.cluster_k)},
-       {"ping_pong", flag(c.ping_pong)},
-       {"promoted", flag(promoted)},
-       {"d_transposed", flag(c.swap_ab)},
-       {"dependent_launch", flag(device.launches_dependents())},
-       {"partition", std::to_string(int(partition))},
-       {"partition_name", std::string(partition_name(partition))},
-       {"element_a", device_type(p.a)},
-       {"element_b", device_type(p.b)},
-       {"accumulator", device_type(accumulator_of(p))},
-       {"element_c", device_type(type_of_c(p))},
-       {"element_d", device_type(p.d)},
-       {"a_k_major", flag(a_k_major)},
-       {"b_k_major", flag(b_k_major)},
-       {"align_a", std::to_string(p.align_a)},
-       {"align_b", std::to_string(p.align_b)},
-       {"align_c", std::to_string(p.align_c)},
-       {"align_d", std::to_string(p.align_d)},
-       {"reads_c", flag(reads_c(p))},
-       {"batched", flag(p.batch > 1)},
-       {"has_scales", flag(is_fp8(p.a))},
-       {"mma_fp8", flag(device.has_mma_fp8())},
-       {"bias", std::to_string(int(p.bias))},
-       {"bias_name", std::string(to_string(p.bias))},
-       {"activation", std::to_string(int(p.activation))},
-       {"activation_name", std::string(to_string(p.activation))},
-       {"entry", source.entry},
-       {"problem", describe(packed_problem(asked, c), promoted)}};
+  values = {{"config", "main loop " + source.config},
+            {"architecture", source.architecture},
+            {"block_m", std::to_string(c.block_m)},
+            {"block_n", std::to_string(c.block_n)},
+            {"block_k", std::to_string(c.block_k)},
+            {"group_m", std::to_string(c.group_m)},
+            {"stages", std::to_string(c.stages)},
+            {"warps_m", std::to_string(warps.m)},
+            {"warps_n", std::to_string(warps.n)},
+            {"cluster_m", std::to_string(c.cluster_m)},
+            {"cluster_n", std::to_string(c.cluster_n)},
+            {"cluster_k", std::to_string(c.cluster_k)},
+            {"ping_pong", flag(c.ping_pong)},
+            {"promoted", flag(promoted)},
+            {"d_transposed", flag(c.swap_ab)},
+            {"dependent_launch", flag(device.launches_dependents())},
+            {"partition", std::to_string(int(partition))},
+            {"partition_name", std::string(partition_name(partition))},
+            {"element_a", device_type(p.a)},
+            {"element_b", device_type(p.b)},
+            {"accumulator", device_type(accumulator_of(p))},
+            {"element_c", device_type(type_of_c(p))},
+            {"element_d", device_type(p.d)},
+            {"a_k_major", flag(a_k_major)},
+            {"b_k_major", flag(b_k_major)},
+            {"align_a", std::to_string(p.align_a)},
+            {"align_b", std::to_string(p.align_b)},
+            {"align_c", std::to_string(p.align_c)},
+            {"align_d", std::to_string(p.align_d)},
+            {"reads_c", flag(reads_c(p))},
+            {"batched", flag(p.batch > 1)},
+            {"has_scales", flag(is_fp8(p.a))},
+            {"mma_fp8", flag(device.has_mma_fp8())},
+            {"bias", std::to_string(int(p.bias))},
+            {"bias_name", std::string(to_string(p.bias))},
+            {"activation", std::to_string(int(p.activation))},
+            {"activation_name", std::string(to_string(p.activation))},
+            {"entry", source.entry},
+            {"problem", describe(packed_problem(asked, c), promoted)}};
   return source;
 }
 
@@ -267,7 +279,9 @@ KernelSource generate_packing(const Problem& p, const KernelConfig& c, const Dev
                  {"size", size},
                  {"what_a", what(transpose_a)},
                  {"what_b", what(transpose_b)},
-                 {"element", size_of(p.a) == 1 ? "u8" : size_of(p.a) == 2 ? "u16" : "u32"},
+                 {"element", size_of(p.a) == 1   ? "u8"
+                             : size_of(p.a) == 2 ? "u16"
+                                                 : "u32"},
                  {"dependent_launch", flag(device.launches_dependents())},
                  {"transpose_a", flag(transpose_a)},
                  {"transpose_b", flag(transpose_b)},

@@ -52,7 +52,8 @@ std::optional<DeviceRates> read_rates(const std::filesystem::path& file, const D
   };
   LineFile lines(file);
   if (!lines.read([] {}, visit, &why))
-    warn_once("rates " + file.string(), file.string() + " cannot be read: " + why + "; the cost model goes without: correct "
+    warn_once("rates " + file.string(), file.string() + " cannot be read: " + why +
+                                            "; the cost model goes without: correct "
                                             "the file's owner and permissions, or delete it and calibrate again");
   if (!damaged.empty()) logger().warn("{}:{}; skipped: calibrate again, or remove the line", file.string(), damaged);
   return rates;
@@ -68,7 +69,8 @@ void add_rates(const std::filesystem::path& file, const DeviceInfo& device, Devi
   for (const auto& [name, value] : fields_of(rates)) line["rates"][std::string(name)] = *value;
   std::string why;
   if (!LineFile(file).append(std::vector{line.dump(-1, ' ', false, json::error_handler_t::replace)}, &why))
-    throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + why + "; set JITGEMM_CACHE_DIR to a directory of your own");
+    throw Error(ErrorCode::io,
+                "cannot write " + file.string() + ": " + why + "; set JITGEMM_CACHE_DIR to a directory of your own");
 }
 
 }  // namespace jitgemm

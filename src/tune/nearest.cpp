@@ -18,7 +18,8 @@ std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& pr
     found.why += ", expected to take " + times + " times the cost model's best";
     return std::nullopt;
   }
-  *why = "best predicted by the cost model, which expects what was tuned to take " + times + " times that (" + found.why + ")";
+  *why = "best predicted by the cost model, which expects what was tuned to take " + times + " times that (" +
+         found.why + ")";
   return best[0];
 }
 

@@ -89,9 +89,8 @@ void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
 void Reference::fetch_vectors(const OperandMatrix& matrix, const void* operand, bool k_adjacent, std::int64_t batch,
                               const std::vector<std::int64_t>& indices, Vectors& vectors) {
   std::vector<std::int64_t> missing;
-  std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing), [&](std::int64_t index) {
-    return !vectors.contains({batch, index});
-  });
+  std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing),
+               [&](std::int64_t index) { return !vectors.contains({batch, index}); });
   if (missing.empty()) return;
   const std::int64_t k = problem_.k, size = std::int64_t(size_of(matrix.type));
   const char* const memory = static_cast<const char*>(operand) + batch * matrix.stride * size;

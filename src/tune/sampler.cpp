@@ -85,8 +85,7 @@ double Sampler::sample(const Runnable& runnable) {
       runnable.lead ? launch_lead(runnable, *runnable.lead) : launch(runnable, batch.back());
     }
   };
-  return timer_.time_us(
-      runnable.launches, [&](int i) { launch(runnable, batch[std::size_t(i)]); }, lead);
+  return timer_.time_us(runnable.launches, [&](int i) { launch(runnable, batch[std::size_t(i)]); }, lead);
 }
 
 Sampler::Call Sampler::make_call(const Runnable& runnable, int set) {

@@ -102,9 +102,7 @@ class Layer {
       insert(kept);
     };
     std::string why;
-    if (file_->read(
-            forget, [this](const LineFile::Line& line) { take(line); }, &why))
-      return true;
+    if (file_->read(forget, [this](const LineFile::Line& line) { take(line); }, &why)) return true;
     warn("cannot be read", why);
     return false;
   }
@@ -208,12 +206,13 @@ struct TuningDb::Impl {
 
 TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file,
                    mode_t mode)
-    : impl_(new Impl{.mutex = {},
-                     .own = {file ? std::optional(LineFile(std::move(*file), mode)) : std::nullopt, "tuning database",
-                             "results last as long as this process; correct the file's owner and permissions, or give a "
-                             "usable JITGEMM_CACHE_DIR"},
-                     .system = {},
-                     .unwritten = {}}) {
+    : impl_(
+          new Impl{.mutex = {},
+                   .own = {file ? std::optional(LineFile(std::move(*file), mode)) : std::nullopt, "tuning database",
+                           "results last as long as this process; correct the file's owner and permissions, or give a "
+                           "usable JITGEMM_CACHE_DIR"},
+                   .system = {},
+                   .unwritten = {}}) {
   if (system_file) {
     impl_->system.emplace(LineFile(std::move(*system_file)), "system tuning database",
                           "correct its owner and permissions, or unset JITGEMM_SYSTEM_CACHE_DIR");

@@ -115,7 +115,8 @@ class Fields {
   static void convert(const char* key, const json& from, std::string& to) {
     if (!from.is_string()) refuse(key, "is not a text");
     to = from.get<std::string>();
-    if (std::any_of(to.begin(), to.end(), is_control_character)) refuse(key, "has control characters");  // it is shown on terminals
+    if (std::any_of(to.begin(), to.end(), is_control_character))
+      refuse(key, "has control characters");  // it is shown on terminals
   }
   template <std::integral Integer>
   static void convert(const char* key, const json& from, Integer& to) {

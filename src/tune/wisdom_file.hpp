@@ -44,8 +44,8 @@ struct Wisdom {
   int strange_kernels = 0;  ///< left out since they are not is_gpu_kernel()
 };
 
-/// Whether the entry of this digest is what NVRTC makes of its source, by its key: no host code of the emulator's, nor an
-/// entry that is given out for another's. What its code does nobody knows.
+/// Whether the entry of this digest is what NVRTC makes of its source, by its key: no host code of the emulator's, nor
+/// an entry that is given out for another's. What its code does nobody knows.
 bool is_gpu_kernel(const std::string& digest, const KernelSource& source);
 
 /// Reads all of it once, a kernel at a time, and checks it. Throws Error{io}.

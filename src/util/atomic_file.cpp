@@ -74,8 +74,7 @@ std::optional<std::string> read_up_to(int descriptor, std::size_t bytes) {
 }
 
 bool is_same_file(int descriptor, const std::filesystem::path& path) {
-  struct stat opened {
-  }, named{};
+  struct stat opened{}, named{};
   return fstat(descriptor, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
 }
@@ -149,7 +148,7 @@ bool is_temporary_name(std::string_view name) {
 }
 
 std::optional<std::string> read_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
-  struct stat status {};
+  struct stat status{};
   const Descriptor file(open_regular(path, &status));
   if (file.get() < 0) return std::nullopt;
   const auto bytes = static_cast<std::uintmax_t>(status.st_size);
@@ -163,10 +162,12 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::uin
 std::optional<std::string> read_trusted(const std::filesystem::path& path, std::string* why, std::uintmax_t max_bytes) {
   const Descriptor file = open_trusted(path, O_RDONLY, why);
   if (file.get() < 0) return std::nullopt;
-  struct stat status {};
+  struct stat status{};
   if (fstat(file.get(), &status) == 0) {
-    if (std::cmp_greater(status.st_size, max_bytes)) errno = EFBIG;
-    else if (auto text = read_up_to(file.get(), std::size_t(status.st_size))) return text;
+    if (std::cmp_greater(status.st_size, max_bytes))
+      errno = EFBIG;
+    else if (auto text = read_up_to(file.get(), std::size_t(status.st_size)))
+      return text;
   }
   const int error = errno;
   if (why != nullptr) *why = errno_text(error);
@@ -183,7 +184,7 @@ std::optional<std::string> read_trusted_head(const std::filesystem::path& path, 
 }
 
 std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes) {
-  struct stat status {};
+  struct stat status{};
   const Descriptor file(open_regular(path, &status));
   if (file.get() < 0) return std::nullopt;
   if (!std::in_range<off_t>(offset) || lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return std::nullopt;
@@ -201,8 +202,8 @@ FileLock::FileLock(const std::filesystem::path& path, double timeout_seconds) {
     Descriptor file = open_trusted(path, O_RDWR | O_CREAT, &why);
     if (file.get() < 0) {
       if (errno == EPERM) {
-        warn_once("lock " + path.parent_path().string() + why,
-                  path.string() + " is not used as a lock: " + why + "; delete it, or have its owner and mode corrected");
+        warn_once("lock " + path.parent_path().string() + why, path.string() + " is not used as a lock: " + why +
+                                                                   "; delete it, or have its owner and mode corrected");
       }
       return;
     }

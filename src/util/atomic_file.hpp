@@ -20,12 +20,12 @@ struct FileMode {
 
 /// Publishes a whole file or nothing: unique temporary beside it, fsync, rename, fsync of the directory.
 /// False, with the reason in *why, if that fails; the temporary is removed and an older file stays. For caches: what
-/// has that name is replaced, be it a link or a device, and the directory is to be trusted, see open_trusted_directory().
-/// For a file that a user names see OutputFile.
+/// has that name is replaced, be it a link or a device, and the directory is to be trusted, see
+/// open_trusted_directory(). For a file that a user names see OutputFile.
 bool write_atomically(const std::filesystem::path& path, std::string_view bytes, std::string* why, FileMode mode = {});
 
-/// The same in pieces, in a directory of anyone's unless it says that it is to be trusted. What it has of the file by then
-/// goes with it unless publish() was called and returned true.
+/// The same in pieces, in a directory of anyone's unless it says that it is to be trusted. What it has of the file by
+/// then goes with it unless publish() was called and returned true.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path, FileMode mode = {}, bool trusted_directory = false);
@@ -59,8 +59,8 @@ std::optional<std::string> read_trusted_head(const std::filesystem::path& path, 
 /// The bytes of a regular file from `offset` on, at most so many.
 std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes);
 
-/// An advisory lock on a file of the library's own, released on destruction or death of the process. An empty lock if it
-/// could not be had within the time limit or cannot be used at all (a read-only or odd file system, or, with one
+/// An advisory lock on a file of the library's own, released on destruction or death of the process. An empty lock if
+/// it could not be had within the time limit or cannot be used at all (a read-only or odd file system, or, with one
 /// warning, a file that is not to be trusted): a lock here only saves work.
 class FileLock {
  public:

@@ -44,7 +44,7 @@ bool read_at(int descriptor, off_t offset, std::size_t bytes, std::string& text)
 
 Descriptor open_regular(const std::filesystem::path& path, std::string* why) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // or a FIFO waits for its writer
-  struct stat status {};
+  struct stat status{};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return fail(why), Descriptor(-1);
   if (!S_ISREG(status.st_mode)) return fail(why, "it is not a regular file"), Descriptor(-1);
   return file;
@@ -75,7 +75,7 @@ bool LineFile::append(const std::function<std::vector<std::string>()>& lines, st
   publish_step("open");
   const Descriptor file = open_trusted(path_, O_RDWR | O_APPEND | O_CREAT, why, mode_);
   if (file.get() < 0) return false;
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) return fail(why);
   std::string last = "\n";
   if (status.st_size > 0 && !read_at(file.get(), status.st_size - 1, 1, last)) return fail(why);
@@ -101,7 +101,7 @@ bool LineFile::read(const std::function<void()>& restart, const std::function<vo
     if (position_.inode != 0) restart();
     position_ = {};
   };
-  struct stat status {};
+  struct stat status{};
   if ((trusted_ ? ::lstat : ::stat)(path_.c_str(), &status) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return fail(why);
     begin_again();

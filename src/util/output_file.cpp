@@ -44,7 +44,7 @@ std::optional<int> follow_links(fs::path& path) {
 }  // namespace
 
 OutputFile::OutputFile(const fs::path& path) {
-  struct stat status {};
+  struct stat status{};
   const bool exists = stat(path.c_str(), &status) == 0;
   if (!exists && errno != ENOENT) {
     fail();

@@ -39,8 +39,7 @@ Descriptor open_trusted_directory(const fs::path& directory, std::string* why) {
   // To search a directory, which this is for, no right to list it is needed.
   Descriptor opened(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0) return failed(why);
-  struct stat status {
-  }, link{};
+  struct stat status{}, link{};
   if (fstat(opened.get(), &status) != 0 || lstat(directory.c_str(), &link) != 0) return failed(why);
   if (S_ISLNK(link.st_mode) && !is_ours(link.st_uid)) return refused(why, "reached through a link of another user's");
   if (std::string reason = why_not_trusted(status); !reason.empty()) return refused(why, std::move(reason));
@@ -64,7 +63,7 @@ Descriptor open_trusted(const fs::path& file, int flags, std::string* why, mode_
   Descriptor opened(openat(directory.get(), file.filename().c_str(),
                            (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, mode));
   if (opened.get() < 0 && errno == ELOOP) return refused(why, "it is a link");
-  struct stat status {};
+  struct stat status{};
   if (opened.get() < 0 || fstat(opened.get(), &status) != 0) return failed(why);
   if (S_ISDIR(status.st_mode)) return errno = EISDIR, failed(why);
   if (!S_ISREG(status.st_mode)) return refused(why, "it is not a regular file");
@@ -79,7 +78,7 @@ std::string make_directories(const fs::path& directory, mode_t mode) {
     prefix /= part;
     if (mkdir(prefix.c_str(), mode) != 0 && errno != EEXIST) {
       const int error = errno;
-      struct stat status {};
+      struct stat status{};
       // A parent that exists may still refuse mkdir with EROFS or EACCES.
       if (stat(prefix.c_str(), &status) != 0) {
         return "cannot create " + prefix.string() + ": " + errno_text(error);

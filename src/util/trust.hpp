@@ -10,9 +10,9 @@
 
 namespace jitgemm {
 
-// What lies in a cache directory is run, or steers what is. So it must come from this user or from root, and nobody else
-// may be able to change it: neither the file nor the directory that it lies in. All that is read from and written to such
-// a directory is opened here. An access control list that lets others write shows in the group's bits.
+// What lies in a cache directory is run, or steers what is. So it must come from this user or from root, and nobody
+// else may be able to change it: neither the file nor the directory that it lies in. All that is read from and written
+// to such a directory is opened here. An access control list that lets others write shows in the group's bits.
 
 /// Empty if a file or directory is this user's or root's and only its owner can write to it, else why it is not used.
 std::string why_not_trusted(const struct stat& status);

@@ -9,11 +9,10 @@ __device__ __forceinline__ void bar_sync(u32 id, u32 threads) {
 /// Also tells every thread whether `predicate` held in any of them.
 __device__ __forceinline__ bool bar_red_or(u32 id, u32 threads, bool predicate) {
   u32 any;
-  asm volatile(
-      "{\n .reg .pred p, q;\n setp.ne.u32 p, %3, 0;\n bar.red.or.pred q, %1, %2, p;\n selp.u32 %0, 1, 0, q;\n}"
-      : "=r"(any)
-      : "r"(id), "r"(threads), "r"(u32(predicate))
-      : "memory");
+  asm volatile("{\n .reg .pred p, q;\n setp.ne.u32 p, %3, 0;\n bar.red.or.pred q, %1, %2, p;\n selp.u32 %0, 1, 0, q;\n}"
+               : "=r"(any)
+               : "r"(id), "r"(threads), "r"(u32(predicate))
+               : "memory");
   return any != 0;
 }
 

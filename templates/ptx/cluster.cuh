@@ -9,11 +9,14 @@ __device__ __forceinline__ u32 cluster_rank() {
   return rank;
 }
 
-/// All threads of the cluster that have not ended arrive, then wait. What they did in shared memory before is seen after it.
+/// All threads of the cluster that have not ended arrive, then wait. What they did in shared memory before is seen
+/// after it.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-/// The same, but nothing is seen after it beyond barriers before a fence_mbarrier_init: cluster_arrive waits until all of the
-/// thread's stores have reached the L2.
-__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+/// The same, but nothing is seen after it beyond barriers before a fence_mbarrier_init: cluster_arrive waits until all
+/// of the thread's stores have reached the L2.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 /// The cluster's address of what lies at `address` in the shared memory of block `rank`.
@@ -23,21 +26,24 @@ __device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
   return mapped;
 }
 
-/// mbarrier_arrive at another block's barrier, given by map_to_rank. Its release, and the acquire of mbarrier_wait_parity, have
-/// PTX's default scope, the block, where the model asks for the cluster's. What passes over these barriers from block to block is
-/// that a stage has been read, by wgmma whose registers have arrived, so that nothing is left to become visible; CUTLASS's
-/// ClusterBarrier relies on the same. What blocks write for each other goes by cluster_arrive and cluster_wait.
+/// mbarrier_arrive at another block's barrier, given by map_to_rank. Its release, and the acquire of
+/// mbarrier_wait_parity, have PTX's default scope, the block, where the model asks for the cluster's. What passes over
+/// these barriers from block to block is that a stage has been read, by wgmma whose registers have arrived, so that
+/// nothing is left to become visible; CUTLASS's ClusterBarrier relies on the same. What blocks write for each other
+/// goes by cluster_arrive and cluster_wait.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
 
 /// Stores to another block's shared memory, at an address given by map_to_rank.
 __device__ __forceinline__ void st_cluster_v4(u32 mapped, const float (&x)[4]) {
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "f"(x[0]), "f"(x[1]), "f"(x[2]),
+               "f"(x[3])
                : "memory");
 }
 __device__ __forceinline__ void st_cluster_v4(u32 mapped, const int (&x)[4]) {
-  asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+  asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "r"(x[0]), "r"(x[1]), "r"(x[2]),
+               "r"(x[3])
                : "memory");
 }
 

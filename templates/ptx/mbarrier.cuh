@@ -1,5 +1,5 @@
-// sm_90: barriers in shared memory that count arrivals and bytes. A phase ends when `count` threads have arrived and every
-// announced byte has landed; waits name the parity of the phase that they wait for.
+// sm_90: barriers in shared memory that count arrivals and bytes. A phase ends when `count` threads have arrived and
+// every announced byte has landed; waits name the parity of the phase that they wait for.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 
@@ -22,8 +22,8 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes
 /// Returns once the phase of this parity has ended; at once if it is the phase before the current one.
 __device__ __forceinline__ void mbarrier_wait_parity(u32 barrier, u32 parity) {
   asm volatile(
-      "{\n .reg .pred done;\n WAIT:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n @!done bra WAIT;\n}" ::"r"(
-          barrier),
+      "{\n .reg .pred done;\n WAIT:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n @!done bra WAIT;\n}" ::
+          "r"(barrier),
       "r"(parity)
       : "memory");
 }

@@ -21,7 +21,8 @@ __device__ __forceinline__ void st_shared_v2(u32 address, u32 x, u32 y) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 __device__ __forceinline__ void st_shared_v4(u32 address, U32x4 x) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+               : "memory");
 }
 
 __device__ __forceinline__ u32 ld_shared_u32(u32 address) {
@@ -59,8 +60,8 @@ __device__ __forceinline__ U32x4 ld_shared_v4(u32 address) {
   return x;
 }
 
-/// Four 8 x 8 matrices of 16-bit elements. Lanes 8i..8i+7 give the addresses of matrix i's rows, 16 bytes each and 16-byte
-/// aligned; lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next. All 32 lanes call it.
+/// Four 8 x 8 matrices of 16-bit elements. Lanes 8i..8i+7 give the addresses of matrix i's rows, 16 bytes each and
+/// 16-byte aligned; lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next. All 32 lanes call it.
 __device__ __forceinline__ void ldmatrix_x4(u32 address, u32 (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -75,7 +76,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) {
                : "memory");
 }
 
-/// Four bytes of the eight of `low` and `high`, numbered from low's lowest, picked by the digits of `selector`, lowest first.
+/// Four bytes of the eight of `low` and `high`, numbered from low's lowest, picked by the digits of `selector`, lowest
+/// first.
 template <u32 SELECTOR>
 __device__ __forceinline__ u32 prmt(u32 low, u32 high) {
   return __byte_perm(low, high, SELECTOR);

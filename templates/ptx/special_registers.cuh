@@ -9,7 +9,8 @@ __device__ __forceinline__ u32 grid_size() { return gridDim.x; }
 /// The value of lane 0, known to the compiler to be uniform across the warp. All 32 lanes call it.
 __device__ __forceinline__ u32 warp_uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
 
-/// Has x computed here. Else the compiler may compute it where it is used, after a wait that would have hidden the work.
+/// Has x computed here. Else the compiler may compute it where it is used, after a wait that would have hidden the
+/// work.
 template <typename T>
 __device__ __forceinline__ void compute_now(T& x) {
   static_assert(sizeof(T) == 4);

@@ -1,11 +1,12 @@
 // sm_90a: tensor cores fed from shared memory by a warpgroup (4 warps, the first a multiple of 4).
-// d (64 x N) = a (64 x K) * b (K x N) + (accumulate ? d : 0), where K elements are 128 bytes, as four instructions of 32 bytes;
-// asynchronous: between wgmma_fence and wgmma_wait_group the registers of d belong to the tensor cores. With w the warp of the
-// group, g = lane / 4 and t = lane % 4, d[4j + 2h + e] is row 16w + g + 8h, column 8j + 2t + e.
+// d (64 x N) = a (64 x K) * b (K x N) + (accumulate ? d : 0), where K elements are 128 bytes, as four instructions of
+// 32 bytes; asynchronous: between wgmma_fence and wgmma_wait_group the registers of d belong to the tensor cores. With
+// w the warp of the group, g = lane / 4 and t = lane % 4, d[4j + 2h + e] is row 16w + g + 8h, column 8j + 2t + e.
 //
-// a and b are the first instruction's shared-memory descriptors (wgmma_descriptor), from one to the next STEP_A and STEP_B on.
-// TRANSPOSE_A: a of 16-bit elements lies M-major, else K-major; TRANSPOSE_B: N-major. WGMMA_TEXT and WGMMA_D, at the top of the
-// kernel, spell out the same, and N / 2 registers of d. Four statements instead of one take 5 % longer to compile.
+// a and b are the first instruction's shared-memory descriptors (wgmma_descriptor), from one to the next STEP_A and
+// STEP_B on. TRANSPOSE_A: a of 16-bit elements lies M-major, else K-major; TRANSPOSE_B: N-major. WGMMA_TEXT and
+// WGMMA_D, at the top of the kernel, spell out the same, and N / 2 registers of d. Four statements instead of one take
+// 5 % longer to compile.
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

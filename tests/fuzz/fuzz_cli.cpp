@@ -125,7 +125,9 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 void check_errors(int status, std::string_view text) {
-  const auto is_note = [&text] { return text.starts_with("jitgemm: no GPU found") || text.starts_with("jitgemm: not tuned: "); };
+  const auto is_note = [&text] {
+    return text.starts_with("jitgemm: no GPU found") || text.starts_with("jitgemm: not tuned: ");
+  };
   while (is_note()) text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
   if (status == 0) return expect(text.empty(), "success has no errors");
   expect(status == 1 || status == 2, "a status is 0, 1 or 2");

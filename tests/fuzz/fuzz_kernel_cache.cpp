@@ -101,8 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::expect(!found || same(*found, sample.entry), "what is found is what was stored");
     }
     bool hit = false;
-    const CacheEntry made = cache.find_or_compile(
-        sample.key, [&] { return sample.entry; }, {}, &hit);
+    const CacheEntry made = cache.find_or_compile(sample.key, [&] { return sample.entry; }, {}, &hit);
     fuzz::expect(same(made, sample.entry), "what is made is right");
     fuzz::expect(!by_finding || hit || cache.find(sample.key, {}).has_value(), "what is made is stored");
   }

@@ -33,8 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t value = size > 0 ? data[0] : 0;
   size_of(DataType(value));
   for (const std::string_view name :
-       {to_string(DataType(value)), to_string(Layout(value)), to_string(Activation(value)), to_string(Accumulation(value)),
-        to_string(Schedule(value)), to_string(MainLoop(value)), to_string(PlanSource(value))}) {
+       {to_string(DataType(value)), to_string(Layout(value)), to_string(Activation(value)),
+        to_string(Accumulation(value)), to_string(Schedule(value)), to_string(MainLoop(value)),
+        to_string(PlanSource(value))}) {
     fuzz::expect(!name.empty(), "every value prints as something");
   }
   fuzz::expect(!to_string(ErrorCode(value)).empty(), "every code prints as something");

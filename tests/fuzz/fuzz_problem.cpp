@@ -50,17 +50,17 @@ double scalar_from(fuzz::Bytes& input) {
 
 Problem problem_from(fuzz::Bytes& input) {
   Problem p;
-  for (auto Problem::*field : {&Problem::m, &Problem::n, &Problem::k}) p.*field = size_from(input);
+  for (auto Problem::* field : {&Problem::m, &Problem::n, &Problem::k}) p.*field = size_from(input);
   p.a = enum_from<DataType>(input, 9);
   p.b = input.take<bool>() ? p.a : enum_from<DataType>(input, 9);
   p.d = enum_from<DataType>(input, 9);
   p.layout_a = enum_from<Layout>(input, 2);
   p.layout_b = enum_from<Layout>(input, 2);
   if (input.take<bool>())
-    for (auto Problem::*ld : {&Problem::lda, &Problem::ldb, &Problem::ldc, &Problem::ldd}) p.*ld = size_from(input);
+    for (auto Problem::* ld : {&Problem::lda, &Problem::ldb, &Problem::ldc, &Problem::ldd}) p.*ld = size_from(input);
   if (input.take<bool>()) {
     p.batch = size_from(input);
-    for (auto Problem::*stride : {&Problem::stride_a, &Problem::stride_b, &Problem::stride_c, &Problem::stride_d})
+    for (auto Problem::* stride : {&Problem::stride_a, &Problem::stride_b, &Problem::stride_c, &Problem::stride_d})
       p.*stride = input.take<bool>() ? size_from(input) : packed_stride;
   }
   p.alpha = scalar_from(input);
@@ -69,7 +69,7 @@ Problem problem_from(fuzz::Bytes& input) {
   p.activation = enum_from<Activation>(input, 6);
   p.slope = scalar_from(input);
   if (input.take<bool>())
-    for (auto Problem::*align : {&Problem::align_a, &Problem::align_b, &Problem::align_c, &Problem::align_d})
+    for (auto Problem::* align : {&Problem::align_a, &Problem::align_b, &Problem::align_c, &Problem::align_d})
       p.*align = alignment_from(input);
   p.accumulation = enum_from<Accumulation>(input, 2);
   return p;

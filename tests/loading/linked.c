@@ -16,7 +16,8 @@ int main(void) {
     int length = 0;
     pthread_attr_init(&attributes);
     if (pthread_attr_setstacksize(&attributes, kib << 10) != 0 ||
-        pthread_create(&thread, &attributes, describe, &length) != 0 || pthread_join(thread, NULL) != 0 || length <= 0) {
+        pthread_create(&thread, &attributes, describe, &length) != 0 || pthread_join(thread, NULL) != 0 ||
+        length <= 0) {
       fprintf(stderr, "a thread with a stack of %zu KiB fails\n", kib);
       return 1;
     }

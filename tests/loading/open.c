@@ -1,5 +1,5 @@
-/* open LIBRARY PLUGIN: opens the library and what uses it, works with it, and closes both, again and again, beside threads
-   with small stacks. */
+/* open LIBRARY PLUGIN: opens the library and what uses it, works with it, and closes both, again and again, beside
+   threads with small stacks. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ static void run_thread(size_t stack_bytes, Function function) {
   void* failed = (void*)1;
   pthread_attr_init(&attributes);
   if (pthread_attr_setstacksize(&attributes, stack_bytes) != 0 ||
-      pthread_create(&thread, &attributes, describe, function ? &function : NULL) != 0 || pthread_join(thread, &failed) != 0 ||
-      failed) {
+      pthread_create(&thread, &attributes, describe, function ? &function : NULL) != 0 ||
+      pthread_join(thread, &failed) != 0 || failed) {
     fprintf(stderr, "a thread with a stack of %zu bytes fails\n", stack_bytes);
     exit(1);
   }

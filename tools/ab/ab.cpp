@@ -90,7 +90,7 @@ std::vector<std::byte> random_numbers(const std::string& type, std::size_t bytes
   struct Format {
     int exponent_of_half, fraction_bits;
   };
-  static const std::map<std::string, Format> formats{{"f16", {14, 10}}, {"bf16", {126, 7}}, {"e4m3", {6, 3}},
+  static const std::map<std::string, Format> formats{{"f16", {14, 10}}, {"bf16", {126, 7}},  {"e4m3", {6, 3}},
                                                      {"e5m2", {14, 2}}, {"tf32", {126, 23}}, {"f32", {126, 23}}};
   std::vector<std::byte> numbers(bytes);
   std::mt19937_64 random(1);
@@ -220,8 +220,14 @@ class Comparison {
   static constexpr double round_us = 600;
 
   AbProblem problem_of(const Shape& shape) const {
-    return {shape.m, shape.n, shape.k, options_.type.c_str(), options_.type_d.c_str(), layout_name(options_.layout[0]),
-            layout_name(options_.layout[1]), options_.accumulation.c_str()};
+    return {shape.m,
+            shape.n,
+            shape.k,
+            options_.type.c_str(),
+            options_.type_d.c_str(),
+            layout_name(options_.layout[0]),
+            layout_name(options_.layout[1]),
+            options_.accumulation.c_str()};
   }
 
   void compare_kernels() {
@@ -296,7 +302,9 @@ class Comparison {
     if (std::max(old_.workspace_size(shape.old_call), new_.workspace_size(shape.new_call)) > workspace_bytes)
       throw std::runtime_error("needs more than 64 MiB of workspace");
     const int sets = rotate(shape);
-    const auto operands = [&](int set) { return AbOperands{a_.at(set), b_.at(set), d_.at(set), workspace_, workspace_bytes}; };
+    const auto operands = [&](int set) {
+      return AbOperands{a_.at(set), b_.at(set), d_.at(set), workspace_, workspace_bytes};
+    };
     shape.same_bits = same_bits(shape);
 
     const std::function<void(int)> arms[] = {
@@ -521,7 +529,8 @@ class Comparison {
       old_ns.push_back(old_time);
       new_ns.push_back(new_time);
     }
-    std::printf("%-24s %8.0f %8.0f %+8.0f\n", one.name, median(old_ns), median(new_ns), median(new_ns) - median(old_ns));
+    std::printf("%-24s %8.0f %8.0f %+8.0f\n", one.name, median(old_ns), median(new_ns),
+                median(new_ns) - median(old_ns));
     std::fflush(stdout);
   }
 

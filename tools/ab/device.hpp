@@ -15,8 +15,8 @@ class Device {
   static std::unique_ptr<Device> host();
   virtual ~Device() = default;
 
-  virtual const char* kind() const = 0;  ///< cuda or emulator
-  virtual void make_current() = 0;       ///< for this thread
+  virtual const char* kind() const = 0;                ///< cuda or emulator
+  virtual void make_current() = 0;                     ///< for this thread
   virtual std::byte* allocate(std::size_t bytes) = 0;  ///< kept until the process ends
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;

@@ -8,9 +8,9 @@ extern "C" {
 
 struct AbProblem {
   long long m, n, k;
-  const char *type, *type_d;          ///< of A and B, and of D: names of DataType
-  const char *layout_a, *layout_b;    ///< of Layout
-  const char* accumulation;           ///< of Accumulation
+  const char *type, *type_d;        ///< of A and B, and of D: names of DataType
+  const char *layout_a, *layout_b;  ///< of Layout
+  const char* accumulation;         ///< of Accumulation
 };
 
 struct AbOperands {

@@ -316,16 +316,19 @@ class Bench {
   void compile_ahead(const std::vector<Shape>& shapes, Progress& progress) {
     if (!options_.choices_known()) return;
     const auto finished = [&](int count) { progress.update(count, int(shapes.size()), "compiling"); };
-    parallel_for(int(shapes.size()), 0, [&](int i) {
-      const Shape& shape = shapes[std::size_t(i)];
-      try {
-        const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
-        if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
-        if (wanted(options_.tuned))
-          tuner_.compile(p, options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p));
-      } catch (const Error&) {  // which the shape's own turn tells
-      }
-    }, finished);
+    parallel_for(
+        int(shapes.size()), 0,
+        [&](int i) {
+          const Shape& shape = shapes[std::size_t(i)];
+          try {
+            const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
+            if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
+            if (wanted(options_.tuned))
+              tuner_.compile(p, options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p));
+          } catch (const Error&) {  // which the shape's own turn tells
+          }
+        },
+        finished);
   }
 
   /// By a short measurement of the cost model's first choices among those of one main loop.

@@ -189,12 +189,12 @@ struct Ratio {
   std::function<double(const BenchRecord&)> of;  ///< 0: not known
 };
 const std::vector<Ratio>& ratios() {
-  const auto over = [](ArmResult BenchRecord::*peer, ArmResult BenchRecord::*ours) {
+  const auto over = [](ArmResult BenchRecord::* peer, ArmResult BenchRecord::* ours) {
     return [peer, ours](const BenchRecord& r) {
       return (r.*peer).timed() && (r.*ours).timed() ? (r.*peer).us / (r.*ours).us : 0;
     };
   };
-  const auto floor_over = [](ArmResult BenchRecord::*arm) {
+  const auto floor_over = [](ArmResult BenchRecord::* arm) {
     return [arm](const BenchRecord& r) { return (r.*arm).timed() ? r.floor_us / (r.*arm).us : 0; };
   };
   static const std::vector<Ratio> all{

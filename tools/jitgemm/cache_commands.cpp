@@ -194,7 +194,8 @@ void export_entries(const Options& options) {
   if (options.json) return print_json({{"exported", exported}, {"directory", to.string()}});
   std::string hint = "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
   if (const std::string why = why_not_readable(to); exported > 0 && !why.empty())
-    hint = fmt::format("; it is {}: correct that (chown, chmod go-w), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it", why);
+    hint = fmt::format("; it is {}: correct that (chown, chmod go-w), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it",
+                       why);
   fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
              options.binaries ? "" : hint);
 }

@@ -39,7 +39,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         continue;
       }
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -122,8 +123,9 @@ int run_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.failure_message([&app](const CLI::App*, const CLI::Error& error) {
     const std::string unknown = unknown_word(app);
-    return unknown.empty() ? fmt::format("jitgemm: error: {}; `jitgemm COMMAND --help` lists the options\n", error.what())
-                           : fmt::format("jitgemm: error: {}\n", unknown);
+    return unknown.empty()
+               ? fmt::format("jitgemm: error: {}; `jitgemm COMMAND --help` lists the options\n", error.what())
+               : fmt::format("jitgemm: error: {}\n", unknown);
   });
   add_run(app);
   add_bench(app);

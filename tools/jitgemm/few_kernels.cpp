@@ -2,8 +2,10 @@
 
 namespace jitgemm::cli {
 
-// `jitgemm wisdom cover --kernels 24` of tests/corpora/streamk_aligned8_300.txt, tuned on an H200 (tools/results/NOTES.md, 26).
-const char* const few_kernels_sm90 = R"(m=904 n=2640 k=448 a=f16 b=f16 d=f16; sm80 64x64x64 group_m=8 stages=3 warps=4 schedule=data_parallel
+// `jitgemm wisdom cover --kernels 24` of tests/corpora/streamk_aligned8_300.txt, tuned on an H200
+// (tools/results/NOTES.md, 26).
+const char* const few_kernels_sm90 =
+    R"(m=904 n=2640 k=448 a=f16 b=f16 d=f16; sm80 64x64x64 group_m=8 stages=3 warps=4 schedule=data_parallel
 m=904 n=2640 k=448 a=f16 b=f16 d=f16; sm90 128x64x64 group_m=8 stages=8 warps=8 schedule=persistent grid=132
 m=904 n=2640 k=448 a=f16 b=f16 d=f16; sm90 128x128x64 group_m=8 stages=6 warps=8 cluster=1x2x1 schedule=persistent grid=132
 m=384 n=352 k=3752 a=f16 b=f16 d=f16; sm90 64x32x64 group_m=8 stages=10 warps=4 cluster=1x2x1 operands=swapped schedule=data_parallel

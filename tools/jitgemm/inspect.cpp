@@ -65,7 +65,8 @@ void source(const SourceOptions& options) {
   const KernelConfig config = options.problem.config() ? *options.problem.config() : context.plan(problem).config;
   const bool packing = options.kernel == "packing";
   if (packing && !config.pack_a && !config.pack_b) {
-    throw Error(ErrorCode::invalid_option, "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
+    throw Error(ErrorCode::invalid_option,
+                "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
   }
   options.device.announce_emulator(context_options, true);
   std::string text;

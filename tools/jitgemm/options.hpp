@@ -14,7 +14,7 @@
 namespace CLI {
 class App;
 class Validator;
-}
+}  // namespace CLI
 
 namespace jitgemm::cli {
 
@@ -54,11 +54,11 @@ class DeviceOptions {
   void add_budget_to(CLI::App& app);  ///< and constraints
   void add_constraints_to(CLI::App& app);
 
-  /// What was asked for; without --device the GPU, else the emulator. With `compile_for_architecture`, --arch alone means
-  /// no device at all.
+  /// What was asked for; without --device the GPU, else the emulator. With `compile_for_architecture`, --arch alone
+  /// means no device at all.
   ContextOptions context_options(bool compile_for_architecture = false) const;
-  /// Says on stderr that the emulator was `chosen` although nobody asked for it. Once what was asked for makes sense, and
-  /// before it is done.
+  /// Says on stderr that the emulator was `chosen` although nobody asked for it. Once what was asked for makes sense,
+  /// and before it is done.
   void announce_emulator(const ContextOptions& chosen, bool compile_for_architecture = false) const;
 
   std::optional<double> tuning_budget() const { return tuning_budget_; }

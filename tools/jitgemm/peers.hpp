@@ -19,8 +19,8 @@ class Peers {
   /// Why there are none; empty if there are.
   virtual std::string why_none() const = 0;
 
-  /// "default": cuBLAS's own choice. Where only cuBLASLt can do the problem "first candidate", of e4m3 and e5m2 with the
-  /// problem's accumulation; empty if neither can.
+  /// "default": cuBLAS's own choice. Where only cuBLASLt can do the problem "first candidate", of e4m3 and e5m2 with
+  /// the problem's accumulation; empty if neither can.
   virtual std::string default_name() const = 0;
   virtual void gemm(const Operands& operands) = 0;
   /// cublasLtMatmul with one of the candidates.

@@ -83,8 +83,8 @@ struct Kernel {
 
   /// Whether it computes this problem, and was specialised for sizes and strides like these.
   bool serves(const Problem& p) const {
-    const bool plain = p.alpha == 1 && p.beta == 0 && p.bias == Bias::none && p.batch == 1 &&
-                       p.accumulation == Accumulation::fast;
+    const bool plain =
+        p.alpha == 1 && p.beta == 0 && p.bias == Bias::none && p.batch == 1 && p.accumulation == Accumulation::fast;
     if (!plain || p.a != type || p.b != type || p.d != f16 || p.activation != activation) return false;
     if (activation == Activation::leaky_relu && p.slope != 0.01) return false;
     if (p.m == 0 || p.n == 0) return false;

@@ -76,7 +76,7 @@ Layout layout(const std::string& text) {
 template <typename T>
 struct NumberField {
   std::string_view name;
-  T Problem::*value;
+  T Problem::* value;
 };
 constexpr NumberField<std::int64_t> sizes[]{
     {"m", &Problem::m},

@@ -73,7 +73,7 @@ void print_row(const Row& row) {
   std::fflush(stdout);
 }
 
-void print_ratio(const std::vector<Row>& rows, Provider Row::*peer) {
+void print_ratio(const std::vector<Row>& rows, Provider Row::* peer) {
   double logs = 0, least = HUGE_VAL;
   int count = 0;
   for (const Row& row : rows) {
@@ -141,7 +141,7 @@ void seed_squares(const SeedOptions& options) {
       print_row(rows.back());
       json["rows"].push_back(json_of(rows.back()));
     }
-    for (Provider Row::*peer : {&Row::cublas, &Row::triton}) print_ratio(rows, peer);
+    for (Provider Row::* peer : {&Row::cublas, &Row::triton}) print_ratio(rows, peer);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   write_file(options.csv, csv_of(all));

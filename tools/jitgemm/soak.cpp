@@ -47,7 +47,7 @@ struct Options {
 constexpr double default_seconds = 60;
 constexpr std::size_t offset_bytes = 256, offsets = 1 << 12;  // where in the inputs an operand may begin
 constexpr int most_failures = 100, failures_shown = 10;
-constexpr std::uint64_t most_repeats = 16;  // of a call
+constexpr std::uint64_t most_repeats = 16;                            // of a call
 constexpr std::array<float, 5> scales{1, 0.3f, -1.7f, 0.011f, 5.3f};  // of 8-bit operands
 
 /// Of the current context's device, by all processes. The emulator's memory is this process's heap.
@@ -158,7 +158,8 @@ class Soak {
     warm_.arrive_and_wait();  // off they go
     while (!stop_ && seconds_since(begin) < seconds_ && failures_ < most_failures) {
       const double done = seconds_since(begin);
-      progress.update(int(done * 10), int(seconds_ * 10), fmt::format("{} calls, {} failed", sum(&Tally::calls), failures_));
+      progress.update(int(done * 10), int(seconds_ * 10),
+                      fmt::format("{} calls, {} failed", sum(&Tally::calls), failures_));
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(0.2, seconds_ - done)));
     }
     stop_ = true;
@@ -211,12 +212,23 @@ class Soak {
     for (const Sharing sharing : sharings_) {
       Stream stream = nullptr;
       switch (sharing) {
-        case Sharing::nothing: stream = own; break;
-        case Sharing::stream: stream = shared_stream_.get(); break;
-        case Sharing::default_stream: stream = number % 2 && !emulated_ ? CU_STREAM_LEGACY : nullptr; break;
-        case Sharing::thread_default: stream = CU_STREAM_PER_THREAD; break;
-        case Sharing::workspace: stream = workspace_stream_.get(); break;
-        case Sharing::capture: break;  // which has both
+        case Sharing::nothing:
+          stream = own;
+          break;
+        case Sharing::stream:
+          stream = shared_stream_.get();
+          break;
+        case Sharing::default_stream:
+          stream = number % 2 && !emulated_ ? CU_STREAM_LEGACY : nullptr;
+          break;
+        case Sharing::thread_default:
+          stream = CU_STREAM_PER_THREAD;
+          break;
+        case Sharing::workspace:
+          stream = workspace_stream_.get();
+          break;
+        case Sharing::capture:
+          break;  // which has both
       }
       places.push_back({sharing, stream, sharing == Sharing::capture ? DeviceMemory() : d_memory()});
     }
@@ -246,8 +258,7 @@ class Soak {
       });
     }
     for (const Place& place : places) {
-      if (place.sharing != Sharing::capture)
-        attempt({}, place.sharing, [&] { backend_->synchronize(place.stream); });
+      if (place.sharing != Sharing::capture) attempt({}, place.sharing, [&] { backend_->synchronize(place.stream); });
     }
   }
 
@@ -296,8 +307,8 @@ class Soak {
     }
     launch(call, place.d.data(), place.stream, random);
     count(call, place.sharing);
-    // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else. On the
-    // emulator they do nothing else.
+    // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else. On
+    // the emulator they do nothing else.
     for (auto more = emulated_ ? 0 : random() % most_repeats; more > 0; --more) {
       gemm(call, place.stream);
       count(call, place.sharing);
@@ -383,13 +394,13 @@ class Soak {
     ++tallies_[std::size_t(sharing)].failures;
     const std::lock_guard lock(mutex_);
     if (failure_texts_.size() >= failures_shown) return;
-    failure_texts_.push_back(
-        fmt::format("{}{} (threads share: {}): {}", ProblemOptions::command_line(call.problem),
-                    call.pattern && call.pattern->config ? " --config \"" + to_string(*call.pattern->config) + "\"" : "",
-                    sharing_names[std::size_t(sharing)], what));
+    failure_texts_.push_back(fmt::format(
+        "{}{} (threads share: {}): {}", ProblemOptions::command_line(call.problem),
+        call.pattern && call.pattern->config ? " --config \"" + to_string(*call.pattern->config) + "\"" : "",
+        sharing_names[std::size_t(sharing)], what));
   }
 
-  std::uint64_t sum(std::atomic<std::uint64_t> Tally::*member) const {
+  std::uint64_t sum(std::atomic<std::uint64_t> Tally::* member) const {
     std::uint64_t sum = 0;
     for (const Tally& tally : tallies_) sum += tally.*member;
     return sum;
@@ -426,8 +437,8 @@ class Soak {
                   {"memory_at_end", after.to_json()},
                   {"kernels", {{"compiled", counters.compiles}, {"from_disk", counters.disk_hits}}}});
     } else {
-      fmt::print("{:<9} {} in {:.1f} s, {:.0f} a second, at least {} of packed operands; {} checked, {} failed\n", "calls",
-                 calls, seconds, double(calls) / seconds, packed_, checked, failures_);
+      fmt::print("{:<9} {} in {:.1f} s, {:.0f} a second, at least {} of packed operands; {} checked, {} failed\n",
+                 "calls", calls, seconds, double(calls) / seconds, packed_, checked, failures_);
       for (const Sharing sharing : sharings_) {
         const Tally& tally = tallies_[std::size_t(sharing)];
         fmt::print("{:<9} {:<14} {:>9} calls, {:>7} checked, {} failed\n", "sharing",

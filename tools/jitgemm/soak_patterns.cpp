@@ -86,7 +86,8 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
       for (int i = 0; i < 2; ++i) pattern.sizes.push_back(draw_sizes(pattern, random));
     } else {
       // Half of those that can pack their operands do: their calls are two kernels, which other threads' must not part.
-      const auto packing = std::ranges::stable_partition(ranked, [](const RankedConfig& c) { return !packs(c.config); });
+      const auto packing =
+          std::ranges::stable_partition(ranked, [](const RankedConfig& c) { return !packs(c.config); });
       if (!packing.empty() && once_in(2, random)) ranked = {packing.begin(), packing.end()};
       pattern.config = one_of(ranked, random).config;
     }

@@ -25,8 +25,8 @@ enum class Sharing : std::uint8_t {
   capture,         ///< a graph that several threads capture at once
 };
 inline constexpr std::size_t sharing_count = 6;
-inline constexpr std::array<std::string_view, sharing_count> sharing_names{"nothing", "stream", "default-stream",
-                                                                           "thread-default", "workspace", "capture"};
+inline constexpr std::array<std::string_view, sharing_count> sharing_names{
+    "nothing", "stream", "default-stream", "thread-default", "workspace", "capture"};
 
 /// A call of the soak as it was made.
 struct SoakCall {
@@ -36,8 +36,8 @@ struct SoakCall {
   bool checked = false;
 };
 
-/// One graph after another, of so many calls, which any threads add at once. The thread that adds the last one replays it.
-/// On a GPU alone.
+/// One graph after another, of so many calls, which any threads add at once. The thread that adds the last one replays
+/// it. On a GPU alone.
 class SharedCapture {
  public:
   static constexpr int calls_of_graph = 16;

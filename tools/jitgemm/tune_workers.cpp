@@ -196,8 +196,7 @@ class Worker {
 
  private:
   [[noreturn]] static void cannot_start(int error) {
-    throw Error(ErrorCode::io,
-                fmt::format("cannot start a worker process: {}; leave --gpus out", errno_text(error)));
+    throw Error(ErrorCode::io, fmt::format("cannot start a worker process: {}; leave --gpus out", errno_text(error)));
   }
   void wait() {
     int status = 0;

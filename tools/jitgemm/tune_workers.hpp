@@ -26,9 +26,9 @@ struct TuneEvents {
   std::function<void()> tick;  ///< several times a second
 };
 /// Tunes the tasks, the longest first, in one worker process a device. Each gets the next task when it is done with
-/// one, so that they end together. A worker that takes longer than `most_seconds` for a task is ended; what a worker was
-/// at when it died goes to another one, once. On return no worker is left, and tasks without an event are those that
-/// nobody was left for.
+/// one, so that they end together. A worker that takes longer than `most_seconds` for a task is ended; what a worker
+/// was at when it died goes to another one, once. On return no worker is left, and tasks without an event are those
+/// that nobody was left for.
 void tune_in_workers(const std::vector<WorkerDevice>& devices, const ContextOptions& options,
                      std::vector<TuneTask> tasks, double most_seconds, const TuneEvents& events);
 

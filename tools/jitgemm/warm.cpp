@@ -105,8 +105,7 @@ void add_warm(CLI::App& app) {
       ->add_option("--candidates", options->candidates,
                    "Also the cost model's first so many, so that tuning compiles nothing")
       ->check(number_from_0());
-  command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")
-      ->check(number_from_0());
+  command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")->check(number_from_0());
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:

@@ -169,9 +169,10 @@ void import_wisdom(const Options& options) {
              done.kernels, counted(asked, "kernel"), directory.string(),
              all_new ? "" : "; the others were here, or better");
   if (left_out > 0) {
-    fmt::print("{} left out, which would be compiled when needed: they are code for your GPU, take them with --kernels "
-               "if you trust who made the file\n",
-               counted(left_out, "kernel"));
+    fmt::print(
+        "{} left out, which would be compiled when needed: they are code for your GPU, take them with --kernels "
+        "if you trust who made the file\n",
+        counted(left_out, "kernel"));
   }
   if (const std::string text = remarks(merged); !text.empty()) fmt::print("{}\n", text.substr(1));
 }

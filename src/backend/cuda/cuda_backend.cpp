@@ -119,8 +119,7 @@ class CudaBackend final : public Backend {
  private:
   /// In our context, and free to do what a capture forbids.
   struct Scope {
-    explicit Scope(const CudaBackend& backend)
-        : current(backend.context_), relaxed(backend.context_) {}
+    explicit Scope(const CudaBackend& backend) : current(backend.context_), relaxed(backend.context_) {}
     CurrentContext current;
     Relaxed relaxed;
   };
@@ -152,16 +151,18 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
   const auto require = [&](CUresult result, const char* call) {
     if (result == CUDA_SUCCESS) return;
     if (is_of_capture(result)) {
-      throw driver_error(api_, result, ErrorCode::not_capturable, call,
-                         "the kernel is not loaded yet and stream capture forbids it: run gemm() with this problem once "
-                         "before the capture");
+      throw driver_error(
+          api_, result, ErrorCode::not_capturable, call,
+          "the kernel is not loaded yet and stream capture forbids it: run gemm() with this problem once "
+          "before the capture");
     }
     int version = 0;
     const bool known = api_.driver_get_version(&version) == CUDA_SUCCESS;
     throw driver_error(
         api_, result, ErrorCode::load_failed, call,
         "the driver" +
-            (known ? " (CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ")" : "") +
+            (known ? " (CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ")"
+                   : "") +
             " does not take what " + binary.compiler + " made for " + binary.architecture +
             ": update the driver, or name an older NVRTC in JITGEMM_NVRTC");
   };
@@ -226,15 +227,17 @@ bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& 
   return count > 0;
 }
 
-void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const void* arguments, Stream stream) {
+void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const void* arguments,
+                              Stream stream) {
   CurrentContext current(context_);
   LaunchConfig config(shape, dependent_launch_, stream);
   void* parameters[] = {const_cast<void*>(arguments)};
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",
-        result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "give a configuration of candidates() that needs less, and report it"
-                                                     : earlier_failure);
+        result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+            ? "give a configuration of candidates() that needs less, and report it"
+            : earlier_failure);
 }
 
 void* CudaBackend::allocate(std::size_t bytes) {
@@ -368,7 +371,8 @@ void CudaBackend::check_pointer(const void* pointer, const char* name, Stream st
   Scope scope(*this);
   const Reach reach = reach_of(context_, pointer);
   if (reach == Reach::ours) return;
-  // What a graph allocates has an address before it has memory, and the driver does not say whose. The host cannot read it.
+  // What a graph allocates has an address before it has memory, and the driver does not say whose. The host cannot read
+  // it.
   if (reach == Reach::unknown && capture_status(stream) == CaptureStatus::capturing && !host_can_read(pointer)) return;
   throw Error(ErrorCode::invalid_operand, "operand " + std::string(name) + text_of(reach));
 }

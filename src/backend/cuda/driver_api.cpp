@@ -36,8 +36,10 @@ bool ends_context(CUresult result) {
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE: return true;
-    default: return false;
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -103,7 +103,7 @@ inline bool is_of_capture(CUresult result) {
 /// failure_text() and the way out. Out of memory, stream capture and what ends a CUDA context have a code of their own
 /// whatever `code` says, and the first and the last a way out.
 DriverError driver_error(const DriverApi& api, CUresult result, ErrorCode code, const std::string& call,
-                   const std::string& way_out);
+                         const std::string& way_out);
 
 inline void check(const DriverApi& api, CUresult result, ErrorCode code, const char* call, const char* way_out) {
   if (result != CUDA_SUCCESS) throw driver_error(api, result, code, call, way_out);

@@ -18,8 +18,9 @@ std::vector<CUgraphNode> nodes_before(const DriverApi& api, CUgraphNode node) {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;
   const auto query = [&](CUgraphNode* to, CUgraphEdgeData* edge_data, std::size_t* count) {
-    const CUresult result = api.graph_node_get_dependencies_v2 ? api.graph_node_get_dependencies_v2(node, to, edge_data, count)
-                                                               : api.graph_node_get_dependencies(node, to, count);
+    const CUresult result = api.graph_node_get_dependencies_v2
+                                ? api.graph_node_get_dependencies_v2(node, to, edge_data, count)
+                                : api.graph_node_get_dependencies(node, to, count);
     check(api, result, ErrorCode::not_capturable, "cuGraphNodeGetDependencies", way_out);
   };
   std::size_t count = 0;

@@ -132,8 +132,7 @@ std::vector<std::string> nvrtc_libraries() {
     if (fs::is_regular_file(*named, ignored)) return {*named};
     if (const auto library = library_under(*named)) return {library->string()};
     throw Error(ErrorCode::invalid_option,
-                "JITGEMM_NVRTC=" + *named +
-                    " is neither a libnvrtc.so nor a folder that has one; correct or unset it");
+                "JITGEMM_NVRTC=" + *named + " is neither a libnvrtc.so nor a folder that has one; correct or unset it");
   }
   std::vector<fs::path> folders;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -306,8 +305,7 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
 
 std::string ptx_of(const NvrtcApi& api, const KernelSource& source) {
   // sm_90a is a real architecture, compute_90a the virtual one whose language PTX is.
-  const std::string target =
-      "--gpu-architecture=compute" + source.architecture.substr(source.architecture.find('_'));
+  const std::string target = "--gpu-architecture=compute" + source.architecture.substr(source.architecture.find('_'));
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.push_back(target.c_str());
   Program program(api, source.text, source.entry + ".cu");

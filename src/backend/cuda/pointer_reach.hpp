@@ -6,10 +6,10 @@ namespace jitgemm::cuda {
 
 /// Whether kernels of a context can read and write what a pointer points to.
 enum class Reach : std::uint8_t {
-  ours,             // they can
-  host_elsewhere,   // page-locked memory, which they see at another address
-  other_device,     // another device's memory, which they cannot reach
-  unknown,          // nothing that the driver knows
+  ours,            // they can
+  host_elsewhere,  // page-locked memory, which they see at another address
+  other_device,    // another device's memory, which they cannot reach
+  unknown,         // nothing that the driver knows
 };
 
 /// Of the context, which is current. Throws Error{invalid_operand} where the driver does not answer.

@@ -7,25 +7,35 @@ namespace {
 
 CUtensorMapDataType tensor_map_type(DataType type) {
   switch (type) {
-    case f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case f32:
-    case tf32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;  // as it is; wgmma drops what tf32 does not have
-    case f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case s32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case tf32:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;  // as it is; wgmma drops what tf32 does not have
+    case f64:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case s32:
+      return CU_TENSOR_MAP_DATA_TYPE_INT32;
     case e4m3:
     case e5m2:
-    case s8: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case s8:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
   }
   throw Error(ErrorCode::internal, "a data type that TMA does not copy");
 }
 
 CUtensorMapSwizzle swizzle_of(int box_bytes) {
   switch (box_bytes) {
-    case 16: return CU_TENSOR_MAP_SWIZZLE_NONE;
-    case 32: return CU_TENSOR_MAP_SWIZZLE_32B;
-    case 64: return CU_TENSOR_MAP_SWIZZLE_64B;
-    case 128: return CU_TENSOR_MAP_SWIZZLE_128B;
+    case 16:
+      return CU_TENSOR_MAP_SWIZZLE_NONE;
+    case 32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 64:
+      return CU_TENSOR_MAP_SWIZZLE_64B;
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
   }
   throw Error(ErrorCode::internal, "a TMA box of " + std::to_string(box_bytes) + " bytes");
 }
@@ -35,7 +45,8 @@ CUtensorMapSwizzle swizzle_of(int box_bytes) {
 device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& spec) {
   const cuuint64_t size = size_of(spec.type);
   // Bytes. Of one row, and of one matrix, it does not matter, but must be legal.
-  const cuuint64_t stride = spec.outer > 1 ? cuuint64_t(spec.stride) * size : (cuuint64_t(spec.inner) * size + 15) / 16 * 16;
+  const cuuint64_t stride =
+      spec.outer > 1 ? cuuint64_t(spec.stride) * size : (cuuint64_t(spec.inner) * size + 15) / 16 * 16;
   const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
   const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer), cuuint64_t(spec.batch)};
   const cuuint64_t strides[] = {stride, batch_stride};
@@ -49,8 +60,8 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
   if (result != CUDA_SUCCESS) {
     throw driver_error(api, result, ErrorCode::internal,
                        "cuTensorMapEncodeTiled of " + std::to_string(spec.batch) + " x " + std::to_string(spec.outer) +
-                           " x " + std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) + ", " +
-                           std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
+                           " x " + std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) +
+                           ", " + std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
                            std::to_string(spec.box_inner) + ")",
                        "use main_loop=sm80 for this problem and report it");
   }

@@ -37,8 +37,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return all;
 }
 
-/// A compiler finds its assembler by the environment, which is not to be trusted where a program has more rights than who
-/// started it.
+/// A compiler finds its assembler by the environment, which is not to be trusted where a program has more rights than
+/// who started it.
 std::vector<std::string> environment_with_tmpdir(const std::string& directory) {
   if (getauxval(AT_SECURE) != 0) return {"PATH=/usr/bin:/bin", "TMPDIR=" + directory};
   std::vector<std::string> environment;
@@ -60,8 +60,8 @@ int spawn(pid_t& child, const std::vector<std::string>& words, const std::string
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, short(grouped ? POSIX_SPAWN_SETPGROUP : 0));
   const std::vector<std::string> environment = environment_with_tmpdir(directory);
-  const int failed =
-      posix_spawn(&child, words[0].c_str(), &actions, &attributes, pointers(words).data(), pointers(environment).data());
+  const int failed = posix_spawn(&child, words[0].c_str(), &actions, &attributes, pointers(words).data(),
+                                 pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return failed;

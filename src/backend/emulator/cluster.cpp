@@ -112,7 +112,8 @@ void check_peers_are_done(Block& block) {
 u32 cluster_rank() { return current->block->index % current->launch->cluster_size(); }
 
 void cluster_arrive() {
-  arrive_at_cluster_barrier([](ClusterBarrier& barrier, Thread& thread) { release_to(barrier.arriving, barrier.merged, thread); });
+  arrive_at_cluster_barrier(
+      [](ClusterBarrier& barrier, Thread& thread) { release_to(barrier.arriving, barrier.merged, thread); });
 }
 
 void cluster_arrive_relaxed() {

@@ -65,8 +65,8 @@ Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& dir
 
 std::string HostCompiler::kind() {
   return "g++ emulator-" + digest_of(emulator_device_text()).substr(0, 16) + "-" +
-         std::to_string(device::emulator::Interface::current_version) + " " + host_architecture() + (with_asan ? " asan" : "") +
-         (with_tsan ? " tsan" : "") + (with_ubsan ? " ubsan" : "");
+         std::to_string(device::emulator::Interface::current_version) + " " + host_architecture() +
+         (with_asan ? " asan" : "") + (with_tsan ? " tsan" : "") + (with_ubsan ? " ubsan" : "");
 }
 
 const HostCompiler::Found& HostCompiler::find() {
@@ -97,7 +97,8 @@ const HostCompiler::Found& HostCompiler::find() {
   found.flags = {"-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-Wno-psabi", "-ffp-contract=off"};
   if (with_asan) found.flags.push_back("-fsanitize=address");
   if (with_tsan) found.flags.push_back("-fsanitize=thread");
-  // Signed sums that are too large wrap as on a GPU, where the compiler could take it that there are none, or are UBSan's to find.
+  // Signed sums that are too large wrap as on a GPU, where the compiler could take it that there are none, or are
+  // UBSan's to find.
   if (with_ubsan)
     found.flags.insert(found.flags.end(), {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"});
   else
@@ -131,7 +132,10 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
         .with_call(compiler.path)
         .with_log(outcome.output);
   std::optional<std::string> code = read_file(directory.file("kernel.so"));
-  if (!code) throw Error(ErrorCode::io, compiler.path + " left no kernel behind; set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
+  if (!code)
+    throw Error(ErrorCode::io,
+                compiler.path +
+                    " left no kernel behind; set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
   KernelBinary binary;
   binary.code = std::move(*code);
   binary.entry = source.entry;

@@ -39,8 +39,8 @@ struct Interface {
   void (*cp_async_commit_group)();
   void (*cp_async_wait_group)(unsigned pending);
 
-  // d (16 x 8) += a (16 x 32 bytes) * b (32 bytes x 8), fragments as in templates/ptx/mma.cuh: 4 accumulators a thread, of a 4
-  // and of b 2 registers; of f64 2 and 1.
+  // d (16 x 8) += a (16 x 32 bytes) * b (32 bytes x 8), fragments as in templates/ptx/mma.cuh: 4 accumulators a thread,
+  // of a 4 and of b 2 registers; of f64 2 and 1.
   void (*mma)(TensorType a_type, TensorType b_type, void* d, const void* a, const void* b);
 
   void (*mbarrier_init)(unsigned barrier, unsigned count);
@@ -230,12 +230,14 @@ inline u32 to_f16x2(E5M2, u16 pair) { return (u32(pair & 0xff) | u32(pair >> 8) 
 inline u32 to_f16x2(E4M3, u16 pair) {
   const auto widen = [](u32 x) {  // the exponent moves by 8, which a multiplication does for subnormals, too
     F16 y;
-    convert((x & 0x7f) == 0x7f ? bits_to_f32(0x7fc00000) : to_f32(F16{u16((x & 0x80) << 8 | (x & 0x7f) << 7)}) * 256, y);
+    convert((x & 0x7f) == 0x7f ? bits_to_f32(0x7fc00000) : to_f32(F16{u16((x & 0x80) << 8 | (x & 0x7f) << 7)}) * 256,
+            y);
     return u32(y.bits);
   };
   return widen(pair & 0xff) | widen(pair >> 8) << 16;
 }
-/// To 8 bits, saturating. `to_normal` added to a normal f32's exponent gives the type's; `unit` is its smallest subnormal.
+/// To 8 bits, saturating. `to_normal` added to a normal f32's exponent gives the type's; `unit` is its smallest
+/// subnormal.
 inline u8 to_fp8(float x, int fraction_bits, int to_normal, float unit, u32 largest) {
   const u32 bits = f32_to_bits(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return 0x7f;

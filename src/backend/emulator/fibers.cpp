@@ -103,7 +103,8 @@ void leave_fiber(Fiber&, Fiber& to) {
 }
 
 Stacks::Stacks(int count) : count_(count), sanitized_(std::size_t(count)) {
-  mapped_ = mmap(nullptr, mapped_bytes(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  mapped_ =
+      mmap(nullptr, mapped_bytes(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped_ == MAP_FAILED)
     throw Error(ErrorCode::out_of_memory,
                 "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
@@ -122,7 +123,7 @@ Stacks::~Stacks() {
 void Stacks::prepare(int i, Fiber& fiber, const StackTop& top) {
   char* bottom = memory_ + i * stack_bytes + guard_bytes;
   const std::size_t bytes = stack_bytes - guard_bytes - 64;  // a cache line for the top
-  unpoison(bottom, bytes);  // what an earlier fiber left behind
+  unpoison(bottom, bytes);                                   // what an earlier fiber left behind
   // Stacks of equal page offset would fight for the same cache sets.
   const std::size_t colour = std::size_t(i) * 17 % 64 * 64;
   fiber.stack_bottom = bottom;

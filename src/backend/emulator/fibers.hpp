@@ -14,8 +14,8 @@ constexpr std::size_t stack_bytes = 256 << 10;  // their frames are larger
 constexpr std::size_t stack_bytes = 64 << 10;
 #endif
 
-// ThreadSanitizer takes a fiber for a thread, of which it knows 8128: so many run in a launch, unless a cluster needs more,
-// and so many are kept.
+// ThreadSanitizer takes a fiber for a thread, of which it knows 8128: so many run in a launch, unless a cluster needs
+// more, and so many are kept.
 #ifdef __SANITIZE_THREAD__
 constexpr std::size_t most_running = 3072, most_kept = 2048;
 #else
@@ -46,8 +46,8 @@ struct Fiber {
   void adopt_host_stack();
 };
 
-/// Leaves `from`, continues `to`, and returns when somebody switches to `from` again. Fibers of one thread only switch to
-/// each other.
+/// Leaves `from`, continues `to`, and returns when somebody switches to `from` again. Fibers of one thread only switch
+/// to each other.
 void switch_fiber(Fiber& from, Fiber& to);
 /// The same; `from` never runs again, and its stack may be reused once `to` runs.
 [[noreturn]] void leave_fiber(Fiber& from, Fiber& to);

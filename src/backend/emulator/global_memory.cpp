@@ -53,7 +53,8 @@ void griddepcontrol_wait() {
 void griddepcontrol_launch_dependents() {
   Launch& launch = *current->launch;
   if (!launch.is_dependent())
-    launch.fault("griddepcontrol_launch_dependents without DEPENDENT_LAUNCH: the next launch may overwrite what this one reads");
+    launch.fault(
+        "griddepcontrol_launch_dependents without DEPENDENT_LAUNCH: the next launch may overwrite what this one reads");
 }
 
 void st_global_cg(void* address, const void* data) {

@@ -297,7 +297,7 @@ class Launch {
   Options options_;
   std::function<void()> kernel_;
   Fiber host_;
-  Thread* running_ = nullptr;  // null on the host's stack
+  Thread* running_ = nullptr;                       // null on the host's stack
   std::vector<std::unique_ptr<Cluster>> clusters_;  // resident
   std::vector<Warp*> slots_;
   std::vector<u64> ready_;  // bit per slot

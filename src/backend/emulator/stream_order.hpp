@@ -5,8 +5,8 @@
 namespace jitgemm::emulator {
 
 /// A turn on a stream, until it is destroyed. The turns of one stream follow each other, whichever threads and backends
-/// take them, as work on a CUDA stream does; those of different streams overlap. A stream is its name, of any value, and
-/// the null stream is one like the others.
+/// take them, as work on a CUDA stream does; those of different streams overlap. A stream is its name, of any value,
+/// and the null stream is one like the others.
 class StreamTurn {
  public:
   explicit StreamTurn(Stream stream);  ///< waits until the turns before it have ended

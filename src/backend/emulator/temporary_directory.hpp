@@ -7,8 +7,8 @@
 
 namespace jitgemm::emulator {
 
-/// A new directory of this process, removed with all that is in it. What a process that was killed has left behind goes when
-/// the next process makes its first one.
+/// A new directory of this process, removed with all that is in it. What a process that was killed has left behind goes
+/// when the next process makes its first one.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();  ///< throws Error{io}
