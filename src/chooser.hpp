@@ -12,7 +12,8 @@
 #include <unordered_map>
 
 #include "core/problem.hpp"
-#include "jitgemm/context.hpp"
+#include "jitgemm/options.hpp"
+#include "jitgemm/plan.hpp"
 #include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"

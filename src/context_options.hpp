@@ -7,7 +7,7 @@
 #include "backend/backend.hpp"
 #include "chooser.hpp"
 #include "jit/kernel_cache.hpp"
-#include "jitgemm/context.hpp"
+#include "jitgemm/options.hpp"
 
 namespace jitgemm {
 

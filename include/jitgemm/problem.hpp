@@ -33,10 +33,8 @@ inline constexpr std::int64_t packed_stride = -1;
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
 struct Problem {
-  std::int64_t
-      m = 0,
-      n = 0,
-      k = 0;  ///< each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles; with k = 0 the product is zero
+  /// Each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles. With k = 0 the product is zero.
+  std::int64_t m = 0, n = 0, k = 0;
   DataType a = f16, b = f16;
   DataType d = f16;
   Layout layout_a = Layout::row_major;
@@ -63,10 +61,11 @@ struct Problem {
   int align_a = 16, align_b = 16, align_c = 16, align_d = 16;
 };
 
-/// The memory of one call. Device pointers on a CUDA device, host pointers on the emulator; owned by the caller and
-/// alive until the stream has passed the call. D may be C exactly (same pointer and leading dimension); any other
-/// overlap of D with an input is an error, judged by the addresses from first to last element: matrices whose rows
-/// interleave count as overlapping.
+/// The memory of one call, owned by the caller and alive until the stream has passed the call: host memory on the
+/// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
+/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer and leading
+/// dimension); any other overlap of D with an input is an error, judged by the addresses from first to last element:
+/// matrices whose rows interleave count as overlapping.
 struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;

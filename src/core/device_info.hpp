@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/device_rates.hpp"
-#include "jitgemm/context.hpp"
+#include "jitgemm/device.hpp"
 
 namespace jitgemm {
 

@@ -2,7 +2,7 @@
 
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
-#include "jitgemm/context.hpp"
+#include "jitgemm/plan.hpp"
 
 namespace jitgemm {
 

@@ -1,5 +1,5 @@
 #include "backend/cuda/cuda_backend.hpp"
-#include "jitgemm/context.hpp"
+#include "jitgemm/device.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm::cuda {

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "jitgemm/constraints.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+enum class Device : std::uint8_t {
+  cuda,          ///< the calling thread's current CUDA device
+  emulator,      ///< this CPU: right results, slowly; for tests and for a first look without a GPU
+  compile_only,  ///< no device: plan(), source() and warm() for ContextOptions::architecture
+};
+
+enum class Tuning : std::uint8_t {
+  off,     ///< the cost model's choice
+  cached,  ///< the tuning database's choice, exact or nearest, else the cost model's
+  on,      ///< as cached for an exact hit, else measure on first use; never during stream capture
+};
+
+struct ContextOptions {
+  Device device = Device::cuda;
+  std::string architecture = {};       ///< of compile_only, and of the emulator if set: "sm_80", "sm_90a", ...
+  std::optional<Tuning> tuning = {};   ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
+  double tuning_budget_seconds = 1.0;  ///< measuring time for one problem
+  double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
+  Constraints constraints = {};
+  /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device.
+  /// A single call that needs more gets it, and it stays until another stream's call needs some, or trim(). Workspaces
+  /// of captured graphs are not counted: they live as long as their graphs.
+  std::size_t workspace_bound_bytes = std::size_t(1) << 30;
+  bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
+  /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches
+  /// memory (programmatic dependent launch). Saves 0.2 to 0.4 us a launch. It relies on this, beside kernels of others:
+  ///   - A kernel waits for the one before it, which has waited for the one before that. Others' kernels that have the
+  ///     launch attribute and never wait (griddepcontrol.wait, cudaGridDependencySynchronize) break this chain, between
+  ///     two calls or between what writes an operand and the call.
+  ///   - Others' kernels that have the attribute may start as soon as this one has. What they do before they wait must
+  ///     not touch the call's operands or its workspace, nor memory that an allocator has taken from them meanwhile.
+  ///   - Loads of C, bias and scales go through the L1, which the hardware invalidates at the wait.
+  ///
+  /// Captured calls have programmatic edges then, and a cuGraphGetEdges without room for what edges carry may answer
+  /// CUDA_ERROR_LOSSY_QUERY. With false, kernels neither start early nor let others: they are other kernels, so warm a
+  /// cache with the option that it is for.
+  bool dependent_launch = true;
+  /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
+  /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round
+  /// differently; if choices are deterministic, the fallback alone may. Nothing is measured then: Tuning::on is as
+  /// cached. The Context's end waits for a compile that has begun.
+  bool compile_in_background = false;
+  /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls
+  /// gemm(), with what it was given.
+  std::function<bool(const Problem&, const Operands&, Stream)> fallback = {};
+  /// Where kernels and the tuning database live; default: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm.
+  std::optional<std::string> cache_dir = {};
+  int emulator_sm_count = 4;
+  std::uint64_t emulator_seed = 0;  ///< of the emulator's adversarial order; 0: in order and fast
+};
+
+}  // namespace jitgemm
