@@ -3,9 +3,6 @@
 
 namespace jitgemm::device {
 
-enum class Bias { none, along_n, along_m };
-enum class Activation { none, relu, leaky_relu, gelu_erf, gelu_tanh, silu };
-
 template <typename, typename>
 constexpr bool SAME = false;
 template <typename T>

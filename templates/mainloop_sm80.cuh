@@ -5,19 +5,7 @@
 
 namespace jitgemm::device {
 
-constexpr int THREADS = 32 * WARPS_M * WARPS_N;
-constexpr bool HOLDS_A = ALIGN_A < 4, HOLDS_B = ALIGN_B < 4;
-
-// Accumulators, two sets of fragments and what addresses take, of 65536 registers an SM. On Hopper one warp issues an
-// mma every 22 cycles where its tensor core takes 6, so it is several warps that keep it busy.
-constexpr int ACCUMULATOR_REGISTERS = ACCUMULATORS * int(sizeof(Accumulator)) / 4;
-constexpr int HELD_REGISTERS = (HOLDS_A * TileA::BYTES + HOLDS_B * TileB::BYTES) / 4 / THREADS;
-constexpr int REGISTERS = ACCUMULATOR_REGISTERS + FRAGMENT_REGISTERS + HELD_REGISTERS + 56;
-constexpr int BLOCKS_PER_SM = REGISTERS * THREADS > 65536 ? 1 : 65536 / (REGISTERS * THREADS);
-
-constexpr int K_BYTES = BLOCK_K * int(sizeof(ElementA));
-static_assert(K_BYTES == 128 || (K_BYTES == 64 && sizeof(ElementA) < 8), "block_k is 64 or 128 bytes, of f64 128");
-static_assert(STAGES >= 2, "at least 2 stages");
+constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.blocks_per_sm;
 
 /// Copies one operand's part of successive k-steps into shared memory, zeros beyond the matrix.
 template <typename Element, int BLOCK, bool K_MAJOR, int ALIGN>
@@ -27,8 +15,6 @@ struct OperandLoader {
   static constexpr bool HOLDS = ALIGN < 4;
   static constexpr int COUNT = Tile::BYTES / 16 / THREADS;  // chunks a thread
   static constexpr int ROW_STEP = THREADS / Tile::CHUNKS;   // rows between a thread's chunks
-  static_assert(COUNT * THREADS * 16 == Tile::BYTES && ROW_STEP * Tile::CHUNKS == THREADS,
-                "every thread copies the same number of 16-byte chunks");
 
   const long long& ld;  // elements
   const char* source;   // this thread's first chunk of the next k-step
@@ -129,7 +115,7 @@ struct OperandLoader {
 /// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
 /// 0 writes. The loader is STAGES k-steps ahead at most.
 struct WorkQueue {
-  static constexpr int ENTRY_BYTES = 32, BYTES = (STAGES + 1) * ENTRY_BYTES;
+  static constexpr int ENTRY_BYTES = sm80::queue_entry_bytes, BYTES = GEOMETRY.queue_bytes;
   u32 smem;
 
   /// Entries go by their address.

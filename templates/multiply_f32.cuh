@@ -5,7 +5,6 @@
 namespace jitgemm::device {
 
 constexpr int SLABS = BLOCK_K / 4;
-constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M / 8 + WARP_N / 4) * 4;
 constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
 
 /// A thread's WIDTH neighbouring rows (columns) of each 8 of the warp's, 4 k of each.

@@ -4,7 +4,6 @@
 namespace jitgemm::device {
 
 constexpr int SLABS = BLOCK_K / 4;
-constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M + WARP_N) / 4;
 constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
 
 /// A thread's elements of a slab: k = lane % 4 of rows (columns) lane / 4, + 8, ... of the warp's.

@@ -5,7 +5,6 @@
 namespace jitgemm::device {
 
 constexpr int SLABS = BLOCK_K * int(sizeof(ElementA)) / 32;
-constexpr int FRAGMENT_REGISTERS = 2 * (WARP_M + WARP_N) / 4;
 
 // Byte transposition pairs neighbours: element 2i of 16 M (N) lies where ldmatrix leaves i of the lower 8, 2i + 1 where
 // i of the upper 8. The sums do not care, the epilogue does.

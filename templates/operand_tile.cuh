@@ -33,12 +33,11 @@ struct OperandTile<Element, BLOCK, false> : SmemTile<BLOCK_K, BLOCK, sizeof(Elem
 
 using TileA = OperandTile<ElementA, BLOCK_M, A_K_MAJOR>;
 using TileB = OperandTile<ElementB, BLOCK_N, B_K_MAJOR>;
-constexpr int LONGEST_ROW = TileA::ROW_BYTES > TileB::ROW_BYTES ? TileA::ROW_BYTES : TileB::ROW_BYTES;
-constexpr int SMEM_ALIGN = LONGEST_ROW > 128 ? LONGEST_ROW : 128;  // exclusive ors of addresses need it; all banks
-constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
+constexpr int SMEM_ALIGN = GEOMETRY.smem_align, STAGE_BYTES = GEOMETRY.stage_bytes;
+static_assert(TileA::BYTES + TileB::BYTES == STAGE_BYTES, "the tiles are as long as the geometry says");
 
-constexpr int WARP_M = BLOCK_M / WARPS_M, WARP_N = BLOCK_N / WARPS_N;
-constexpr int ACCUMULATORS = WARP_M * WARP_N / 32;  // a thread
-static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp's tile is a multiple of 16 x 16");
+constexpr int WARPS_M = GEOMETRY.warps_m, WARPS_N = GEOMETRY.warps_n;
+constexpr int WARP_M = GEOMETRY.warp_m, WARP_N = GEOMETRY.warp_n;
+constexpr int ACCUMULATORS = GEOMETRY.accumulators;  // a thread
 
 }  // namespace jitgemm::device

@@ -6,9 +6,7 @@ namespace jitgemm::device {
 __device__ __forceinline__ u32 bits(float x) { return __builtin_bit_cast(u32, x); }
 __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
-constexpr int PASS_COLUMNS = min_of(128 / int(sizeof(ElementD)), STORE_COLUMNS);
 constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
-constexpr int D_BOX_ROWS = !D_TRANSPOSED ? 64 : common_divisor(PASS_COLUMNS, STORE_COLUMNS);
 constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
 constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the

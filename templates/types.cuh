@@ -1,5 +1,5 @@
-// Fixed-width integers, and the element types that C++ lacks as their bit patterns. Plain C++, also compiled on the
-// host.
+// Fixed-width integers, the element types that C++ lacks as their bit patterns, and what an epilogue may do. Plain C++,
+// also compiled on the host.
 
 namespace jitgemm::device {
 
@@ -25,6 +25,9 @@ struct E4M3 {
 struct E5M2 {
   u8 bits;
 };
+
+enum class Bias { none, along_n, along_m };
+enum class Activation { none, relu, leaky_relu, gelu_erf, gelu_tanh, silu };
 
 /// One vector access of 16 bytes.
 struct alignas(16) U32x4 {

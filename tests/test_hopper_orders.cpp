@@ -68,7 +68,8 @@ TEST_CASE("The Hopper mechanisms are legal and each is used", "[gemm]") {
     sums |= c.cluster_k > 1;
     swapped |= c.swap_ab;
     packed |= c.pack_a;
-    (stores_by_tma(c, gemm.problem) ? by_tma : by_rows) = true;
+    const auto geometry = device::sm90::geometry(parameters_of(c, gemm.problem));
+    (geometry.tma_store ? by_tma : by_rows) = true;
   }
   CHECK((multicast && ping_pong && sums && swapped && by_tma && by_rows && packed));
 }

@@ -57,8 +57,9 @@ TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const Ker
   TensorMaps maps;
   maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
   maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
-  const DBox d_box = d_box_of(c, p);
-  if (stores_by_tma(c, p)) maps.d = map_of(matrix_d(normalised), d_box.columns, d_box.rows);
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
+  if (geometry.tma_store)
+    maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d)), geometry.d_box_rows);
   return maps;
 }
 

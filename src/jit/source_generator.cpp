@@ -82,12 +82,14 @@ bool may_give(const std::string& file, const Values& values, std::string_view te
   return true;
 }
 
-/// The files of templates/ptx/ and of the main loop, in their order.
+/// The files of the geometry, of templates/ptx/ and of the main loop, in their order.
 struct TemplateFiles {
-  std::vector<std::string> ptx, main_loop;
+  std::vector<std::string> geometry, ptx, main_loop;
 };
 TemplateFiles files_of(MainLoop main_loop, DataType a) {
-  TemplateFiles files{{"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"}, {}};
+  TemplateFiles files{{"geometry", "geometry_" + std::string(to_string(main_loop))},
+                      {"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"},
+                      {}};
   if (main_loop == MainLoop::sm90) {
     files.ptx.insert(files.ptx.end(), {"elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
     files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
@@ -99,31 +101,30 @@ TemplateFiles files_of(MainLoop main_loop, DataType a) {
   return files;
 }
 
-std::string ptx_text(const std::vector<std::string>& files) {
+std::string text_of(const std::vector<std::string>& files, const std::string& folder = "") {
   std::string text;
-  for (const std::string& name : files) text += template_file("ptx/" + name + ".cuh") + "\n";
+  for (const std::string& name : files) text += template_file(folder + name + ".cuh") + "\n";
   return text;
 }
 
 /// The values that are the library's own, whatever the problem.
 Values gemm_files(const TemplateFiles& files) {
-  std::string main_loop;
-  for (const std::string& name : files.main_loop) main_loop += template_file(name + ".cuh") + "\n";
   return {{"version", JITGEMM_VERSION},
           {"types.cuh", template_file("types.cuh")},
           {"schedule.cuh", template_file("schedule.cuh")},
+          {"geometry", text_of(files.geometry)},
           {"arguments.cuh", template_file("arguments.cuh")},
-          {"ptx", ptx_text(files.ptx)},
+          {"ptx", text_of(files.ptx, "ptx/")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
-          {"main_loop", main_loop}};
+          {"main_loop", text_of(files.main_loop)}};
 }
 
 Values packing_files() {
   return {{"version", JITGEMM_VERSION},
           {"types.cuh", template_file("types.cuh")},
           {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
-          {"ptx", ptx_text({"special_registers", "barrier", "global", "shared", "dependent_launch"})},
+          {"ptx", text_of({"special_registers", "barrier", "global", "shared", "dependent_launch"}, "ptx/")},
           {"pack.cuh", template_file("pack.cuh")}};
 }
 
@@ -182,7 +183,6 @@ std::string describe(const Problem& p, bool promoted) {
 KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
   const Problem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
-  const WarpGrid warps = warp_grid_of(c);
   const std::string loop(to_string(c.main_loop));
   const bool promoted = c.main_loop == MainLoop::sm90 && p.accumulation == Accumulation::promoted;
   const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
@@ -211,8 +211,7 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"block_k", std::to_string(c.block_k)},
             {"group_m", std::to_string(c.group_m)},
             {"stages", std::to_string(c.stages)},
-            {"warps_m", std::to_string(warps.m)},
-            {"warps_n", std::to_string(warps.n)},
+            {"warps", std::to_string(c.warps)},
             {"cluster_m", std::to_string(c.cluster_m)},
             {"cluster_n", std::to_string(c.cluster_n)},
             {"cluster_k", std::to_string(c.cluster_k)},
@@ -220,8 +219,8 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"promoted", flag(promoted)},
             {"d_transposed", flag(c.swap_ab)},
             {"dependent_launch", flag(device.launches_dependents())},
-            {"partition", std::to_string(int(partition))},
-            {"partition_name", std::string(partition_name(partition))},
+            {"partition", std::string(partition_name(partition))},
+            {"main_loop_name", loop},
             {"element_a", device_type(p.a)},
             {"element_b", device_type(p.b)},
             {"accumulator", device_type(accumulator_of(p))},
@@ -237,10 +236,9 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"batched", flag(p.batch > 1)},
             {"has_scales", flag(is_fp8(p.a))},
             {"mma_fp8", flag(device.has_mma_fp8())},
-            {"bias", std::to_string(int(p.bias))},
-            {"bias_name", std::string(to_string(p.bias))},
-            {"activation", std::to_string(int(p.activation))},
-            {"activation_name", std::string(to_string(p.activation))},
+            {"tensor_cores", flag(!is_simt(p.a))},
+            {"bias", std::string(to_string(p.bias))},
+            {"activation", std::string(to_string(p.activation))},
             {"entry", source.entry},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   return source;

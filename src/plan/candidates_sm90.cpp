@@ -64,9 +64,9 @@ struct Widths {
 
 /// The widest that a wgmma and a thread's registers allow.
 int widest_tile(const Rows& rows, const Problem& problem) {
-  const int consumer_rows =
-      consumer_rows_of({.block_m = rows.block_m, .warps = rows.warps, .ping_pong = rows.ping_pong});
-  return std::min(256, most_accumulators(rows.warps, problem.accumulation) * 128 / consumer_rows);
+  const int consumer_rows = device::sm90::consumer_rows(rows.block_m, rows.warps, rows.ping_pong);
+  const bool promoted = problem.accumulation == Accumulation::promoted;
+  return std::min(256, device::sm90::most_accumulators(rows.warps, promoted) * 128 / consumer_rows);
 }
 
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
@@ -195,7 +195,7 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
   };
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
   // Clusters of 8 two a SM were the fastest on none of 54 shapes, and took up to 2.3 times as long as predicted.
-  if (size < 8 && blocks_per_sm_of(tile, problem) == 2 && blocks > slots) {
+  if (size < 8 && device::sm90::geometry(parameters_of(tile, problem)).blocks_per_sm == 2 && blocks > slots) {
     KernelConfig two = tile;
     two.stages = stages_that_fit(two, problem, device, 2);
     if (two.stages >= 3) result.push_back(two);

@@ -88,13 +88,18 @@ double step_us(const KernelConfig& config, const Problem& problem, const Portabl
   const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a));
   const double products = 2 * m * n * k / flops;
   // An m64 wgmma reads its A once, its B for each warpgroup; mma.sync reads both for each warp.
-  const WarpGrid warps = warp_grid_of(config);
-  const double reads = config.main_loop == MainLoop::sm90 ? m + config.warps / 4 * n : m * warps.n + n * warps.m;
+  double reads = m + config.warps / 4 * n, warp_m = m / config.warps, warp_n = n;
+  if (config.main_loop == MainLoop::sm80) {
+    const device::sm80::Geometry geometry = device::sm80::geometry(parameters_of(config, problem));
+    reads = m * geometry.warps_n + n * geometry.warps_m;
+    warp_m = geometry.warp_m;
+    warp_n = geometry.warp_n;
+  }
   const double shared = (reads + m + n) * k * element / rates.sm_smem_bytes_us;
   const double copies = (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element /
                         rates.sm_l2_bytes_us;
-  const double mmas = m / warps.m / 16 * n / warps.n / 8 * k * element / 32;  // of one warp
-  const double alone =                                                        // four tensor cores an SM
+  const double mmas = warp_m / 16 * warp_n / 8 * k * element / 32;  // of one warp
+  const double alone =                                              // four tensor cores an SM
       std::max(products / std::min(1.0, config.warps / 4.0), mmas * rates.mma_us) + rates.step_us;
   const double latency = rates.latency_us / (config.stages - 1);
   return std::max({resident * std::max({products, shared, copies}), alone, latency});

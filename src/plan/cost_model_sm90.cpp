@@ -83,7 +83,8 @@ double CostModelSm90::heat(double clusters) const {
 }
 
 bool CostModelSm90::two_fit(const KernelConfig& c) const {
-  return 2 * (smem_bytes_of_kernel(c, problem_) + 1024) <= device_.smem_per_sm;
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, problem_));
+  return geometry.blocks_per_sm == 2 && 2 * (std::size_t(geometry.smem_bytes) + 1024) <= device_.smem_per_sm;
 }
 
 PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
@@ -95,7 +96,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const Cut& d) const {
   const std::int64_t tiles = d.tiles * c.cluster_m * c.cluster_n;  // of one block
   const double m = c.block_m, n = c.block_n, tile = m * n;
   const double loaded_n = b_k_major_ ? n : double(ceil_div(c.block_n, 64) * 64);
-  const int resident = size < 8 && blocks_per_sm_of(c, problem_) == 2 && two_fit(c) ? 2 : 1;
+  const int resident = size < 8 && two_fit(c) ? 2 : 1;
   const int usable = usable_sms_[std::size_t(size)];
 
   // One k-step of the blocks that are active.
@@ -200,7 +201,7 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(8, quotient(slots, blocks)));
     least = std::min(least, us_if_allowed(c));
-  } else if (fills && size < 8 && blocks_per_sm_of(c, problem_) == 2) {
+  } else if (fills && size < 8 && device::sm90::geometry(parameters_of(c, problem_)).blocks_per_sm == 2) {
     c = tile;
     while (c.stages > 3 && !two_fit(c)) --c.stages;
     least = std::min(least, us_if_allowed(c));

@@ -1,0 +1,27 @@
+// What a kernel fixes at compile time, as numbers. A main loop's geometry (geometry_sm80.cuh, geometry_sm90.cuh) and its
+// rules follow from them, in one text for the kernel, the host and the tests.
+#ifndef JITGEMM_GEOMETRY_CUH
+#define JITGEMM_GEOMETRY_CUH
+
+namespace jitgemm::device {
+
+/// A configuration with what it depends on of the problem as the kernel sees it. Sizes are of elements, in bytes.
+struct KernelParameters {
+  int block_m, block_n, block_k;  // tile of D, depth of a k-step
+  int stages, warps;              // k-steps in shared memory; warps that multiply
+  int cluster_m, cluster_n, cluster_k;
+  bool ping_pong, swap_ab;
+  bool whole_tiles;  // no tile is cut along k by the schedule
+  bool promoted;     // f32 additions after each k-step
+  bool tensor_cores;
+  int size_a, size_accumulator, size_d;
+  bool a_k_major, b_k_major;  // else M-major, N-major
+  int align_a, align_b, align_d;
+};
+
+constexpr int max_of(int x, int y) { return x > y ? x : y; }
+constexpr int common_divisor(int x, int y) { return y == 0 ? x : common_divisor(y, x % y); }
+constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
+
+}  // namespace jitgemm::device
+#endif

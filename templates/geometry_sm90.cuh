@@ -1,0 +1,102 @@
+// The Hopper main loop's geometry: how a tile is dealt out to consumer warpgroups and to the CTAs of a cluster, what
+// lies in shared memory, by which boxes TMA stores D, and which configurations there are.
+#ifndef JITGEMM_GEOMETRY_SM90_CUH
+#define JITGEMM_GEOMETRY_SM90_CUH
+
+namespace jitgemm::device::sm90 {
+
+struct Geometry {
+  int consumers, threads;  // warpgroups that multiply; with the producer warpgroup
+  int consumer_rows;       // of the tile, for one consumer
+  int accumulators;        // of a thread
+  int blocks_per_sm;       // by registers
+  int cluster;             // CTAs
+  int a_bytes, b_bytes, stage_bytes;
+  // D leaves a CTA in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with swap_ab: whose
+  // height) divides the CTA's columns.
+  int store_columns;    // of the tile, for one CTA
+  int pass_columns;     // at a time
+  bool tma_store;       // else by ordinary stores
+  int d_box_bytes;      // across, of a row in memory
+  int d_box_rows;       // rows in memory
+  int smem_bytes;
+};
+
+constexpr int d_buffer_bytes = 64 * 128, d_buffers = 2;  // of each consumer
+constexpr int smem_align = 1024;                         // of the 128-byte swizzle's pattern, 8 rows
+
+constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
+  return ping_pong ? block_m : block_m / max_of(1, warps / 4);
+}
+
+/// The most accumulators that a thread holds: one of two consumers has 232 registers, of three 160, of which ptxas uses
+/// 128. Promotion takes a second set for the k-step's.
+constexpr int most_accumulators(int warps, bool promoted) {
+  if (promoted) return warps == 12 ? 64 : warps == 8 ? 96 : 112;
+  return warps == 12 ? 96 : warps == 8 ? 160 : 128;
+}
+
+constexpr Geometry geometry(const KernelParameters& p) {
+  Geometry g{};
+  g.consumers = max_of(1, p.warps / 4);
+  g.threads = 128 * (1 + g.consumers);
+  g.consumer_rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
+  g.accumulators = g.consumer_rows * p.block_n / 128;
+  g.blocks_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
+  g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
+
+  // TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of block_m (block_n) rows; an M-major
+  // (N-major) tile, of 16-bit elements, is a box of block_k rows for each 64 of M (N), the last one whole.
+  g.a_bytes = p.block_m * p.block_k * p.size_a;
+  g.b_bytes = (p.b_k_major ? p.block_n : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
+  g.stage_bytes = g.a_bytes + g.b_bytes;
+
+  g.store_columns = p.block_n / max_of(1, p.cluster_k);
+  g.pass_columns = min_of(128 / p.size_d, g.store_columns);
+  const int row_bytes = g.store_columns * p.size_d;
+  g.tma_store = p.align_d == 16 && (p.swap_ab || row_bytes % 16 == 0);  // TMA clips a row at 16 bytes
+  g.d_box_bytes = p.swap_ab ? min_of(128, 64 * p.size_d) : g.tma_store ? common_divisor(128, row_bytes) : 128;
+  g.d_box_rows = p.swap_ab ? common_divisor(g.pass_columns, g.store_columns) : 64;
+
+  const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
+  g.smem_bytes = p.stages * g.stage_bytes + g.consumers * d_buffers * d_buffer_bytes + barriers + smem_align;
+  return g;
+}
+
+/// The rule that the parameters break, null if none.
+constexpr const char* broken_rule(const KernelParameters& p) {
+  if (!p.tensor_cores || p.size_a == 8) return "wgmma does not multiply f32 or f64";
+  if (p.size_a != 2 && (!p.a_k_major || !p.b_k_major))
+    return "wgmma takes operands other than f16 and bf16 K-major alone: A row-major, B column-major";
+  if (p.block_k * p.size_a != 128) return "block_k is 128 bytes: one swizzled row";
+  if (p.warps != 4 && p.warps != 8 && p.warps != 12) return "warps are those of one to three consumer warpgroups";
+  if (p.ping_pong && p.warps != 8) return "ping-pong has two consumer warpgroups";
+  const int rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
+  if (p.block_m % (p.ping_pong ? 1 : p.warps / 4) != 0 || (rows != 64 && rows != 128))
+    return "a consumer warpgroup has 64 or 128 rows";
+  if (p.block_n < 16 || p.block_n % (p.size_a == 1 ? 16 : 8) != 0 || p.block_n > 256)
+    return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
+  if (rows * p.block_n / 128 > most_accumulators(p.warps, false))
+    return "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three";
+  if (rows * p.block_n / 128 > most_accumulators(p.warps, p.promoted))
+    return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
+  if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
+  if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
+  if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||
+      p.cluster_m > 8 || p.cluster_n > 8 || p.cluster_k > 8 || p.cluster_m * p.cluster_n * p.cluster_k > 8)
+    return "a cluster is a product of powers of two, of 8 thread blocks at most";
+  if ((p.a_k_major && p.block_m % (8 * p.cluster_n) != 0) || (p.b_k_major && p.block_n % (8 * p.cluster_m) != 0))
+    return "each block of a cluster fetches a multiple of 8 rows of what it shares";
+  if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
+    return "a TMA box has at most 256 rows";
+  if (p.cluster_k > 1) {
+    if (!p.whole_tiles || p.ping_pong) return "clusters that cut k are data-parallel and cooperative";
+    if (p.block_n % (8 * p.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 8 columns";
+    if (p.block_m * p.block_n * 4 > p.stages * (p.block_m + p.block_n) * 128)
+      return "the partial sums of a cluster that cuts k fit into the stages";
+  }
+  return nullptr;
+}
+
+}  // namespace jitgemm::device::sm90
+#endif
