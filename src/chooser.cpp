@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/constraints.hpp"
 #include "jitgemm/version.hpp"
+#include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "tune/nearest.hpp"

@@ -6,12 +6,12 @@
 
 #include "chooser.hpp"
 #include "context_options.hpp"
-#include "core/constraints.hpp"
-#include "core/launch_shape.hpp"
-#include "core/packing.hpp"
 #include "first_calls.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/packing.hpp"
+#include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "ready_table.hpp"
@@ -233,7 +233,7 @@ void Context::Impl::check_pointers(const Problem& problem, const Operands& opera
 }
 
 Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
-  if (config.main_loop > MainLoop::sm90 || config.schedule > Schedule::stream_k_two_tile) {
+  if (config.main_loop > kernel_families.back()->main_loop || config.schedule > Schedule::stream_k_two_tile) {
     throw Error(ErrorCode::invalid_config, "unknown main loop or schedule; use an enumerator of MainLoop and Schedule");
   }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {

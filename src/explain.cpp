@@ -1,7 +1,7 @@
-#include "core/constraints.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/plan.hpp"
+#include "kernels/packing.hpp"
+#include "plan/constraints.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm {

@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/packing.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 #include "util/log.hpp"
 

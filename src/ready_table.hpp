@@ -7,9 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/launch_shape.hpp"
+#include "core/kernel_config_hash.hpp"
 #include "core/problem.hpp"
 #include "jit/kernel_store.hpp"
+#include "kernels/launch_shape.hpp"
 
 namespace jitgemm {
 

@@ -1,5 +1,5 @@
-// What a kernel fixes at compile time, as numbers. A main loop's geometry (geometry_sm80.cuh, geometry_sm90.cuh) and its
-// rules follow from them, in one text for the kernel, the host and the tests.
+// What a kernel fixes at compile time, as numbers. A main loop's geometry (geometry_sm80.cuh, geometry_sm90.cuh) and
+// its rules follow from them, in one text for the kernel, the host and the tests.
 #ifndef JITGEMM_GEOMETRY_CUH
 #define JITGEMM_GEOMETRY_CUH
 

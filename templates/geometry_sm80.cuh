@@ -7,7 +7,7 @@ namespace jitgemm::device::sm80 {
 
 struct Geometry {
   int threads;
-  int warps_m, warps_n;       // of the tile; a warp's part is warp_m x warp_n
+  int warps_m, warps_n;  // of the tile; a warp's part is warp_m x warp_n
   int warp_m, warp_n;
   int accumulators;           // of a thread
   int accumulator_registers;  // 4 bytes each

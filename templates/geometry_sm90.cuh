@@ -10,15 +10,16 @@ struct Geometry {
   int consumer_rows;       // of the tile, for one consumer
   int accumulators;        // of a thread
   int blocks_per_sm;       // by registers
+  int arriving_groups;     // of warps, that count their arrival at a cut tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
   // D leaves a CTA in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with swap_ab: whose
   // height) divides the CTA's columns.
-  int store_columns;    // of the tile, for one CTA
-  int pass_columns;     // at a time
-  bool tma_store;       // else by ordinary stores
-  int d_box_bytes;      // across, of a row in memory
-  int d_box_rows;       // rows in memory
+  int store_columns;  // of the tile, for one CTA
+  int pass_columns;   // at a time
+  bool tma_store;     // else by ordinary stores
+  int d_box_bytes;    // across, of a row in memory
+  int d_box_rows;     // rows in memory
   int smem_bytes;
 };
 
@@ -43,6 +44,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.consumer_rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
   g.accumulators = g.consumer_rows * p.block_n / 128;
   g.blocks_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
+  g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 
   // TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of block_m (block_n) rows; an M-major

@@ -196,8 +196,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       ClusterSum{smem, place}.add(consumer, thread, accumulators, sums);
       finish(sums);
     } else {
-      constexpr int GROUPS = CLUSTER * (PING_PONG ? 1 : CONSUMERS);
-      const u32 group = place.rank * (PING_PONG ? 1 : CONSUMERS) + (PING_PONG ? 0 : consumer);
+      constexpr int GROUPS = CLUSTER * GEOMETRY.arriving_groups;
+      const u32 group = place.rank * GEOMETRY.arriving_groups + (PING_PONG ? 0 : consumer);
       const auto get_work = [&]() -> const Work& { return work; };
       if (!reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, accumulators)) continue;
       finish(reinterpret_cast<Accumulator(&)[STORE_COUNT]>(accumulators));  // STORE_COUNT = COUNT

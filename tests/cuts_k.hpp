@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/kernel_config.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm::test {
 

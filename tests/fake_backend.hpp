@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "core/kernel_config.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm::test {
 

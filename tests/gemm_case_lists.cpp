@@ -5,9 +5,9 @@
 
 #include "all_pairs.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm::test {
 namespace {

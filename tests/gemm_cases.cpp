@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/kernel_config.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gemm_choices.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 

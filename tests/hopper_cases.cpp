@@ -3,11 +3,11 @@
 
 #include "all_pairs.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gemm_choices.hpp"
+#include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 
 namespace jitgemm::test {
 namespace {

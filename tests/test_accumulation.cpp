@@ -4,11 +4,11 @@
 
 #include "backend/backend.hpp"
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/legality.hpp"
 #include "plan/candidates.hpp"
 #include "plan/cost_model.hpp"
 #include "reference.hpp"

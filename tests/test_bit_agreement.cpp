@@ -12,12 +12,12 @@
 
 #include "catch.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gemm_cases.hpp"
 #include "gemm_choices.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

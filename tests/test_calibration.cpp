@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
+#include "kernels/legality.hpp"
 #include "plan/cost_model.hpp"
 #include "random.hpp"
 #include "tuning_samples.hpp"

@@ -1,9 +1,9 @@
 // Constraints as a part of the key: of records, their lines, neighbours and wisdom.
 #include "catch.hpp"
-#include "core/constraints.hpp"
 #include "cuts_k.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
+#include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
 #include "sandbox.hpp"
 #include "tune/nearest.hpp"

@@ -1,5 +1,5 @@
 // What choices keep to, and that it is part of the key. tests/test_deterministic.cpp is about bits.
-#include "core/constraints.hpp"
+#include "plan/constraints.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,11 @@
 #include <set>
 
 #include "catch.hpp"
-#include "core/launch_shape.hpp"
 #include "core/type_rules.hpp"
 #include "cuts_k.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
+#include "kernels/launch_shape.hpp"
 #include "plan/ranking.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"

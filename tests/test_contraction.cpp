@@ -7,10 +7,10 @@
 
 #include "backend/cuda/nvrtc.hpp"
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/legality.hpp"
 
 using namespace jitgemm;
 

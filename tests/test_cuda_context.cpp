@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "core/launch_shape.hpp"
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "kernels/launch_shape.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;

@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "catch.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
+#include "kernels/packing.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

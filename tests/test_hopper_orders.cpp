@@ -1,7 +1,7 @@
 #include "catch.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "gemm_cases.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -1,4 +1,4 @@
-#include "core/launch_shape.hpp"
+#include "kernels/launch_shape.hpp"
 
 #include <array>
 #include <string>
@@ -6,8 +6,8 @@
 
 #include "catch.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 #include "schedule_checker.hpp"
 

@@ -7,8 +7,6 @@
 
 #include "catch.hpp"
 #include "core/element.hpp"
-#include "core/kernel_config.hpp"
-#include "core/launch_shape.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "cuda_fixtures.hpp"
@@ -16,6 +14,8 @@
 #include "gemm_cases.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/legality.hpp"
 #include "sample_configs.hpp"
 #include "sparse_memory.hpp"
 

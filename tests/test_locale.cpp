@@ -2,9 +2,9 @@
 #include <locale>
 
 #include "catch.hpp"
-#include "core/constraints.hpp"
 #include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "plan/constraints.hpp"
 #include "sandbox.hpp"
 #include "tune/calibration_file.hpp"
 #include "tuning_samples.hpp"

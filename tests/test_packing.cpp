@@ -1,4 +1,4 @@
-#include "core/packing.hpp"
+#include "kernels/packing.hpp"
 
 #include <cstring>
 #include <iostream>

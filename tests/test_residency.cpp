@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"
 #include "fake_gpu.hpp"
 #include "fake_nvrtc.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "kernels/legality.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;

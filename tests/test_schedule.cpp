@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
-#include "core/launch_shape.hpp"
 #include "core/problem.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 #include "schedule_checker.hpp"
 

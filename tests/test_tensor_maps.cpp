@@ -1,17 +1,17 @@
 // Whatever configuration is legal, the driver takes its tensor maps: by what NVIDIA documents of
 // cuTensorMapEncodeTiled, which stands here a second time.
-#include "core/tensor_maps.hpp"
+#include "kernels/sm90/tensor_maps.hpp"
 
 #include <set>
 
 #include "backend/cuda/tensor_map.hpp"
 #include "catch.hpp"
-#include "core/kernel_config.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
 #include "fake_driver.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 #include "random.hpp"
 #include "sample_configs.hpp"
@@ -101,7 +101,8 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
     too_far += why.find("2^40") != std::string::npos;
     if (!why.empty()) continue;
     ++checked;
-    TensorMaps maps = tensor_maps_of(slab_problem(p, slab_of(p, c)), c);
+    const Problem of_slab = slab_problem(p, slab_of(p, c));
+    TensorMaps maps = tensor_maps_of(of_slab, kernel_problem(of_slab, c), c);
     for (TensorMapSpec* map : {&maps.a, &maps.b, &maps.d}) {
       map->address = memory;
       if (map == &maps.d && !maps.has_d()) continue;

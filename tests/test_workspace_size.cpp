@@ -9,7 +9,6 @@
 #include "backend/cuda/nvrtc.hpp"
 #include "catch.hpp"
 #include "chooser.hpp"
-#include "core/launch_shape.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "errors.hpp"
@@ -17,6 +16,7 @@
 #include "fake_nvrtc.hpp"
 #include "jit/kernel_store.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "kernels/launch_shape.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
 

@@ -8,8 +8,8 @@
 #include "core/device_info.hpp"
 #include "core/kernel.hpp"
 #include "core/kernel_interface.hpp"
-#include "core/launch_shape.hpp"
-#include "core/tensor_maps.hpp"
+#include "core/launch_grid.hpp"
+#include "core/tensor_map_spec.hpp"
 #include "jitgemm/types.hpp"
 
 namespace jitgemm {

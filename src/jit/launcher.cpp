@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
-#include "core/kernel_problem.hpp"
 #include "core/operand_matrix.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
+#include "kernels/family.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/packing.hpp"
 
 namespace jitgemm {
 namespace {
@@ -111,8 +112,8 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.partials = workspace.memory;
   args.counters = workspace.counters;
 
-  if (c.main_loop == MainLoop::sm90) {
-    TensorMaps maps = tensor_maps_of(asked, p, c);
+  if (const auto tensor_maps = family_of(c).tensor_maps) {
+    TensorMaps maps = tensor_maps(asked, p, c);
     maps.a.address = args.a;
     maps.b.address = args.b;
     maps.d.address = args.d;

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "core/launch_shape.hpp"
 #include "jit/kernel_store.hpp"
+#include "kernels/launch_shape.hpp"
 
 namespace jitgemm {
 

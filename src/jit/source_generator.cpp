@@ -4,16 +4,16 @@
 #include <map>
 #include <vector>
 
-#include "core/kernel_config.hpp"
-#include "core/kernel_problem.hpp"
-#include "core/launch_shape.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
-#include "jit/wgmma_text.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
+#include "kernels/family.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
 #include "util/atomic_file.hpp"
 #include "util/environment.hpp"
 
@@ -80,25 +80,6 @@ bool may_give(const std::string& file, const Values& values, std::string_view te
     at += literal.size();
   }
   return true;
-}
-
-/// The files of the geometry, of templates/ptx/ and of the main loop, in their order.
-struct TemplateFiles {
-  std::vector<std::string> geometry, ptx, main_loop;
-};
-TemplateFiles files_of(MainLoop main_loop, DataType a) {
-  TemplateFiles files{{"geometry", "geometry_" + std::string(to_string(main_loop))},
-                      {"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch"},
-                      {}};
-  if (main_loop == MainLoop::sm90) {
-    files.ptx.insert(files.ptx.end(), {"elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster"});
-    files.main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"};
-  } else {
-    files.ptx.insert(files.ptx.end(), {"cp_async", "mma"});
-    const char* multiply = a == f32 ? "multiply_f32" : a == f64 ? "multiply_f64" : "multiply_mma";
-    files.main_loop = {"operand_tile", multiply, "mainloop_sm80"};
-  }
-  return files;
 }
 
 std::string text_of(const std::vector<std::string>& files, const std::string& folder = "") {
@@ -183,8 +164,8 @@ std::string describe(const Problem& p, bool promoted) {
 KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
   const Problem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
-  const std::string loop(to_string(c.main_loop));
-  const bool promoted = c.main_loop == MainLoop::sm90 && p.accumulation == Accumulation::promoted;
+  const KernelFamily& family = family_of(c);
+  const bool promoted = parameters_of(c, p).promoted;
   const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
 
   // The part of the configuration that is compiled in.
@@ -199,8 +180,8 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
   KernelSource source;
   source.architecture = device.architecture();
   source.config = to_string(compiled);
-  source.entry = "gemm_" + loop + "_" + std::to_string(c.block_m) + "x" + std::to_string(c.block_n) + "x" +
-                 std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" +
+  source.entry = "gemm_" + std::string(family.name) + "_" + std::to_string(c.block_m) + "x" +
+                 std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" +
                  (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
                  (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
 
@@ -220,7 +201,7 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"d_transposed", flag(c.swap_ab)},
             {"dependent_launch", flag(device.launches_dependents())},
             {"partition", std::string(partition_name(partition))},
-            {"main_loop_name", loop},
+            {"family", std::string(family.name)},
             {"element_a", device_type(p.a)},
             {"element_b", device_type(p.b)},
             {"accumulator", device_type(accumulator_of(p))},
@@ -250,8 +231,9 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   Values values;
   KernelSource source = outline(asked, c, device, values);
   const Problem p = kernel_problem(asked, c);
-  values.merge(gemm_files(files_of(c.main_loop, p.a)));
-  values["wgmma"] = c.main_loop == MainLoop::sm90 ? wgmma_text(p, c.block_n) : "";
+  const KernelFamily& family = family_of(c);
+  values.merge(gemm_files(family.template_files(p.a)));
+  values["macros"] = family.macros ? family.macros(p, c) : "";
   source.text = fill_in("gemm.cu.in", values);
   return source;
 }
@@ -290,9 +272,9 @@ KernelSource generate_packing(const Problem& p, const KernelConfig& c, const Dev
 
 bool is_current(const KernelSource& source) {
   if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
-  for (const MainLoop loop : {MainLoop::sm80, MainLoop::sm90}) {
+  for (const KernelFamily* family : kernel_families) {
     for (const DataType a : {f16, f32, f64}) {
-      if (may_give("gemm.cu.in", gemm_files(files_of(loop, a)), source.text)) return true;
+      if (may_give("gemm.cu.in", gemm_files(family->template_files(a)), source.text)) return true;
     }
   }
   return false;

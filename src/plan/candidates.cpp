@@ -54,7 +54,8 @@ Work work_of(const KernelConfig& tile, const Problem& problem) {
 /// Grids that fill the device: one program an SM, and two where two fit.
 std::vector<int> grids(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
   std::vector<int> grids{device.sm_count};
-  if (2 * smem_bytes_of(tile, problem) <= device.smem_per_sm) grids.push_back(2 * device.sm_count);
+  const device::sm80::Geometry geometry = device::sm80::geometry(parameters_of(tile, problem));
+  if (2 * std::size_t(geometry.smem_bytes) <= device.smem_per_sm) grids.push_back(2 * device.sm_count);
   return grids;
 }
 

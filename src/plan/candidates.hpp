@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/kernel_config.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

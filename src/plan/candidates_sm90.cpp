@@ -6,11 +6,11 @@
 #include <limits>
 #include <utility>
 
-#include "core/kernel_config.hpp"
-#include "core/kernel_problem.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm {
@@ -41,7 +41,7 @@ int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInf
   constexpr std::size_t reserved = 1024;  // of each block, by the driver
   const auto bytes_with = [&](int stages) {
     config.stages = stages;
-    return smem_bytes_of_kernel(config, problem);
+    return std::size_t(device::sm90::geometry(parameters_of(config, problem)).smem_bytes);
   };
   const std::size_t fixed = bytes_with(0), stage = bytes_with(1) - fixed;
   const std::size_t room = std::min(device.smem_per_block, device.smem_per_sm / std::size_t(blocks) - reserved);

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <iterator>
 
-#include "core/kernel_problem.hpp"
-#include "core/launch_shape.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/packing.hpp"
 #include "plan/cost_model_sm90.hpp"
 
 namespace jitgemm {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "jitgemm/plan.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 
-#include "core/constraints.hpp"
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
 #include "jitgemm/plan.hpp"
+#include "kernels/legality.hpp"
+#include "plan/constraints.hpp"
 
 namespace jitgemm {
 

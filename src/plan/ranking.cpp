@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/constraints.hpp"
-#include "core/kernel_config.hpp"
 #include "core/problem.hpp"
+#include "kernels/legality.hpp"
 #include "plan/candidates.hpp"
 #include "plan/candidates_sm90.hpp"
+#include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/cost_model_sm90.hpp"
 

@@ -10,11 +10,11 @@
 #include <random>
 #include <set>
 
-#include "core/launch_shape.hpp"
 #include "core/problem.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/launch_shape.hpp"
 #include "tune/compile_ahead.hpp"
 #include "tune/measurement.hpp"
 #include "tune/output_check.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "core/constraints.hpp"
 #include "jit/source_generator.hpp"
+#include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/device_info.hpp"
-#include "core/kernel_config.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

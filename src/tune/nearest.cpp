@@ -1,6 +1,6 @@
 #include "tune/nearest.hpp"
 
-#include "core/constraints.hpp"
+#include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "util/number_text.hpp"

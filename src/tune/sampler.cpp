@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/operand_matrix.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
+#include "kernels/packing.hpp"
 
 namespace jitgemm {
 namespace {

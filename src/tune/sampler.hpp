@@ -3,8 +3,8 @@
 #include <functional>
 #include <optional>
 
-#include "core/launch_shape.hpp"
 #include "jit/launcher.hpp"
+#include "kernels/launch_shape.hpp"
 #include "tune/measurement.hpp"
 #include "tune/scratch.hpp"
 

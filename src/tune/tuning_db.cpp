@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/constraints.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
+#include "plan/constraints.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
 #include "util/number_text.hpp"

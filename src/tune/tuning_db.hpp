@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel_config.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "core/constraints.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
+#include "plan/constraints.hpp"
 #include "tune/tuning_db.hpp"
 #include "util/control_character.hpp"
 

@@ -5,13 +5,13 @@
 #include <set>
 #include <tuple>
 
-#include "core/constraints.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_entry.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
+#include "kernels/packing.hpp"
+#include "plan/constraints.hpp"
 #include "util/hash.hpp"
 
 namespace jitgemm {

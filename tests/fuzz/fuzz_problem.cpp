@@ -4,11 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "core/kernel_config_hash.hpp"
 #include "core/kernel_interface.hpp"
-#include "core/launch_shape.hpp"
 #include "core/problem.hpp"
 #include "fuzz.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/launch_shape.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 

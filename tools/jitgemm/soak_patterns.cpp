@@ -4,11 +4,11 @@
 #include <cmath>
 #include <set>
 
-#include "core/kernel_config.hpp"
 #include "core/operand_matrix.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm::cli {

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdio>
 
-#include "core/constraints.hpp"
 #include "core/problem.hpp"
+#include "plan/constraints.hpp"
 
 namespace jitgemm::cli {
 

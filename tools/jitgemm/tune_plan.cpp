@@ -10,12 +10,12 @@
 #include <unordered_set>
 
 #include "context_options.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
 #include "jit/kernel_cache.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/version.hpp"
+#include "kernels/packing.hpp"
 #include "options.hpp"
 #include "text.hpp"
 #include "tune/autotuner.hpp"

@@ -8,12 +8,12 @@
 #include <map>
 
 #include "commands.hpp"
-#include "core/constraints.hpp"
 #include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
 #include "jitgemm/version.hpp"
 #include "options.hpp"
+#include "plan/constraints.hpp"
 #include "text.hpp"
 #include "tune/wisdom.hpp"
 #include "util/trust.hpp"

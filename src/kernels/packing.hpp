@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/launch_shape.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
+#include "kernels/launch_shape.hpp"
 
 namespace jitgemm {
 

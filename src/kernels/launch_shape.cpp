@@ -1,11 +1,13 @@
-#include "core/launch_shape.hpp"
+#include "kernels/launch_shape.hpp"
 
 #include <algorithm>
 
-#include "core/kernel_problem.hpp"
-#include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/family.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
 
 namespace jitgemm {
 
@@ -62,11 +64,12 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
   const int blocks_a_tile = c.cluster_m * c.cluster_n;
   shape.cluster = cluster;
   shape.grid = tiles == 0 ? 0 : programs * cluster;
-  shape.threads = threads_of(c);
-  shape.smem_bytes = smem_bytes_of(c, asked);
+  const Footprint footprint = family_of(c).footprint(parameters_of(c, p));
+  shape.threads = footprint.threads;
+  shape.smem_bytes = std::size_t(footprint.smem_bytes);
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
                         size_of(accumulator_of(p));
-  shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * consumer_groups_of(c);
+  shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
   const Packing packing = packing_of(asked, c);
   shape.packing = packing.launch;
   shape.packed_bytes = packing.bytes;

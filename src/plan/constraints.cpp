@@ -1,10 +1,10 @@
-#include "core/constraints.hpp"
+#include "plan/constraints.hpp"
 
-#include "core/kernel_config.hpp"
-#include "core/launch_shape.hpp"
-#include "core/packing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/launch_shape.hpp"
+#include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 
 namespace jitgemm {
 namespace {

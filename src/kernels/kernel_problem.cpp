@@ -1,8 +1,8 @@
-#include "core/kernel_problem.hpp"
+#include "kernels/kernel_problem.hpp"
 
 #include <utility>
 
-#include "core/packing.hpp"
+#include "kernels/packing.hpp"
 
 namespace jitgemm {
 

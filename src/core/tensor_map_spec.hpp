@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/operand_matrix.hpp"
-#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
 
 namespace jitgemm {
 
@@ -27,15 +27,5 @@ std::string why_unmappable(const TensorMapSpec& spec);
 
 /// Whether a map's strides reach from row to row and from matrix to matrix.
 bool strides_are_mappable(const OperandMatrix& matrix);
-
-/// What an sm90 kernel copies by TMA, without addresses: of a swapped problem `a` is the problem's B. D only where it
-/// is stored by TMA, else its box is empty.
-struct TensorMaps {
-  TensorMapSpec a, b, d;
-  bool has_d() const { return d.box_inner > 0; }
-};
-TensorMaps tensor_maps_of(const Problem& normalised, const KernelConfig& config);
-/// The same with the kernel's problem at hand.
-TensorMaps tensor_maps_of(const Problem& normalised, const Problem& of_kernel, const KernelConfig& config);
 
 }  // namespace jitgemm

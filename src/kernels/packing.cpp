@@ -1,4 +1,4 @@
-#include "core/packing.hpp"
+#include "kernels/packing.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
-#include "core/tensor_maps.hpp"
+#include "core/tensor_map_spec.hpp"
 
 namespace jitgemm {
 namespace {

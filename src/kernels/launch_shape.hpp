@@ -1,17 +1,11 @@
 #pragma once
 
-#include "core/kernel_config.hpp"
 #include "core/kernel_interface.hpp"
+#include "core/launch_grid.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
 
 namespace jitgemm {
-
-/// What the driver is told of a launch.
-struct LaunchGrid {
-  int cluster = 1;  ///< thread blocks of a cluster, which is one program
-  int grid = 0;     ///< thread blocks; 0 when there is nothing to write
-  int threads = 0;
-  std::size_t smem_bytes = 0;
-};
 
 /// Everything about a launch that follows from (problem, configuration) alone. The one function that sizes both the
 /// workspace that is asked for and the one that the kernel uses.

@@ -1,4 +1,4 @@
-#include "jit/wgmma_text.hpp"
+#include "kernels/sm90/wgmma_text.hpp"
 
 #include "core/type_rules.hpp"
 

@@ -1,25 +1,10 @@
-#include "core/tensor_maps.hpp"
-
-#include "core/kernel_config.hpp"
-#include "core/kernel_problem.hpp"
+#include "core/tensor_map_spec.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr int line_bytes = 128;  // of a row of a box: layout_sm90.cuh
 constexpr std::int64_t stride_end = std::int64_t(1) << 40, most_elements = std::int64_t(1) << 32;
 constexpr int longest_box = 256;  // elements, in every dimension
-
-TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) {
-  return {.type = matrix.type,
-          .inner = matrix.extent,
-          .outer = matrix.vectors,
-          .batch = matrix.stride == 0 ? 1 : matrix.batch,
-          .stride = matrix.ld,
-          .batch_stride = matrix.stride,
-          .box_inner = box_inner,
-          .box_outer = box_outer};
-}
 
 }  // namespace
 
@@ -44,23 +29,6 @@ std::string why_unmappable(const TensorMapSpec& spec) {
 bool strides_are_mappable(const OperandMatrix& matrix) {
   const std::int64_t end = stride_end / std::int64_t(size_of(matrix.type));
   return (matrix.vectors <= 1 || matrix.ld < end) && (matrix.batch <= 1 || matrix.stride < end);
-}
-
-TensorMaps tensor_maps_of(const Problem& normalised, const KernelConfig& c) {
-  return tensor_maps_of(normalised, kernel_problem(normalised, c), c);
-}
-
-TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const KernelConfig& c) {
-  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
-  // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
-  const int box = line_bytes / int(size_of(p.a));
-  TensorMaps maps;
-  maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
-  maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
-  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
-  if (geometry.tma_store)
-    maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d)), geometry.d_box_rows);
-  return maps;
 }
 
 }  // namespace jitgemm

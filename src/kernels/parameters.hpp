@@ -1,0 +1,17 @@
+#pragma once
+
+#include "core/kernel_interface.hpp"
+#include "jitgemm/kernel_config.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// What a kernel's geometry depends on, of the problem as the kernel sees it: templates/geometry.cuh.
+device::KernelParameters parameters_of(const KernelConfig& config, const Problem& kernel_problem);
+
+/// Thread blocks.
+inline int cluster_size_of(const KernelConfig& config) {
+  return config.cluster_m * config.cluster_n * config.cluster_k;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,42 @@
+// The portable kernels: cp.async, ldmatrix, mma.sync. Every GPU since sm_80.
+#include "core/type_rules.hpp"
+#include "kernels/family.hpp"
+#include "kernels/parameters.hpp"
+
+namespace jitgemm {
+namespace {
+
+Footprint footprint(const device::KernelParameters& parameters) {
+  const device::sm80::Geometry geometry = device::sm80::geometry(parameters);
+  return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes};
+}
+
+std::string why_illegal(const KernelConfig& config, const Problem&, const Problem& kernel_problem,
+                        const DeviceInfo& device) {
+  if ((is_fp8(kernel_problem.a) || is_fp8(kernel_problem.b)) && device.compute_capability < 89)
+    return "e4m3 and e5m2 need sm_89 or newer";
+  const char* rule = device::sm80::broken_rule(parameters_of(config, kernel_problem));
+  return rule ? rule : "";
+}
+
+TemplateFiles template_files(DataType a) {
+  const char* multiply = a == f32 ? "multiply_f32" : a == f64 ? "multiply_f64" : "multiply_mma";
+  return {.geometry = {"geometry", "geometry_sm80"},
+          .ptx = {"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch", "cp_async",
+                  "mma"},
+          .main_loop = {"operand_tile", multiply, "mainloop_sm80"}};
+}
+
+}  // namespace
+
+const KernelFamily sm80_family{.main_loop = MainLoop::sm80,
+                               .name = "sm80",
+                               .footprint = footprint,
+                               .why_illegal = why_illegal,
+                               .template_files = template_files,
+                               .macros = nullptr,
+                               .tensor_maps = nullptr,
+                               .takes_packed = false,
+                               .promotes = false};
+
+}  // namespace jitgemm

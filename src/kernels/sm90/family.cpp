@@ -1,0 +1,53 @@
+// The Hopper kernels: TMA, wgmma, warpgroups that produce and that consume. sm_90a.
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
+#include "kernels/family.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
+#include "kernels/sm90/wgmma_text.hpp"
+
+namespace jitgemm {
+namespace {
+
+Footprint footprint(const device::KernelParameters& parameters) {
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters);
+  return {.threads = geometry.threads,
+          .smem_bytes = geometry.smem_bytes,
+          .arriving_groups = geometry.arriving_groups};
+}
+
+std::string why_illegal(const KernelConfig& c, const Problem& asked, const Problem& p, const DeviceInfo& device) {
+  if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
+  if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
+  if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
+  if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that cuts k has a k-step";
+  const Problem slab = slab_problem(asked, slab_of(asked, c));
+  const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);
+  for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})
+    if (std::string why = map ? why_unmappable(*map) : ""; !why.empty()) return why;
+  return {};
+}
+
+TemplateFiles template_files(DataType) {
+  return {.geometry = {"geometry", "geometry_sm90"},
+          .ptx = {"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch", "elect",
+                  "mbarrier", "tma", "stmatrix", "wgmma", "cluster"},
+          .main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"}};
+}
+
+std::string macros(const Problem& p, const KernelConfig& c) { return wgmma_text(p, c.block_n); }
+
+}  // namespace
+
+const KernelFamily sm90_family{.main_loop = MainLoop::sm90,
+                               .name = "sm90",
+                               .footprint = footprint,
+                               .why_illegal = why_illegal,
+                               .template_files = template_files,
+                               .macros = macros,
+                               .tensor_maps = tensor_maps_of,
+                               .takes_packed = true,
+                               .promotes = true};
+
+}  // namespace jitgemm

@@ -1,0 +1,37 @@
+#include "kernels/sm90/tensor_maps.hpp"
+
+#include "core/operand_matrix.hpp"
+#include "kernels/parameters.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr int line_bytes = 128;  // of a row of a box: geometry_sm90.cuh
+
+TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) {
+  return {.type = matrix.type,
+          .inner = matrix.extent,
+          .outer = matrix.vectors,
+          .batch = matrix.stride == 0 ? 1 : matrix.batch,
+          .stride = matrix.ld,
+          .batch_stride = matrix.stride,
+          .box_inner = box_inner,
+          .box_outer = box_outer};
+}
+
+}  // namespace
+
+TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const KernelConfig& c) {
+  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+  // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
+  const int box = line_bytes / int(size_of(p.a));
+  TensorMaps maps;
+  maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
+  maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
+  if (geometry.tma_store)
+    maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d)), geometry.d_box_rows);
+  return maps;
+}
+
+}  // namespace jitgemm
