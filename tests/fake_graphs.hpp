@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,10 +42,17 @@ struct FakeGraphs {
   static inline std::map<CUstream, Capture> captures;
   static inline std::atomic<std::uint64_t> last_capture = 0;
   static inline std::atomic<int> objects_alive = 0;
+  static inline std::set<UserObject*> objects;  // alive
   static inline std::atomic<CUresult> retain_result = CUDA_SUCCESS;
 
   static void reset() {
     captures.clear();
+    const std::lock_guard lock(mutex);
+    for (UserObject* object : objects) {  // whose release was made to fail
+      object->end(object->value);
+      delete object;
+    }
+    objects.clear();
     objects_alive = 0;
     retain_result = CUDA_SUCCESS;
   }
@@ -122,8 +130,11 @@ struct FakeGraphs {
       return dependencies(node, before, count);
     };
     api.user_object_create = [](CUuserObject* object, void* value, CUhostFn end, unsigned references, unsigned) {
-      *object = reinterpret_cast<CUuserObject>(new UserObject{value, end, {references}});
+      auto* const made = new UserObject{value, end, {references}};
+      *object = reinterpret_cast<CUuserObject>(made);
       ++objects_alive;
+      const std::lock_guard lock(mutex);
+      objects.insert(made);
       return CUDA_SUCCESS;
     };
     api.user_object_release = [](CUuserObject object, unsigned count) {
@@ -160,6 +171,10 @@ struct FakeGraphs {
   static void release(UserObject* object, unsigned count) {
     if ((object->references -= count) > 0) return;
     std::thread([object] { object->end(object->value); }).join();
+    {
+      const std::lock_guard lock(mutex);
+      objects.erase(object);
+    }
     delete object;
     --objects_alive;
   }

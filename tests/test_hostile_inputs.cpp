@@ -177,11 +177,12 @@ TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA devi
   refused(host + 1, "is not a multiple of");
 
   cuda.driver.device_get = [](CUdevice* device, int) { return *device = 11, CUDA_SUCCESS; };  // not the Context's
+  FakeGpu::pointer_seen = false;
   Operands elsewhere = good;
   elsewhere.a = FakeGpu::allocate(8192);
   CHECK_THAT(refusal([&] { context.gemm(problem, elsewhere, nullptr, config); }).what(),
-             ContainsSubstring("A is memory of device 0, not of this Context's"));
-  cuda.driver.device_get = FakeGpu::api().device_get;
+             ContainsSubstring("A is memory of another device than this Context's"));
+  FakeGpu::pointer_seen = true;  // with peer access
   CHECK_NOTHROW(context.gemm(problem, elsewhere, nullptr, config));
 }
 

@@ -8,6 +8,7 @@
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
+#include "sanitizers.hpp"
 #include "util/atomic_file.hpp"
 #include "util/publish_step.hpp"
 
@@ -29,6 +30,7 @@ void die_at_step(const char*) {
 }  // namespace
 
 TEST_CASE("without file descriptors left, entries are compiled and not lost", "[cache]") {
+  if (ubsan) SKIP(ubsan_opens_pipes);
   const TemporaryDirectory directory;
   const CacheEntry entry = sample_entry("a");
   CHECK(wait_for(spawn([&] {

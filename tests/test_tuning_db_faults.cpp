@@ -11,6 +11,7 @@
 
 #include "catch.hpp"
 #include "sandbox.hpp"
+#include "sanitizers.hpp"
 #include "tuning_files.hpp"
 #include "util/line_file.hpp"
 #include "util/publish_step.hpp"
@@ -318,6 +319,7 @@ TEST_CASE("A link in the place of the tuning database is followed neither to rea
 }
 
 TEST_CASE("Without file descriptors left, the tuning database keeps what it knows", "[tuning_db]") {
+  if (ubsan) SKIP(ubsan_opens_pipes);
   const TemporaryDirectory directory;
   const fs::path file = directory.path() / "tuning.jsonl";
   CHECK(wait_for(spawn([&] {
