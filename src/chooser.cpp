@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/constraints.hpp"
+#include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"

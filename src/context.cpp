@@ -12,6 +12,7 @@
 #include "first_calls.hpp"
 #include "jit/launcher.hpp"
 #include "jit/source_generator.hpp"
+#include "jitgemm/error.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "ready_table.hpp"

@@ -12,6 +12,7 @@
 #include "core/packing.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
+#include "jitgemm/error.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

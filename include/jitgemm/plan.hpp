@@ -40,9 +40,9 @@ struct JITGEMM_EXPORT Plan {
   PlanSource source = PlanSource::model;
   std::string why;
   PredictedTime predicted = {};  ///< by the cost model
-  std::string rates = {};  ///< what the cost model knows of the device: an H200's, derived, or calibrated when
-  double measured_us = 0;  ///< median; 0 when not measured
-  double spread = 0;       ///< of the measurement: (p90 - p10) / median
+  std::string rates = {};        ///< what the cost model knows of the device: an H200's, derived, or calibrated when
+  double measured_us = 0;        ///< median; 0 when not measured
+  double spread = 0;             ///< of the measurement: (p90 - p10) / median
   /// Of PlanSource::nearest: predicted.us over that of the cost model's own best choice; 0 for all others.
   double expected_regret = 0;
   std::vector<MeasuredConfig> runners_up = {};  ///< of the measurement, best first

@@ -5,6 +5,7 @@
 
 #include "core/device_info.hpp"
 #include "core/kernel_config.hpp"
+#include "jitgemm/constraints.hpp"
 
 namespace jitgemm {
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/kernel_config.hpp"
+#include "jitgemm/constraints.hpp"
+#include "jitgemm/plan.hpp"
 
 namespace jitgemm {
 
