@@ -1,8 +1,12 @@
 // jitgemm warm, cache and wisdom: what they leave on disk.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
@@ -129,6 +133,94 @@ TEST_CASE("jitgemm wisdom carries tuning results and kernels to another director
   CHECK(jitgemm("wisdom export none.wisdom --no-kernels --arch sm_80").status == 0);
   CHECK(jitgemm("wisdom merge all.wisdom a.wisdom none.wisdom").status == 0);
   CHECK(file_text(jitgemm.path("all.wisdom")) == file_text(jitgemm.path("a.wisdom")));
+}
+
+TEST_CASE("jitgemm wisdom shows what this machine knows, and exports a GPU's part of it", "[cli][wisdom]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  CHECK(jitgemm("wisdom show").status == 0);  // nothing yet
+  fs::create_directory(jitgemm.path("cache"));
+  const CacheEntry of_sm_90a = sample_entry("of an H200"), of_sm_80 = [] {
+    CacheEntry entry = sample_entry("of an A100");
+    entry.source.architecture = entry.binary.architecture = "sm_80";
+    return entry;
+  }();
+  KernelCache cache = cache_at(jitgemm.path("cache"));
+  for (const CacheEntry* entry : {&of_sm_90a, &of_sm_80}) cache.store(key_of(*entry), *entry);
+  TuningRecord on_a100 = record_of(shape(96, 96, 96)), emulated = record_of(shape(64, 64, 64));
+  on_a100.compute_capability = 80;
+  emulated.emulated = true;
+  TuningDb(jitgemm.path("cache") / "tuning.jsonl").merge({record_of(shape(128, 128, 128)), on_a100, emulated});
+  REQUIRE(jitgemm("warm --arch sm_90a" + small).status == 0);  // a kernel of the emulator for the same architecture
+
+  const Output all = jitgemm("wisdom show");
+  INFO(all.out << all.err);
+  CHECK(all.status == 0);
+  for (const char* part :
+       {"m=128", "m=96", "m=64", "1 kernel for sm_80", "1 kernel for sm_90a", "3 records, 2 kernels"})
+    CHECK_THAT(all.out, ContainsSubstring(part));
+  CHECK(jitgemm("wisdom show --json").json()["records"] == 3);
+  CHECK(jitgemm("wisdom show cache/tuning.jsonl --json").json()["records"] == 3);
+  CHECK(jitgemm("wisdom show --cache-dir cache/tuning.jsonl").status == 1);
+
+  REQUIRE(jitgemm("wisdom export part.wisdom --arch sm_90a").status == 0);
+  const nlohmann::json part = jitgemm("wisdom show part.wisdom --json").json();
+  REQUIRE(part["list"]["records"].size() == 1);
+  CHECK(part["list"]["records"][0]["problem"]["m"] == 128);
+  REQUIRE(part["list"]["kernels"].size() == 1);
+  CHECK(part["list"]["kernels"][0]["digest"] == key_of(of_sm_90a).digest);
+}
+
+// As in .github/INSTALL.md.
+TEST_CASE("Kernels that root has warmed for an image serve its users", "[cli][security]") {
+  NEEDS_COMMAND();
+  if (geteuid() != 0) SKIP("only root can become another user");
+  const Command jitgemm;
+  const TemporaryDirectory image;
+  fs::permissions(image.path(), fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write);
+  fs::create_directory(image.path() / "home");
+  fs::permissions(image.path() / "home", fs::perms::all);
+  fs::copy_file(command_path(), image.path() / "jitgemm");
+  const auto as_user = [&](const fs::path& system_cache) {
+    const fs::path out = image.path() / "home" / "out";
+    CHECK(wait_for(spawn([&] {
+            const std::string program = (image.path() / "jitgemm").string();
+            const std::string line =
+                program + " warm --json" + small + " >" + out.string() + " 2>" + out.string() + ".errors";
+            expect(become_nobody(), "become nobody");
+            unsetenv("JITGEMM_CACHE_DIR");
+            unsetenv("XDG_CACHE_HOME");
+            setenv("HOME", (image.path() / "home").c_str(), 1);
+            setenv("JITGEMM_SYSTEM_CACHE_DIR", system_cache.c_str(), 1);
+            return execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+          })) == 0);
+    INFO(file_text(out.string() + ".errors"));
+    const nlohmann::json facts = nlohmann::json::parse(file_text(out));
+    const std::string errors = file_text(out.string() + ".errors");
+    fs::remove_all(image.path() / "home");
+    fs::create_directory(image.path() / "home");
+    fs::permissions(image.path() / "home", fs::perms::all);
+    return std::tuple(facts["compiles"].get<int>(), facts["disk_hits"].get<int>(), errors);
+  };
+  const ScopedUmask umask(022);
+  REQUIRE(jitgemm("warm" + small).status == 0);
+  const std::string exported = (image.path() / "opt" / "jitgemm").string();
+  REQUIRE(jitgemm("cache export " + exported).status == 0);
+  CHECK(as_user(exported) == std::tuple(0, 1, ""));
+
+  // What root has warmed for itself is nobody else's, and who tries hears what to do.
+  const std::string private_one = (image.path() / "private").string();
+  REQUIRE(jitgemm("warm --cache-dir " + private_one + small).status == 0);
+  const auto [compiles, hits, errors] = as_user(private_one);
+  CHECK(compiles == 1);
+  CHECK(hits == 0);
+  CHECK_THAT(errors, ContainsSubstring("jitgemm cache export") && ContainsSubstring("chmod -R a+rX"));
+  REQUIRE(std::system(("chmod -R a+rX " + private_one).c_str()) == 0);
+  CHECK(as_user(private_one) == std::tuple(0, 1, ""));
+
+  const ScopedUmask strict(077);
+  const std::string closed = (image.path() / "closed").string();
+  CHECK_THAT(jitgemm("cache export " + closed).out, ContainsSubstring("others cannot read it"));
 }
 
 TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli][wisdom]") {

@@ -16,6 +16,7 @@
 #include "jit/cache_files.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
+#include "util/errno_text.hpp"
 #include "util/log.hpp"
 #include "util/publish_step.hpp"
 
@@ -40,10 +41,13 @@ std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shar
 std::optional<fs::path> open_system_layer(const fs::path& directory) {
   const std::string why = why_not_readable(directory);
   if (why.empty()) return directory;
-  warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() +
-                                                         " is not used: " + why +
-                                                         "; make it yours or root's, for its owner alone to write "
-                                                         "(chown, chmod go-w), or unset JITGEMM_SYSTEM_CACHE_DIR");
+  const char* const way_out = why == errno_text(EACCES)
+                                  ? "; have `jitgemm cache export` make one that others can read, or let them "
+                                    "(chmod -R a+rX)"
+                                  : "; make it yours or root's, for its owner alone to write (chown, chmod go-w), or "
+                                    "unset JITGEMM_SYSTEM_CACHE_DIR";
+  warn_once("no system cache " + directory.string(),
+            "system kernel cache " + directory.string() + " is not used: " + why + way_out);
   return std::nullopt;
 }
 
