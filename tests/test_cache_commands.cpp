@@ -1,12 +1,12 @@
 // jitgemm warm, cache and wisdom: what they leave on disk.
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
@@ -171,56 +171,101 @@ TEST_CASE("jitgemm wisdom shows what this machine knows, and exports a GPU's par
   CHECK(part["list"]["kernels"][0]["digest"] == key_of(of_sm_90a).digest);
 }
 
-// As in .github/INSTALL.md.
-TEST_CASE("Kernels that root has warmed for an image serve its users", "[cli][security]") {
+namespace {
+
+/// A file system of an image, as far as jitgemm sees it: programs, root's home and a user's.
+class Image {
+ public:
+  Image() {
+    constexpr fs::perms readable = fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write;
+    fs::permissions(path(), readable);
+    fs::create_directory(path("bin"));
+    fs::copy_file(command_path(), path("bin") / "jitgemm");
+    write_file(path("shapes.txt"), "64 64 64\n");
+    fs::permissions(path("shapes.txt"), readable);
+  }
+  fs::path path(const std::string& name = {}) const { return directory_.path() / name; }
+
+  /// Runs a line of shell where the image has its files at /, with the words of an ENV line set.
+  Output run(bool as_root, const std::string& line, const std::string& environment = {}) const {
+    const fs::path home = path("home");
+    fs::remove_all(home);
+    if (!as_root) {  // a user's first process
+      fs::create_directory(home);
+      fs::permissions(home, fs::perms::all);
+    }
+    const std::string out = path("out").string(), errors = path("errors").string();
+    const std::string script =
+        "cd " + path().string() + " && unset JITGEMM_CACHE_DIR XDG_CACHE_HOME && export PATH=" + path("bin").string() +
+        ":$PATH HOME=" + (as_root ? path("root") : home).string() + " " + environment + " && " + line;
+    const int status = wait_for(spawn([&] {
+      for (const auto& [file, descriptor] : {std::pair(out, 1), std::pair(errors, 2)})
+        dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor);
+      if (!as_root) expect(become_nobody(), "become nobody");
+      return execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+    }));
+    return {status, file_text(out), file_text(errors)};
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+/// The rest of the lines of .github/INSTALL.md that begin with a word, /opt being the image's.
+std::vector<std::string> recipe_lines(const std::string& word, const Image& image) {
+  std::vector<std::string> found;
+  for (std::string line : lines_of(file_text(JITGEMM_SOURCE_DIR "/.github/INSTALL.md"))) {
+    if (!line.starts_with(word + " ")) continue;
+    line.erase(0, word.size() + 1);
+    if (const std::size_t at = line.find("/opt/"); at != std::string::npos) line.replace(at, 0, image.path().string());
+    found.push_back(line);
+  }
+  return found;
+}
+
+void check_counts(const Output& output, int compiles, int disk_hits) {
+  INFO(output.out << output.err);
+  REQUIRE(output.status == 0);
+  CHECK(output.json()["compiles"] == compiles);
+  CHECK(output.json()["disk_hits"] == disk_hits);
+}
+
+}  // namespace
+
+TEST_CASE("Kernels that root has warmed as INSTALL.md says serve every user of an image", "[cli][security]") {
   NEEDS_COMMAND();
   if (geteuid() != 0) SKIP("only root can become another user");
-  const Command jitgemm;
-  const TemporaryDirectory image;
-  fs::permissions(image.path(), fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write);
-  fs::create_directory(image.path() / "home");
-  fs::permissions(image.path() / "home", fs::perms::all);
-  fs::copy_file(command_path(), image.path() / "jitgemm");
-  const auto as_user = [&](const fs::path& system_cache) {
-    const fs::path out = image.path() / "home" / "out";
-    CHECK(wait_for(spawn([&] {
-            const std::string program = (image.path() / "jitgemm").string();
-            const std::string line =
-                program + " warm --json" + small + " >" + out.string() + " 2>" + out.string() + ".errors";
-            expect(become_nobody(), "become nobody");
-            unsetenv("JITGEMM_CACHE_DIR");
-            unsetenv("XDG_CACHE_HOME");
-            setenv("HOME", (image.path() / "home").c_str(), 1);
-            setenv("JITGEMM_SYSTEM_CACHE_DIR", system_cache.c_str(), 1);
-            return execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
-          })) == 0);
-    INFO(file_text(out.string() + ".errors"));
-    const nlohmann::json facts = nlohmann::json::parse(file_text(out));
-    const std::string errors = file_text(out.string() + ".errors");
-    fs::remove_all(image.path() / "home");
-    fs::create_directory(image.path() / "home");
-    fs::permissions(image.path() / "home", fs::perms::all);
-    return std::tuple(facts["compiles"].get<int>(), facts["disk_hits"].get<int>(), errors);
-  };
   const ScopedUmask umask(022);
-  REQUIRE(jitgemm("warm" + small).status == 0);
-  const std::string exported = (image.path() / "opt" / "jitgemm").string();
-  REQUIRE(jitgemm("cache export " + exported).status == 0);
-  CHECK(as_user(exported) == std::tuple(0, 1, ""));
+  const Image image;
+  const std::vector<std::string> run = recipe_lines("RUN", image), env = recipe_lines("ENV", image);
+  REQUIRE(run.size() == 2);
+  REQUIRE(env.size() == 1);
+  for (const std::string& line : run) {
+    const Output output = image.run(true, line);
+    INFO(line << '\n' << output.out << output.err);
+    if (output.err.find("no NVRTC") != std::string::npos) SKIP("no NVRTC: tools/bootstrap.sh installs it");
+    REQUIRE(output.status == 0);
+  }
+  const Output users = image.run(false, "jitgemm warm --json --shapes shapes.txt --arch sm_90a", env[0]);
+  check_counts(users, 0, 1);
+  CHECK(users.err.empty());
+}
 
-  // What root has warmed for itself is nobody else's, and who tries hears what to do.
-  const std::string private_one = (image.path() / "private").string();
-  REQUIRE(jitgemm("warm --cache-dir " + private_one + small).status == 0);
-  const auto [compiles, hits, errors] = as_user(private_one);
-  CHECK(compiles == 1);
-  CHECK(hits == 0);
-  CHECK_THAT(errors, ContainsSubstring("jitgemm cache export") && ContainsSubstring("chmod -R a+rX"));
-  REQUIRE(std::system(("chmod -R a+rX " + private_one).c_str()) == 0);
-  CHECK(as_user(private_one) == std::tuple(0, 1, ""));
+TEST_CASE("What root has warmed for itself is no user's, who hears what to do", "[cli][security]") {
+  NEEDS_COMMAND();
+  if (geteuid() != 0) SKIP("only root can become another user");
+  const ScopedUmask umask(022);
+  const Image image;
+  const std::string mine = image.path("opt").string(), env = "JITGEMM_SYSTEM_CACHE_DIR=" + mine;
+  REQUIRE(image.run(true, "jitgemm warm" + small + "--cache-dir " + mine).status == 0);
+  const Output refused = image.run(false, "jitgemm warm --json" + small, env);
+  check_counts(refused, 1, 0);
+  CHECK_THAT(refused.err, ContainsSubstring("jitgemm cache export") && ContainsSubstring("chmod -R a+rX"));
+  REQUIRE(image.run(true, "chmod -R a+rX " + mine).status == 0);
+  check_counts(image.run(false, "jitgemm warm --json" + small, env), 0, 1);
 
-  const ScopedUmask strict(077);
-  const std::string closed = (image.path() / "closed").string();
-  CHECK_THAT(jitgemm("cache export " + closed).out, ContainsSubstring("others cannot read it"));
+  const Output closed = image.run(true, "umask 077 && jitgemm cache export closed --cache-dir " + mine);
+  CHECK_THAT(closed.out, ContainsSubstring("others cannot read it: correct that (chmod -R a+rX)"));
 }
 
 TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli][wisdom]") {
