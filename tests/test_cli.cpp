@@ -273,6 +273,12 @@ TEST_CASE("jitgemm explain needs no compiler", "[cli]") {
   };
   check("--arch sm_90a", "no NVRTC to compile kernels with");
   check("--device emulator", "JITGEMM_CXX=/nowhere/c++ is not an executable");
+  {
+    const ScopedEnvironment with_host_compiler("JITGEMM_CXX", nullptr);
+    REQUIRE(jitgemm("warm -m 64 -n 64 -k 64 --device emulator").status == 0);
+  }
+  const ScopedEnvironment exact("JITGEMM_CACHE_COMPILER", "exact");  // which asks the compiler for its version
+  check("--device emulator", "JITGEMM_CXX=/nowhere/c++ is not an executable");
 }
 
 TEST_CASE("jitgemm explain prints every fact of the schedule", "[cli]") {

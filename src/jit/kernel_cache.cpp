@@ -51,6 +51,16 @@ std::optional<fs::path> open_system_layer(const fs::path& directory) {
   return std::nullopt;
 }
 
+/// Whether an entry is of the compiler that there is; where there is none, it is not. Compiling says why then.
+bool is_of_this_compiler(const CacheEntry& entry, const std::function<std::string()>& compiler_version) {
+  try {
+    return entry.binary.compiler == compiler_version();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_compiler) throw;
+    return false;
+  }
+}
+
 /// The entry without text and code, or nullopt with what is wrong with it. verify: reads and checks all of it.
 std::optional<CacheEntry> inspect(const CacheFile& file, bool verify, std::string* why) {
   const auto bytes = verify ? read_trusted(file.path, why, max_entry_bytes)
@@ -129,7 +139,7 @@ std::optional<CacheEntry> KernelCache::Impl::find(const CacheKey& key,
     if (path.empty()) continue;
     auto entry = read(path, key.digest, drop);
     if (!entry) continue;
-    if (exact_compiler && compiler_version && entry->binary.compiler != compiler_version()) {
+    if (exact_compiler && compiler_version && !is_of_this_compiler(*entry, compiler_version)) {
       logger().debug("kernel cache: {} was compiled by {}, not by this compiler", path.string(),
                      entry->binary.compiler);
       continue;

@@ -42,9 +42,24 @@ if(NOT TARGET nlohmann_json::nlohmann_json)
   jitgemm_find_package(nlohmann_json 3.11 nlohmann-json3-dev)
 endif()
 
+# The first group of `regex` in a header; empty if the header is not there.
+function(jitgemm_read_version result header regex)
+  set(${result} "" PARENT_SCOPE)
+  if(EXISTS ${header})
+    file(STRINGS ${header} line REGEX ${regex} LIMIT_COUNT 1)
+    if(line MATCHES ${regex})
+      set(${result} ${CMAKE_MATCH_1} PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
 find_path(JITGEMM_XXHASH_INCLUDE_DIR xxhash.h)
-if(NOT JITGEMM_XXHASH_INCLUDE_DIR)
-  jitgemm_note_missing(xxHash 0.8 libxxhash-dev "")
+jitgemm_read_version(xxhash_version ${JITGEMM_XXHASH_INCLUDE_DIR}/xxhash.h "define XXH_VERSION_MINOR +([0-9]+)")
+if(NOT xxhash_version OR xxhash_version LESS 8)
+  if(xxhash_version)
+    string(PREPEND xxhash_version 0.)
+  endif()
+  jitgemm_note_missing(xxHash 0.8 libxxhash-dev "${xxhash_version}")
 endif()
 
 # Boost.Context by its files: FindBoost answers to variables that are the whole project's. The static library where there
@@ -53,13 +68,15 @@ set(boost_hints ${Boost_ROOT} ${BOOST_ROOT} $ENV{Boost_ROOT} $ENV{BOOST_ROOT})
 set(boost_context_names libboost_context.a boost_context)
 find_path(JITGEMM_BOOST_INCLUDE_DIR boost/context/detail/fcontext.hpp HINTS ${boost_hints} PATH_SUFFIXES include)
 find_library(JITGEMM_BOOST_CONTEXT NAMES ${boost_context_names} HINTS ${boost_hints} PATH_SUFFIXES lib)
-if(JITGEMM_BOOST_INCLUDE_DIR AND JITGEMM_BOOST_CONTEXT)
+jitgemm_read_version(boost_version ${JITGEMM_BOOST_INCLUDE_DIR}/boost/version.hpp "define BOOST_LIB_VERSION \"([0-9_]+)")
+string(REPLACE "_" "." boost_version "${boost_version}")
+if(JITGEMM_BOOST_CONTEXT AND boost_version VERSION_GREATER_EQUAL 1.74)
   if(NOT TARGET jitgemm::boost_context)  # global, for who links the static library from another folder
     add_library(jitgemm::boost_context UNKNOWN IMPORTED GLOBAL)
     set_target_properties(jitgemm::boost_context PROPERTIES IMPORTED_LOCATION ${JITGEMM_BOOST_CONTEXT})
   endif()
 else()
-  jitgemm_note_missing(Boost.Context 1.74 libboost-context-dev "")
+  jitgemm_note_missing(Boost.Context 1.74 libboost-context-dev "${boost_version}")
 endif()
 
 # CUDA: headers to compile against; NVRTC and the driver are found again at run time.
@@ -68,8 +85,8 @@ find_path(JITGEMM_CUDA_INCLUDE_DIR NAMES nvrtc.h HINTS ${cuda_roots} PATH_SUFFIX
 find_path(JITGEMM_CUDA_INCLUDE_DIR NAMES nvrtc.h)
 set(oldest_cuda 12.3)  # whose cuda.h knows the data of a graph's edges
 if(JITGEMM_CUDA_INCLUDE_DIR AND EXISTS ${JITGEMM_CUDA_INCLUDE_DIR}/cuda.h)
-  file(STRINGS ${JITGEMM_CUDA_INCLUDE_DIR}/cuda.h cuda_version REGEX "^#define CUDA_VERSION [0-9]+")
-  string(REGEX REPLACE "^.*CUDA_VERSION ([0-9]+)0([0-9]+)[0-9].*$" "\\1.\\2" cuda_version "${cuda_version}")  # 12030
+  jitgemm_read_version(cuda_version ${JITGEMM_CUDA_INCLUDE_DIR}/cuda.h "^#define CUDA_VERSION ([0-9]+)")
+  string(REGEX REPLACE "^(.*)0(.+).$" "\\1.\\2" cuda_version "${cuda_version}")  # 12030
   if(cuda_version VERSION_LESS oldest_cuda)
     message(FATAL_ERROR "jitgemm needs the headers of CUDA ${oldest_cuda} or newer, and those in "
                         "${JITGEMM_CUDA_INCLUDE_DIR} are of ${cuda_version}: set JITGEMM_CUDA_INCLUDE_DIR or CUDA_HOME, "
