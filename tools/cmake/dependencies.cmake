@@ -16,7 +16,7 @@ macro(jitgemm_note_missing what version debian found)
   if(NOT "${version}" STREQUAL "")
     string(APPEND jitgemm_note " ${version} or newer")
   endif()
-  if(NOT "${found}" STREQUAL "")
+  if(NOT "${found}" STREQUAL "" AND "${found}" VERSION_LESS "${version}")  # else it misses something itself
     string(APPEND jitgemm_note " (found: ${found})")
   endif()
   list(APPEND jitgemm_missing "${jitgemm_note}: apt-get install ${debian}")
