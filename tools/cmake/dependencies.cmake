@@ -35,13 +35,6 @@ function(jitgemm_stop_if_missing)
                       "tools/bootstrap.sh installs them; CMAKE_PREFIX_PATH names other places to look.${hint}")
 endfunction()
 
-find_package(Threads REQUIRED)
-jitgemm_find_package(spdlog 1.10 libspdlog-dev)
-jitgemm_find_package(fmt 9.1 libfmt-dev)
-if(NOT TARGET nlohmann_json::nlohmann_json)
-  jitgemm_find_package(nlohmann_json 3.11 nlohmann-json3-dev)
-endif()
-
 # The first group of `regex` in a header; empty if the header is not there.
 function(jitgemm_read_version result header regex)
   set(${result} "" PARENT_SCOPE)
@@ -52,6 +45,13 @@ function(jitgemm_read_version result header regex)
     endif()
   endif()
 endfunction()
+
+find_package(Threads REQUIRED)
+jitgemm_find_package(spdlog 1.10 libspdlog-dev)
+jitgemm_find_package(fmt 9.1 libfmt-dev)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  jitgemm_find_package(nlohmann_json 3.11 nlohmann-json3-dev)
+endif()
 
 find_path(JITGEMM_XXHASH_INCLUDE_DIR xxhash.h)
 jitgemm_read_version(xxhash_version ${JITGEMM_XXHASH_INCLUDE_DIR}/xxhash.h "define XXH_VERSION_MINOR +([0-9]+)")
