@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"

@@ -12,6 +12,7 @@
 #include "kernels/launch_shape.hpp"
 #include "kernels/packing.hpp"
 #include "plan/constraints.hpp"
+#include "jitgemm/error.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "ready_table.hpp"

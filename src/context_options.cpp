@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "jit/cache_directory.hpp"
+#include "jitgemm/error.hpp"
 #include "tune/calibration_file.hpp"
 #include "util/environment.hpp"
 #include "util/trust.hpp"

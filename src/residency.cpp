@@ -1,6 +1,7 @@
 #include "residency.hpp"
 
 #include "jit/launcher.hpp"
+#include "jitgemm/error.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {

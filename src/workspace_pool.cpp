@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "jitgemm/error.hpp"
+
 namespace jitgemm {
 namespace {
 

@@ -10,6 +10,7 @@
 #include "core/type_rules.hpp"
 #include "gemm_choices.hpp"
 #include "kernels/legality.hpp"
+#include "jitgemm/error.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 

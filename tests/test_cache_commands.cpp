@@ -1,8 +1,12 @@
 // jitgemm warm, cache and wisdom: what they leave on disk.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
@@ -129,6 +133,139 @@ TEST_CASE("jitgemm wisdom carries tuning results and kernels to another director
   CHECK(jitgemm("wisdom export none.wisdom --no-kernels --arch sm_80").status == 0);
   CHECK(jitgemm("wisdom merge all.wisdom a.wisdom none.wisdom").status == 0);
   CHECK(file_text(jitgemm.path("all.wisdom")) == file_text(jitgemm.path("a.wisdom")));
+}
+
+TEST_CASE("jitgemm wisdom shows what this machine knows, and exports a GPU's part of it", "[cli][wisdom]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  CHECK(jitgemm("wisdom show").status == 0);  // nothing yet
+  fs::create_directory(jitgemm.path("cache"));
+  const CacheEntry of_sm_90a = sample_entry("of an H200"), of_sm_80 = [] {
+    CacheEntry entry = sample_entry("of an A100");
+    entry.source.architecture = entry.binary.architecture = "sm_80";
+    return entry;
+  }();
+  KernelCache cache = cache_at(jitgemm.path("cache"));
+  for (const CacheEntry* entry : {&of_sm_90a, &of_sm_80}) cache.store(key_of(*entry), *entry);
+  TuningRecord on_a100 = record_of(shape(96, 96, 96)), emulated = record_of(shape(64, 64, 64));
+  on_a100.compute_capability = 80;
+  emulated.emulated = true;
+  TuningDb(jitgemm.path("cache") / "tuning.jsonl").merge({record_of(shape(128, 128, 128)), on_a100, emulated});
+  REQUIRE(jitgemm("warm --arch sm_90a" + small).status == 0);  // a kernel of the emulator for the same architecture
+
+  const Output all = jitgemm("wisdom show");
+  INFO(all.out << all.err);
+  CHECK(all.status == 0);
+  for (const char* part :
+       {"m=128", "m=96", "m=64", "1 kernel for sm_80", "1 kernel for sm_90a", "3 records, 2 kernels"})
+    CHECK_THAT(all.out, ContainsSubstring(part));
+  CHECK(jitgemm("wisdom show --json").json()["records"] == 3);
+  CHECK(jitgemm("wisdom show cache/tuning.jsonl --json").json()["records"] == 3);
+  CHECK(jitgemm("wisdom show --cache-dir cache/tuning.jsonl").status == 1);
+
+  REQUIRE(jitgemm("wisdom export part.wisdom --arch sm_90a").status == 0);
+  const nlohmann::json part = jitgemm("wisdom show part.wisdom --json").json();
+  REQUIRE(part["list"]["records"].size() == 1);
+  CHECK(part["list"]["records"][0]["problem"]["m"] == 128);
+  REQUIRE(part["list"]["kernels"].size() == 1);
+  CHECK(part["list"]["kernels"][0]["digest"] == key_of(of_sm_90a).digest);
+}
+
+namespace {
+
+/// A file system of an image, as far as jitgemm sees it: programs, root's home and a user's.
+class Image {
+ public:
+  Image() {
+    constexpr fs::perms readable = fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write;
+    fs::permissions(path(), readable);
+    fs::create_directory(path("bin"));
+    fs::copy_file(command_path(), path("bin") / "jitgemm");
+    write_file(path("shapes.txt"), "64 64 64\n");
+    fs::permissions(path("shapes.txt"), readable);
+  }
+  fs::path path(const std::string& name = {}) const { return directory_.path() / name; }
+
+  /// Runs a line of shell where the image has its files at /, with the words of an ENV line set.
+  Output run(bool as_root, const std::string& line, const std::string& environment = {}) const {
+    const fs::path home = path("home");
+    fs::remove_all(home);
+    if (!as_root) {  // a user's first process
+      fs::create_directory(home);
+      fs::permissions(home, fs::perms::all);
+    }
+    const std::string out = path("out").string(), errors = path("errors").string();
+    const std::string script =
+        "cd " + path().string() + " && unset JITGEMM_CACHE_DIR XDG_CACHE_HOME && export PATH=" + path("bin").string() +
+        ":$PATH HOME=" + (as_root ? path("root") : home).string() + " " + environment + " && " + line;
+    const int status = wait_for(spawn([&] {
+      for (const auto& [file, descriptor] : {std::pair(out, 1), std::pair(errors, 2)})
+        dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor);
+      if (!as_root) expect(become_nobody(), "become nobody");
+      return execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+    }));
+    return {status, file_text(out), file_text(errors)};
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+/// The rest of the lines of .github/INSTALL.md that begin with a word, /opt being the image's.
+std::vector<std::string> recipe_lines(const std::string& word, const Image& image) {
+  std::vector<std::string> found;
+  for (std::string line : lines_of(file_text(JITGEMM_SOURCE_DIR "/.github/INSTALL.md"))) {
+    if (!line.starts_with(word + " ")) continue;
+    line.erase(0, word.size() + 1);
+    if (const std::size_t at = line.find("/opt/"); at != std::string::npos) line.replace(at, 0, image.path().string());
+    found.push_back(line);
+  }
+  return found;
+}
+
+void check_counts(const Output& output, int compiles, int disk_hits) {
+  INFO(output.out << output.err);
+  REQUIRE(output.status == 0);
+  CHECK(output.json()["compiles"] == compiles);
+  CHECK(output.json()["disk_hits"] == disk_hits);
+}
+
+}  // namespace
+
+TEST_CASE("Kernels that root has warmed as INSTALL.md says serve every user of an image", "[cli][security]") {
+  NEEDS_COMMAND();
+  if (geteuid() != 0) SKIP("only root can become another user");
+  const ScopedUmask umask(022);
+  const Image image;
+  const std::vector<std::string> run = recipe_lines("RUN", image), env = recipe_lines("ENV", image);
+  REQUIRE(run.size() == 2);
+  REQUIRE(env.size() == 1);
+  for (const std::string& line : run) {
+    const Output output = image.run(true, line);
+    INFO(line << '\n' << output.out << output.err);
+    if (output.err.find("no NVRTC") != std::string::npos) SKIP("no NVRTC: tools/bootstrap.sh installs it");
+    REQUIRE(output.status == 0);
+  }
+  const Output users = image.run(false, "jitgemm warm --json --shapes shapes.txt --arch sm_90a", env[0]);
+  check_counts(users, 0, 1);
+  CHECK(users.err.empty());
+}
+
+TEST_CASE("What root has warmed for itself is no user's, who hears what to do", "[cli][security]") {
+  NEEDS_COMMAND();
+  if (geteuid() != 0) SKIP("only root can become another user");
+  const ScopedUmask umask(022);
+  const Image image;
+  const std::string mine = image.path("opt").string(), env = "JITGEMM_SYSTEM_CACHE_DIR=" + mine;
+  REQUIRE(image.run(true, "jitgemm warm" + small + "--cache-dir " + mine).status == 0);
+  const Output refused = image.run(false, "jitgemm warm --json" + small, env);
+  check_counts(refused, 1, 0);
+  CHECK_THAT(refused.err, ContainsSubstring("jitgemm cache export") && ContainsSubstring("chmod -R a+rX"));
+  REQUIRE(image.run(true, "chmod -R a+rX " + mine).status == 0);
+  check_counts(image.run(false, "jitgemm warm --json" + small, env), 0, 1);
+
+  const Output closed = image.run(true, "umask 077 && jitgemm cache export closed --cache-dir " + mine);
+  CHECK_THAT(closed.out, ContainsSubstring("others cannot read it: correct that (chmod -R a+rX)"));
 }
 
 TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli][wisdom]") {

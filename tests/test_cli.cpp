@@ -231,14 +231,54 @@ TEST_CASE("Every jitgemm command explains itself", "[cli]") {
   const Command jitgemm;
   CHECK(jitgemm("--version").out == "jitgemm " JITGEMM_VERSION "\n");
   CHECK_THAT(jitgemm("--help").out, ContainsSubstring("Examples:"));
-  for (const char* command : {"run", "bench", "tune", "explain", "source", "warm", "cache", "wisdom", "devices"}) {
+  for (const std::string command :
+       {"run",     "bench",         "tune",         "explain",       "source",       "warm",        "soak",
+        "devices", "cache",         "cache ls",     "cache verify",  "cache prune",  "cache clear", "cache export",
+        "wisdom",  "wisdom export", "wisdom show",  "wisdom import", "wisdom merge", "wisdom diff", "wisdom cover",
+        "seed",    "seed squares",  "seed singles", "seed sweep",    "seed checks"}) {
     INFO(command);
-    const Output output = jitgemm(std::string(command) + " --help");
+    const Output output = jitgemm(command + " --help");
     CHECK(output.status == 0);
     CHECK(output.err.empty());
-    CHECK_THAT(output.out, ContainsSubstring("--json") || ContainsSubstring("--format"));
-    if (std::string(command) != "devices") CHECK_THAT(output.out, ContainsSubstring("jitgemm " + std::string(command)));
+    CHECK_THAT(output.out, ContainsSubstring("Examples:\n  jitgemm "));
+    int examples = 0;
+    for (const std::string& line : lines_of(output.out)) {
+      if (!line.starts_with("  jitgemm ")) continue;
+      ++examples;
+      CHECK_THAT(line + " ", ContainsSubstring("  jitgemm " + command + " "));  // its own, and nobody else's
+    }
+    CHECK(examples > 0);
   }
+}
+
+TEST_CASE("jitgemm explain needs no compiler", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("nvrtc"), "is no library");
+  const ScopedEnvironment no_nvrtc("JITGEMM_NVRTC", jitgemm.path("nvrtc").c_str());
+  const ScopedEnvironment no_host_compiler("JITGEMM_CXX", "/nowhere/c++");
+  const auto check = [&](const std::string& where, const char* why) {
+    const std::string arguments = "explain -m 64 -n 64 -k 64 --candidates 0 " + where;
+    const Output text = jitgemm(arguments);
+    INFO(text.out << text.err);
+    CHECK(text.status == 0);
+    CHECK_THAT(text.out, ContainsSubstring("registers       not compiled yet"));
+    CHECK(lines_of(text.err).size() == 1);
+    CHECK_THAT(text.err, ContainsSubstring("registers and spills are unknown: ") && ContainsSubstring(why));
+    const Output json = jitgemm(arguments + " --json");
+    CHECK(json.status == 0);
+    CHECK(json.json()["registers"] == -1);
+    CHECK(jitgemm(arguments + " --no-compile").err.empty());  // who asks for no registers hears nothing of them
+    CHECK(jitgemm("warm -m 64 -n 64 -k 64 " + where).status == 1);
+  };
+  check("--arch sm_90a", "no NVRTC to compile kernels with");
+  check("--device emulator", "JITGEMM_CXX=/nowhere/c++ is not an executable");
+  {
+    const ScopedEnvironment with_host_compiler("JITGEMM_CXX", nullptr);
+    REQUIRE(jitgemm("warm -m 64 -n 64 -k 64 --device emulator").status == 0);
+  }
+  const ScopedEnvironment exact("JITGEMM_CACHE_COMPILER", "exact");  // which asks the compiler for its version
+  check("--device emulator", "JITGEMM_CXX=/nowhere/c++ is not an executable");
 }
 
 TEST_CASE("jitgemm explain prints every fact of the schedule", "[cli]") {

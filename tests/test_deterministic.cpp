@@ -12,6 +12,7 @@
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/packing.hpp"
+#include "jitgemm/error.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "core/problem.hpp"
 #include "gemm_runs.hpp"
+#include "jitgemm/error.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 

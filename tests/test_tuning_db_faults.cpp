@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
 #include "sanitizers.hpp"
 #include "tuning_files.hpp"

@@ -61,5 +61,5 @@ else
     { rm -rf .cuda.part; die "pip could not get them: is PyPI reachable? Or install a CUDA toolkit and set CUDA_HOME"; }
   rm -f .cuda.part/nvidia/cu13/lib/*.alt.so*  # a second build of the same compiler
   mv .cuda.part .cuda
-  has_wheels || die "the wheels lack a file; remove .cuda and set CUDA_HOME to a toolkit of CUDA 12.4 or newer"
+  has_wheels || die "the wheels lack a file; remove .cuda and set CUDA_HOME to a toolkit of CUDA 12.9 or newer"
 fi

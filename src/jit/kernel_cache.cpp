@@ -16,6 +16,7 @@
 #include "jit/cache_files.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
+#include "util/errno_text.hpp"
 #include "util/log.hpp"
 #include "util/publish_step.hpp"
 
@@ -40,11 +41,24 @@ std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shar
 std::optional<fs::path> open_system_layer(const fs::path& directory) {
   const std::string why = why_not_readable(directory);
   if (why.empty()) return directory;
-  warn_once("no system cache " + directory.string(), "system kernel cache " + directory.string() +
-                                                         " is not used: " + why +
-                                                         "; make it yours or root's, for its owner alone to write "
-                                                         "(chown, chmod go-w), or unset JITGEMM_SYSTEM_CACHE_DIR");
+  const char* const way_out = why == errno_text(EACCES)
+                                  ? "; have `jitgemm cache export` make one that others can read, or let them "
+                                    "(chmod -R a+rX)"
+                                  : "; make it yours or root's, for its owner alone to write (chown, chmod go-w), or "
+                                    "unset JITGEMM_SYSTEM_CACHE_DIR";
+  warn_once("no system cache " + directory.string(),
+            "system kernel cache " + directory.string() + " is not used: " + why + way_out);
   return std::nullopt;
+}
+
+/// Whether an entry is of the compiler that there is; where there is none, it is not. Compiling says why then.
+bool is_of_this_compiler(const CacheEntry& entry, const std::function<std::string()>& compiler_version) {
+  try {
+    return entry.binary.compiler == compiler_version();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_compiler) throw;
+    return false;
+  }
 }
 
 /// The entry without text and code, or nullopt with what is wrong with it. verify: reads and checks all of it.
@@ -125,7 +139,7 @@ std::optional<CacheEntry> KernelCache::Impl::find(const CacheKey& key,
     if (path.empty()) continue;
     auto entry = read(path, key.digest, drop);
     if (!entry) continue;
-    if (exact_compiler && compiler_version && entry->binary.compiler != compiler_version()) {
+    if (exact_compiler && compiler_version && !is_of_this_compiler(*entry, compiler_version)) {
       logger().debug("kernel cache: {} was compiled by {}, not by this compiler", path.string(),
                      entry->binary.compiler);
       continue;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/device_info.hpp"
+#include "jitgemm/constraints.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
 

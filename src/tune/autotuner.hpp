@@ -8,6 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "jit/kernel_store.hpp"
+#include "jitgemm/plan.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm {

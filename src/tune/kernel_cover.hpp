@@ -5,6 +5,7 @@
 
 #include "core/device_info.hpp"
 #include "kernels/legality.hpp"
+#include "jitgemm/constraints.hpp"
 
 namespace jitgemm {
 

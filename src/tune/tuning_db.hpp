@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "kernels/legality.hpp"
+#include "jitgemm/constraints.hpp"
+#include "jitgemm/plan.hpp"
 
 namespace jitgemm {
 

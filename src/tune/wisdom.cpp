@@ -44,7 +44,8 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
   wisdom.library = JITGEMM_VERSION;
   std::set<std::string> wanted, taken;
   for (TuningRecord& record : db.records()) {
-    if (!selection.architecture.empty() && device_of(record).architecture() != selection.architecture) continue;
+    const bool of_gpu = !record.emulated && device_of(record).architecture() == selection.architecture;
+    if (!selection.architecture.empty() && !of_gpu) continue;
     if (selection.problem) {
       if (!selection.problem(record.problem)) continue;
       if (selection.kernels) add_sources(record, wanted);

@@ -12,7 +12,7 @@ namespace jitgemm {
 
 /// What of a machine's wisdom is wanted; empty: all.
 struct WisdomSelection {
-  std::string architecture = {};  ///< "sm_90a"
+  std::string architecture = {};  ///< "sm_90a": of GPUs alone, not emulated ones
   /// With this, of the kernels only those that the records use.
   std::function<bool(const Problem& problem)> problem = {};
   bool kernels = true;

@@ -1,15 +1,53 @@
-# cmake -DBUILD_DIR=... -DSOURCE_DIR=... -DWORK_DIR=... -DVERSION=... -DCXX_FLAGS=... -P check.cmake
-# Installs jitgemm, builds this folder against the installation with find_package, and runs what comes out.
+# cmake -DBUILD_DIR=... -DSOURCE_DIR=... -DWORK_DIR=... -DVERSION=... -DLIBDIR=... -DCXX_FLAGS=... -P check.cmake
+# Installs jitgemm, moves the installation, builds this folder against it with find_package and with pkg-config, and runs
+# what comes out.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+set(prefix "${WORK_DIR}/moved prefix")
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
+file(RENAME ${WORK_DIR}/prefix ${prefix})
+if(NOT EXISTS ${prefix}/share/doc/jitgemm/LICENSE)
+  message(FATAL_ERROR "the licence is not installed")
+endif()
+set(ENV{JITGEMM_CACHE_DIR} ${WORK_DIR}/cache)
+
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DVERSION=${VERSION})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/build/consumer_shared)
 run(${WORK_DIR}/build/consumer_static)
+
+# What older C++ gets is one error that says so.
+execute_process(COMMAND ${CXX} -std=c++17 -fsyntax-only -I${prefix}/include ${SOURCE_DIR}/main.cpp
+                RESULT_VARIABLE status ERROR_VARIABLE messages)
+string(REGEX MATCHALL "error:[^\n]*" errors "${messages}")
+list(LENGTH errors count)
+if(status EQUAL 0 OR NOT count EQUAL 1 OR NOT errors MATCHES "jitgemm needs C\\+\\+20")
+  message(FATAL_ERROR "C++17 gets ${count} errors: ${messages}")
+endif()
+
+find_program(pkg_config NAMES pkg-config pkgconf)
+if(NOT pkg_config)
+  message("SKIPPED: there is no pkg-config: apt-get install pkg-config")  # the last line; all else has passed
+  return()
+endif()
+set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
+function(pkg_config output)
+  execute_process(COMMAND ${pkg_config} ${ARGN} jitgemm OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(text UNIX_COMMAND "${text}")
+  set(${output} ${text} PARENT_SCOPE)
+endfunction()
+pkg_config(found_version --modversion)
+if(NOT found_version STREQUAL VERSION)
+  message(FATAL_ERROR "pkg-config knows version ${found_version} instead of ${VERSION}")
+endif()
+pkg_config(flags --cflags --libs)
+run(${CXX} -std=c++20 ${CXX_FLAGS} ${SOURCE_DIR}/main.cpp -o ${WORK_DIR}/by_pkg_config ${flags}
+    "-Wl,-rpath,${prefix}/${LIBDIR}")
+run(${WORK_DIR}/by_pkg_config)

@@ -1,11 +1,18 @@
 #include <jitgemm/jitgemm.hpp>
 
+#include <cstdint>
 #include <cstdio>
+#include <vector>
 
 int main() try {
-  jitgemm::Context context({.device = jitgemm::Device::compile_only, .architecture = "sm_90a"});
-  const jitgemm::Plan plan = context.plan({.m = 512, .n = 512, .k = 512});
-  std::puts(jitgemm::to_string(plan.config).c_str());
+  constexpr int size = 32;
+  jitgemm::Context context({.device = jitgemm::Device::emulator, .tuning = jitgemm::Tuning::off});
+  const std::vector<std::uint16_t> ones(size * size, 0x3c00);
+  std::vector<float> d(size * size);
+  context.gemm({.m = size, .n = size, .k = size, .d = jitgemm::f32},
+               {.a = ones.data(), .b = ones.data(), .d = d.data()});
+  for (const float x : d)
+    if (x != size) return 1;
   try {
     context.plan({.m = -1, .n = 512, .k = 512});
   } catch (const jitgemm::Error& error) {  // the type crosses the library's border

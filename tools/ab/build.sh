@@ -41,9 +41,10 @@ library() {
 }
 # The Boost.Context that the build found.
 boost_context() {
-  local dir
-  dir=$(sed -n 's/^boost_context_DIR:[A-Z]*=//p' "$1/CMakeCache.txt")
-  ls "$dir"/../../libboost_context.a 2>/dev/null || echo -lboost_context
+  local library dir
+  library=$(sed -n 's/^JITGEMM_BOOST_CONTEXT:[A-Z]*=//p' "$1/CMakeCache.txt")
+  dir=$(sed -n 's/^boost_context_DIR:[A-Z]*=//p' "$1/CMakeCache.txt")  # of commits that asked Boost's own package
+  if [ -n "$library" ]; then echo "$library"; else ls "$dir"/../../libboost_context.a 2>/dev/null || echo -lboost_context; fi
 }
 
 new_build=${JITGEMM_AB_NEW:-$work/new}

@@ -1,5 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <ctime>
@@ -151,6 +152,12 @@ void clear(const Options& options) {
   remove(options, 0, [](KernelCache& cache, std::uintmax_t) { return cache.clear(); });
 }
 
+/// The bits of chmod(1); 0 for what is not there.
+mode_t mode_of(const fs::path& path) {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
+}
+
 [[noreturn]] void cannot_write(const fs::path& path, const std::string& why) {
   throw Error(ErrorCode::io, fmt::format("cannot write {}: {}; export elsewhere", path.string(), why));
 }
@@ -196,6 +203,8 @@ void export_entries(const Options& options) {
   if (const std::string why = why_not_readable(to); exported > 0 && !why.empty())
     hint = fmt::format("; it is {}: correct that (chown, chmod go-w), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it",
                        why);
+  else if (exported > 0 && (mode_of(to) & 05) != 05)  // as under a umask of 077, or made by another hand
+    hint = "; others cannot read it: correct that (chmod -R a+rX), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
   fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
              options.binaries ? "" : hint);
 }
@@ -213,21 +222,48 @@ void add_cache(CLI::App& app) {
 Examples:
   jitgemm cache ls
   jitgemm cache prune --max-bytes 200M     drop damaged kernels, then the least recently used ones
-  jitgemm cache export /opt/kernels        for images that ship warmed
+  jitgemm cache export /opt/jitgemm        for images that ship warmed
 )");
-  cache->add_subcommand("ls", "List the kernels, last used first")->callback([options] { list(*options); });
-  cache->add_subcommand("verify", "Read every kernel whole; fails if one is damaged")->callback([options] {
-    verify(*options);
-  });
-  CLI::App* prune_command = cache->add_subcommand("prune", "Drop damaged kernels, and old ones to fit a size");
+  const auto add = [&](const char* name, const char* what, const char* footer, void (*work)(const Options&)) {
+    CLI::App* command = cache->add_subcommand(name, what);
+    command->footer(footer);
+    command->callback([options, work] { work(*options); });
+    return command;
+  };
+  add("ls", "List the kernels, last used first", R"(
+Examples:
+  jitgemm cache ls
+  jitgemm cache ls --json    with the path of each
+)",
+      list);
+  add("verify", "Read every kernel whole; fails if one is damaged", R"(
+Examples:
+  jitgemm cache verify
+  jitgemm cache verify --cache-dir /opt/jitgemm    what an image ships
+)",
+      verify);
+  CLI::App* prune_command = add("prune", "Drop damaged kernels, and old ones to fit a size", R"(
+Examples:
+  jitgemm cache prune                      damaged ones only
+  jitgemm cache prune --max-bytes 200M     then the least recently used ones
+)",
+                                prune);
   prune_command->add_option("--max-bytes", options->max_bytes,
                             "Bytes to keep at most, e.g. 200M [drop damaged ones only]");
-  prune_command->callback([options] { prune(*options); });
-  cache->add_subcommand("clear", "Drop all kernels")->callback([options] { clear(*options); });
-  CLI::App* export_command = cache->add_subcommand("export", "Copy the kernels to a folder");
+  add("clear", "Drop all kernels", R"(
+Examples:
+  jitgemm cache clear                      tuning results stay
+)",
+      clear);
+  CLI::App* export_command = add("export", "Copy the kernels to a folder that others may read", R"(
+Examples:
+  jitgemm cache export /opt/jitgemm        in an image that sets JITGEMM_SYSTEM_CACHE_DIR to it: kernels for all its users
+  jitgemm cache export cubins --binaries   for a disassembler
+Tuning results go with `jitgemm wisdom export`.
+)",
+                                 export_entries);
   export_command->add_option("directory", options->export_to, "The folder")->required();
   export_command->add_flag("--binaries", options->binaries, "As cubin and source files, instead of cache entries");
-  export_command->callback([options] { export_entries(*options); });
 }
 
 }  // namespace jitgemm::cli

@@ -25,6 +25,7 @@ Examples:
   jitgemm bench --shapes shapes.txt --csv out.csv    against cuBLAS
   jitgemm seed squares                               Triton's tutorial and a Stream-K notebook, repeated
   jitgemm cache ls                                   what is compiled already
+  jitgemm cache export /opt/jitgemm                  kernels for an image that sets JITGEMM_SYSTEM_CACHE_DIR to it
   jitgemm wisdom export h200.wisdom                  what is tuned and compiled, for other machines
 Environment: JITGEMM_CACHE_DIR, JITGEMM_SYSTEM_CACHE_DIR, JITGEMM_CACHE_MAX_BYTES, JITGEMM_TUNING, JITGEMM_LOG
 )";

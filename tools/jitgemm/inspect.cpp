@@ -17,6 +17,19 @@ struct ExplainOptions {
   bool no_compile = false, json = false;
 };
 
+/// Fills in what only the compiled kernel knows. Without a compiler, and without the kernel in the cache, it stays
+/// unknown.
+void add_facts_of_kernel(Context& context, const Problem& problem, Plan& plan) {
+  try {
+    const Plan compiled = context.compile(problem, plan.config);
+    plan.registers = compiled.registers;
+    plan.spill_bytes = compiled.spill_bytes;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_compiler) throw;
+    fmt::print(stderr, "jitgemm: registers and spills are unknown: {}\n", error.what());
+  }
+}
+
 void explain(const ExplainOptions& options) {
   const ContextOptions context_options = options.device.context_options(true);
   Context context(context_options);
@@ -24,11 +37,7 @@ void explain(const ExplainOptions& options) {
   const std::optional<KernelConfig> config = options.problem.config();
   Plan plan = config ? context.plan(problem, *config) : context.plan(problem);
   options.device.announce_emulator(context_options, true);
-  if (!options.no_compile) {
-    const Plan compiled = context.compile(problem, plan.config);
-    plan.registers = compiled.registers;
-    plan.spill_bytes = compiled.spill_bytes;
-  }
+  if (!options.no_compile) add_facts_of_kernel(context, problem, plan);
   std::vector<Plan> candidates;
   if (options.candidates > 0) candidates = context.candidates(problem);
   const std::size_t shown = std::min(candidates.size(), std::size_t(options.candidates));
@@ -119,6 +128,7 @@ void add_explain(CLI::App& app) {
 Examples:
   jitgemm explain -m 1536 -n 1792 -k 6016
   jitgemm explain -m 1536 -n 1792 -k 6016 --arch sm_90a --candidates 10    needs no GPU
+Where there is no compiler, registers and spills stay unknown.
 )");
   command->callback([options] { explain(*options); });
 }
@@ -148,6 +158,11 @@ void add_devices(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("devices", "List the GPUs, and the emulator");
   command->add_flag("--json", *json, "For machines");
+  command->footer(R"(
+Examples:
+  jitgemm devices
+  jitgemm devices --json    for machines: all that choices look at
+)");
   command->callback([json] { devices(*json); });
 }
 

@@ -7,14 +7,14 @@ namespace {
 
 using Command = CLI::App;
 
-constexpr const char* footer = R"(
-Times are taken as `jitgemm bench` takes them. On the emulator nothing is timed, and sizes are small.
-Examples:
-  jitgemm seed checks
-  jitgemm seed squares --csv squares.csv --json squares.json --triton-manifest peer/manifest.json
-  jitgemm seed singles --json singles.json
-  jitgemm seed sweep --first 100 --json sweep.json
-)";
+constexpr const char* how_timed =
+    "\nTimes are taken as `jitgemm bench` takes them. On the emulator nothing is timed, and sizes are "
+    "small.\nExamples:\n";
+constexpr const char* squares_examples =
+    "  jitgemm seed squares --csv squares.csv --json squares.json --triton-manifest peer/manifest.json\n";
+constexpr const char* singles_examples = "  jitgemm seed singles --json singles.json\n";
+constexpr const char* sweep_examples = "  jitgemm seed sweep --first 100 --json sweep.json\n";
+constexpr const char* checks_examples = "  jitgemm seed checks\n";
 
 void add_common(Command& command, SeedOptions& options) {
   command.add_option("--json", options.json, "Write the results to this file");
@@ -48,16 +48,18 @@ void add_tile(Command& command, SeedOptions& options) {
 void add_seed(CLI::App& app) {
   CLI::App* seed = app.add_subcommand("seed", "Repeat the experiments of Triton's tutorial and of a Stream-K notebook");
   seed->require_subcommand(1);
-  const auto add = [seed](const char* name, const char* help, void (*run)(const SeedOptions&)) {
+  seed->footer(std::string(how_timed) + checks_examples + squares_examples + singles_examples + sweep_examples);
+  const auto add = [seed](const char* name, const char* help, const char* examples, void (*run)(const SeedOptions&)) {
     CLI::App* command = seed->add_subcommand(name, help);
     auto options = std::make_shared<SeedOptions>();
-    command->footer(footer);
+    command->footer(std::string(how_timed) + examples);
     add_common(*command, *options);
     command->callback([options, run] { run(*options); });
     return std::pair<CLI::App&, SeedOptions&>(*command, *options);
   };
   {
-    auto [command, options] = add("squares", "The tutorial's benchmark: M = N = K = 256, 384, ... 4096", seed_squares);
+    auto [command, options] =
+        add("squares", "The tutorial's benchmark: M = N = K = 256, 384, ... 4096", squares_examples, seed_squares);
     add_types(command, options);
     add_choice(command, options);
     command.add_option("--activation", options.activation, "Fused: none or leaky_relu")
@@ -71,12 +73,12 @@ void add_seed(CLI::App& app) {
   {
     auto [command, options] =
         add("singles", "The notebook's single cases, with its debug print: grids of 1 and 2 programs an SM, and 0",
-            seed_singles);
+            singles_examples, seed_singles);
     add_choice(command, options);
     add_tile(command, options);
   }
   {
-    auto [command, options] = add("sweep", "The notebook's sweep: up to 26 grids a shape", seed_sweep);
+    auto [command, options] = add("sweep", "The notebook's sweep: up to 26 grids a shape", sweep_examples, seed_sweep);
     add_choice(command, options);
     add_tile(command, options);
     command.add_option("--shapes", options.shapes, "A file of `m n k` lines")->capture_default_str();
@@ -86,11 +88,10 @@ void add_seed(CLI::App& app) {
     command.add_flag("--tuned", options.tuned, "Time our own choice too");
   }
   {
-    auto [command, options] = add("checks", "The tutorial's checks: 512 x 512 x 512", seed_checks);
+    auto [command, options] = add("checks", "The tutorial's checks: 512 x 512 x 512", checks_examples, seed_checks);
     add_types(command, options);
     command.add_option("--sizes", options.sizes, "Other sizes")->check(positive_number());
   }
-  seed->footer(footer);
 }
 
 }  // namespace jitgemm::cli

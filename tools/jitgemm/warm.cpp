@@ -112,6 +112,8 @@ Examples:
   jitgemm warm --arch sm_90a                        the 24 kernels that serve aligned f16 problems on an H200 best
   jitgemm warm -m 4096 -n 4096 -k 4096
   jitgemm warm --shapes shapes.txt --arch sm_90a    needs no GPU, e.g. while an image is built
+What is warm is this user's. `jitgemm cache export /opt/jitgemm` copies it for all users of an image, which then sets
+JITGEMM_SYSTEM_CACHE_DIR to it.
 )");
   command->callback([options, command] {
     options->no_problem = std::ranges::none_of(command->get_options(), [](const CLI::Option* option) {

@@ -107,7 +107,7 @@ std::string problem_of(const TuningRecord& record) {
 
 Json to_json(const TuningRecord& record) { return Json::parse(to_json_line(record)); }
 
-/// Throws Error if there is nothing to export from. The system's layer alone will do unless another one is named.
+/// Throws Error if there is nothing to read. The system's layer alone will do unless another one is named.
 void check_readable(const Options& options, const Home& home) {
   const auto directory = home.cache.directory();
   if (!directory && options.directory.empty() && readable_system_cache_directory()) return;
@@ -118,7 +118,7 @@ void check_readable(const Options& options, const Home& home) {
     if (results.get() >= 0 || errno == ENOENT) return;
     why = "tuning.jsonl: " + why;
   }
-  throw Error(ErrorCode::io, fmt::format("there is nothing to export from: {} is not used: {}; name a cache directory "
+  throw Error(ErrorCode::io, fmt::format("there is nothing to read: {} is not used: {}; name a cache directory "
                                          "of your own with --cache-dir or JITGEMM_CACHE_DIR",
                                          wanted.string(), why));
 }
@@ -191,8 +191,16 @@ void merge(const Options& options) {
              remarks(merged));
 }
 
+/// A file's, or else what this user has tuned and compiled, or the system has for all.
+Wisdom read_what_to_show(const Options& options) {
+  if (!options.file.empty()) return read_wisdom_or_database(options.file);
+  Home home = open_home(options);
+  check_readable(options, home);
+  return collect_wisdom(home.db, home.cache, {});
+}
+
 void show(const Options& options) {
-  const Wisdom wisdom = read_wisdom(options.file);
+  const Wisdom wisdom = read_what_to_show(options);
   if (options.json) {
     Json json = facts_of(wisdom);
     json["version"] = wisdom_version;
@@ -219,8 +227,10 @@ void show(const Options& options) {
   for (const auto& [architecture, sum] : architectures) {
     fmt::print("{} for {}, {}\n", counted(sum.first, "kernel"), architecture, bytes_text(double(sum.second)));
   }
-  fmt::print("{}, of format {}, written by jitgemm {}{}\n", size_text(wisdom), wisdom_version, wisdom.library,
-             remarks(wisdom));
+  const std::string origin = options.file.empty()
+                                 ? "in the cache"
+                                 : fmt::format("of format {}, written by jitgemm {}", wisdom_version, wisdom.library);
+  fmt::print("{}, {}{}\n", size_text(wisdom), origin, remarks(wisdom));
 }
 
 /// Returns whether they are equal.
@@ -284,6 +294,7 @@ void add_wisdom(CLI::App& app) {
   wisdom->add_flag("--json", options->json, "For machines");
   wisdom->footer(R"(
 Examples:
+  jitgemm wisdom show                                           what this machine knows
   jitgemm wisdom export h200.wisdom --arch sm_90a
   jitgemm wisdom import h200.wisdom                             tuning results, on another machine
   jitgemm wisdom import h200.wisdom --kernels                   its kernels too: as safe as running its author's programs
@@ -293,29 +304,59 @@ Examples:
   jitgemm wisdom diff before.wisdom after.wisdom                fails with 1 if choices differ
 Of two records of a problem on a device the later counts, of those of one day the faster.
 )");
-  const auto add = [&](const char* name, const char* what, void (*work)(const Options&)) {
+  const auto add = [&](const char* name, const char* what, const char* footer, void (*work)(const Options&)) {
     CLI::App* command = wisdom->add_subcommand(name, what);
+    command->footer(footer);
     command->callback([options, work] { work(*options); });
     return command;
   };
-  CLI::App* export_command = add("export", "Write what this machine knows to one file", export_wisdom);
+  CLI::App* export_command = add("export", "Write what this machine knows to one file", R"(
+Examples:
+  jitgemm wisdom export all.wisdom
+  jitgemm wisdom export h200.wisdom --arch sm_90a                  nothing of the emulator's, no other GPU's
+  jitgemm wisdom export few.wisdom --shapes shapes.txt --no-kernels
+)",
+                                 export_wisdom);
   export_command->add_option("file", options->file, "The file")->required();
-  export_command->add_option("--arch", options->architecture, "Only of this architecture, e.g. sm_90a");
+  export_command->add_option("--arch", options->architecture, "Only of GPUs of this architecture, e.g. sm_90a");
   export_command->add_option("--shapes", options->shapes, "Only of the sizes in a file of `m n k` lines");
   export_command->add_flag("--no-kernels", options->no_kernels, "Tuning results only");
-  CLI::App* import_command = add("import", "Add what is new or better to what this machine knows", import_wisdom);
+  CLI::App* import_command = add("import", "Add what is new or better to what this machine knows", R"(
+Examples:
+  jitgemm wisdom import h200.wisdom                             tuning results
+  jitgemm wisdom import h200.wisdom --kernels                   its kernels too: as safe as running its author's programs
+  jitgemm wisdom import h200.wisdom --kernels --cache-dir /opt/jitgemm
+                                                                for an image that sets JITGEMM_SYSTEM_CACHE_DIR to it
+Of two records of a problem on a device the later counts, of those of one day the faster.
+)",
+                                 import_wisdom);
   import_command->add_option("files", options->inputs, "Wisdom files")->required();
   import_command->add_flag("--kernels", options->kernels,
                            "Take the kernels too, from whom you trust: they are code that runs on your GPU");
-  CLI::App* merge_command = add("merge", "Make one file of several", merge);
+  CLI::App* merge_command = add("merge", "Make one file of several", R"(
+Examples:
+  jitgemm wisdom merge all.wisdom monday.wisdom tuesday.wisdom
+Of two records of a problem on a device the later counts, of those of one day the faster.
+)",
+                                merge);
   merge_command->add_option("out", options->file, "The file to write")->required();
   merge_command->add_option("files", options->inputs, "Wisdom files")->required();
-  add("diff", "Compare the choices in two files; fails with 1 if they differ, 2 if it cannot tell", diff_with_status)
+  add("diff", "Compare the choices in two files; fails with 1 if they differ, 2 if it cannot tell", R"(
+Examples:
+  jitgemm wisdom diff before.wisdom after.wisdom
+  jitgemm wisdom diff before.wisdom ~/.cache/jitgemm/tuning.jsonl
+)",
+      diff_with_status)
       ->add_option("files", options->inputs, "Wisdom files, or tuning databases (*.jsonl)")
       ->required()
       ->expected(2);
   auto cover_options = std::make_shared<CoverOptions>();
   CLI::App* cover = wisdom->add_subcommand("cover", "Pick the few kernels that serve all problems best");
+  cover->footer(R"(
+Examples:
+  jitgemm wisdom cover h200.wisdom
+  jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
+)");
   cover
       ->add_option("file", cover_options->file,
                    "Wisdom file, tuning database (*.jsonl), or what `jitgemm bench` wrote (*.csv)")
@@ -327,7 +368,13 @@ Of two records of a problem on a device the later counts, of those of one day th
     cover_options->json = options->json;
     wisdom_cover(*cover_options);
   });
-  add("show", "Print what is in a file", show)->add_option("file", options->file, "Wisdom file")->required();
+  add("show", "Print what is in a file, or what this machine knows", R"(
+Examples:
+  jitgemm wisdom show
+  jitgemm wisdom show h200.wisdom
+)",
+      show)
+      ->add_option("file", options->file, "Wisdom file, or tuning database (*.jsonl) [this machine's]");
 }
 
 }  // namespace jitgemm::cli

@@ -71,7 +71,8 @@ void transpose(const u32* from, u32* to, u32 rows, u32 columns) {
 
 void perform(Thread& thread, const PendingWgmma& operation) {
   SharedMemory& memory = thread.block->memory;
-  auto& [packed, a, b, turned] = thread.launch->wgmma_scratch();
+  WgmmaScratch& scratch = thread.launch->wgmma_scratch();
+  u32 *const packed = scratch.packed, *const turned = scratch.turned;
   const u32 k = u32(depth(operation.a_type));
   const auto fetch = [&](TensorType type, const Operand& operand, u32 extent, u32* to, bool k_inside) {
     operand.for_each_chunk(extent, [&](u32 i, u32 address) {
@@ -81,11 +82,11 @@ void perform(Thread& thread, const PendingWgmma& operation) {
     widen(type, packed, as_wanted ? to : turned, int(extent * 32));
     if (!as_wanted) transpose(turned, to, k_inside ? k : extent, k_inside ? extent : k);
   };
-  fetch(operation.a_type, Operand(operation.a, operation.transpose_a), 64, a, true);
-  fetch(operation.b_type, Operand(operation.b, operation.transpose_b), operation.n, b, false);
+  fetch(operation.a_type, Operand(operation.a, operation.transpose_a), 64, scratch.a, true);
+  fetch(operation.b_type, Operand(operation.b, operation.transpose_b), operation.n, scratch.b, false);
   auto& values = operation.accumulators->values;
   if (!operation.accumulate) std::fill(values.begin(), values.end(), 0);
-  multiply_add(operation.a_type, a, b, values.data(), 64, int(operation.n));
+  multiply_add(operation.a_type, scratch.a, scratch.b, values.data(), 64, int(operation.n));
 }
 
 void perform_until(Thread& thread, Warpgroup& group, std::size_t end) {
