@@ -12,9 +12,10 @@
 # [long] and a soak. JITGEMM_TRITON_MANIFEST names kernels that tools/triton_peer/compile.py has made, as a peer of the
 # squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { bash "$0" --help >&2; exit 2; }
 mkdir -p "$1" || exit 1
 out=$(cd "$1" && pwd)
 build=${2:-}
