@@ -5,7 +5,8 @@
 #
 # BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
 # Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
-# and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
+# and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time. What is committed as
+# tools/results/h200 becomes tools/results/README.md by `tools/report.py record tools/results/h200`.
 # JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
 # most of the ten minutes each, so that three calls make a whole record. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
 # record's CSV files: bench and aligned then tune nothing, time those choices, and fit into one call. endurance is the tests

@@ -123,6 +123,42 @@ Written by `tools/report.py record tools/results/{name}` from the files of [{nam
 """
 
 
+def behind(record, ratio, peer):
+    """How many shapes are slower than a peer, and which most; empty where it was not timed."""
+    shapes = [(shape.speedup[ratio], shape.name, corpus.title) for corpus in record.corpora
+              for shape in corpus.with_speedup(ratio)]
+    count = sum(speedup < 1 for speedup, _, _ in shapes)
+    if not count:
+        return [f"none is slower than {peer}"] if shapes else []
+    speedup, name, title = min(shapes)
+    return [f"{count} {'is' if count == 1 else 'are'} slower than {peer}, at worst {speedup:.3f} ({name}, {title})"]
+
+
+def first_page(record):
+    """The sentences that README.md quotes."""
+    run = record.runs[0]
+    sentences = []
+    summaries = [(corpus.title, record.summaries[corpus.name]["cublas"]) for corpus in record.corpora[:5]]
+    means = [f"{summary.geomean:.3f} ({title})" for title, summary in summaries if summary]
+    if means:
+        sentences.append(f"Speed-up over cuBLAS on one {run.facts['device'].split(', ')[0]}, geometric means: {', '.join(means)}.")
+    lags = behind(record, "cublas", "cuBLAS") + behind(record, "cublaslt", "cuBLASLt's best candidate")
+    if lags:
+        sentences.append(f"Of {sum(len(c.shapes) for c in record.corpora)} shapes {'; '.join(lags)}.")
+    if run.host_times:
+        sentences.append(f"A warm call costs the host {span([gemm - bare for _, bare, gemm in run.host_times], '{:.2f}')} us "
+                         "more than the bare launch.")
+    cold, warm = ([ms for _, state, ms in run.first_calls if state == which] for which in ("cold", "warm"))
+    if cold and warm:
+        sentences.append(f"The first call of a process takes {span(cold)} ms with nothing cached, and {span(warm)} ms when its "
+                         "kernel is on disk.")
+    return sentences
+
+
+def first_page_section(record):
+    return "## In short\nWhat the first page quotes.\n\n" + "\n".join(f"- {each}" for each in first_page(record)) + "\n"
+
+
 def ratio_lines(record, ratio):
     lines = []
     for corpus in record.corpora:
@@ -284,8 +320,8 @@ def others_section(record):
     return "## Other records\n" + "\n".join(f"- {link}: {what}" for link, what in lines) + "\n"
 
 
-SECTIONS = [head_section, peers_section, waves_section, large_section, again_section, regret_section, ablation_section,
-            latency_section, stages_section, method_section, others_section]
+SECTIONS = [head_section, first_page_section, peers_section, waves_section, large_section, again_section, regret_section,
+            ablation_section, latency_section, stages_section, method_section, others_section]
 
 
 def page(record):
