@@ -113,6 +113,17 @@ run_first_calls() {
   [ $status -eq 0 ] || failed=1
 }
 
+# A client's program, where the build has it: the CUDA runtime beside the library.
+run_example() {
+  local begin=$SECONDS status
+  [ -x "$build/bin/example_cuda_graph" ] || return 0
+  echo "== example cuda_graph" >>"$out/tests.log"
+  LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH limited 60 "$build/bin/example_cuda_graph" >>"$out/tests.log" 2>&1
+  status=$?
+  row "example cuda_graph" $((SECONDS - begin)) "$(verdict $status) $(tail -1 "$out/tests.log")"
+  [ $status -eq 0 ] || failed=1
+}
+
 run_sanitizer() {
   local sanitizer tool begin status
   sanitizer=$(command -v compute-sanitizer || ls "$cuda"/compute-sanitizer/compute-sanitizer 2>/dev/null)
@@ -218,7 +229,7 @@ run_endurance() {
   [ $status -eq 0 ] || failed=1
 }
 
-[[ $stages == *" tests "* ]] && run_tests && run_first_calls
+[[ $stages == *" tests "* ]] && run_tests && run_first_calls && run_example
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
 [[ $stages == *" seeds "* ]] && run_seeds
 [[ $stages == *" bench "* ]] && run_bench
