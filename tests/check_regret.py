@@ -74,10 +74,15 @@ class Regret(unittest.TestCase):
         self.assertEqual(table["tuned"][2:4], ["1.380", "1.400"])
         self.assertEqual(table["tuned"][4], next(f"{r['m']}x8x16" for r in rows if r["tuned_us"] == "140"))
 
-    def test_without_files_it_says_what_it_is(self):
+    def test_what_it_cannot_read_is_one_line(self):
         done = run("regret.py")
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("usage: regret.py FILE.csv", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("usage: regret.py", done.stderr)
+        unlike = self.file("one.csv", [row(100, model="12", others="near 20")])
+        for path, what in ((self.folder / "none.csv", "cannot be read"), (unlike, "is not what `jitgemm bench --finalists")):
+            done = run("regret.py", path)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, f"\\Aregret\\.py: error: [^\\n]*{path.name} {what}[^\\n]*\\n\\Z")
 
 
 class DrawShapes(unittest.TestCase):
@@ -110,8 +115,9 @@ class DrawShapes(unittest.TestCase):
 
     def test_it_says_what_it_takes(self):
         done = run("draw_shapes.py", "a5")
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("usage: draw_shapes.py SEED COUNT", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("usage: draw_shapes.py", done.stderr)
+        self.assertIn('the seed is "seed": write hexadecimal digits', run("draw_shapes.py", "seed", "5").stderr)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of `tools/report.py corpora`, on tests/report/: check_report.py Numbers|Figures"""
+"""Tests of tools/report.py, on tests/report/: check_report.py Numbers Record | Figures"""
 
 import csv
 import io
@@ -13,10 +13,33 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "tests/report/sample.csv"
 ABLATION = ROOT / "tests/report/ablation.csv"
+SUMMARY = """date      2026-01-02T03:04Z
+commit    abcdef0
+device    NVIDIA H200, 1.2, 1980 MHz, 700.00 W
+toolkit   13.0, V13.0.88
+first call, cold kernel cache: 300.4 ms (sm90 128x256x64 group_m=8 stages=4 warps=8 schedule=data_parallel)
+first call, warm kernel cache: 2.516 ms (sm90 128x256x64 group_m=8 stages=4 warps=8 schedule=data_parallel)
+first call, warm kernel cache: 2.304 ms (sm90 128x256x64 group_m=8 stages=4 warps=8 schedule=data_parallel)
+host time of a call: bare launch 2.5 us, gemm() 2.75 us (sm80 64x64x32 group_m=8 schedule=split_k splits=2)
+
+== bench sample --frozen, tuned in 3 s
+peer: cuBLAS 130100, cuBLASLt 130100
+
+== table
+bench sample                          12 s  ok, 12 of 12 shapes, tuned in 3 s; cublas / tuned 1.000
+all                                   12 s  ok
+
+== the same choices with the kernels of 0fedcba
+date      2026-01-03T03:04Z
+commit    0fedcba
+
+== table
+bench sample                          12 s  ok, 12 of 12 shapes, tuned in 3 s; cublas / tuned 0.987; cublaslt best / tuned 0.789
+"""
 sys.path.insert(0, str(ROOT / "tools"))
 sys.dont_write_bytecode = True
 
-from report_records import parse_config, read_corpus  # noqa: E402
+from reports.records import parse_config, read_corpus  # noqa: E402
 
 
 class Case(unittest.TestCase):
@@ -91,6 +114,14 @@ class Numbers(Case):
             {"tile": "sm80 32x64x64", "cluster": "1x1x1", "consumers": "cooperative", "schedule": "split_k",
              "stages": "not named", "pack": "none"})
 
+    def test_a_folder_stands_for_its_files(self):
+        (self.out / "sample.csv").write_bytes(SAMPLE.read_bytes())
+        (self.out / "ablation.csv").write_bytes(ABLATION.read_bytes())
+        done = self.report(self.out, "--html", self.out / "page.html", "--no-plots")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], ["sample"])
+        self.assertIn("multicast of A &amp; B", (self.out / "page.html").read_text(encoding="utf-8"))
+
     def test_two_files_of_one_name(self):
         copies = [self.out / folder / "same.csv" for folder in ("fast", "promoted")]
         for copy in copies:
@@ -126,7 +157,65 @@ class Numbers(Case):
         self.assertIn("cannot be read", self.report(self.out / "none.csv").stderr)
 
 
+class Record(Case):
+    """The page of a record; needs no matplotlib."""
+
+    def setUp(self):
+        super().setUp()
+        self.record = self.out / "gpu"
+        self.record.mkdir()
+        (self.record / "sample.csv").write_bytes(SAMPLE.read_bytes())
+        (self.record / "ablation.csv").write_bytes(ABLATION.read_bytes())
+        (self.record / "summary.txt").write_text(SUMMARY)
+
+    def run_record(self, *arguments):
+        command = [sys.executable, "-B", ROOT / "tools/report.py", "record", self.record, "--no-picture", *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def test_the_page_says_what_the_files_say(self):
+        done = self.run_record()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        page = (self.out / "README.md").read_text(encoding="utf-8")
+        for line in ("One NVIDIA H200, driver 1.2, CUDA 13.0, commit abcdef0, 2026-01-02; peers of the same run: cuBLAS 13.1",
+                     "| Hopper | 300 ms | 2.3 to 2.52 ms |", "| portable, split_k | 2.50 us | 2.75 us | 0.25 us |",
+                     "The same choices with the kernels of 0fedcba.", "| sample | 0.987 |  | 0.789 |",
+                     "| bench sample | 12 s | ok, 12 of 12 shapes, tuned in 3 s |",
+                     "| ping-pong | +0.1 % |"):
+            self.assertIn(line, page)
+        # Of cuBLAS, then of cuBLASLt: count, mean, p5, shapes behind, the worst.
+        rows = re.findall(r"^\| sample \| 12 \| \*\*([\d.]+)\*\* \| .* \| ([\d.]+) \| (\d+) \| ([\d.]+) \| (\w+) \|$", page,
+                          re.M)
+        self.assertEqual(rows[:2], [("1.000", "0.500", "5", "0.250", "512x1024x512"),
+                                    ("0.800", "0.400", "7", "0.200", "512x1024x512")])
+
+    def test_a_page_that_is_not_theirs_is_found(self):
+        self.run_record()
+        self.assertEqual(self.run_record("--check").returncode, 0)
+        page = self.out / "README.md"
+        page.write_text(page.read_text().replace("0.987", "0.988"))
+        done = self.run_record("--check")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"\Areport\.py: error: [^\n]*README\.md is not what the files of [^\n]*\n\Z")
+        (self.record / "summary.txt").write_text("nothing\n")
+        self.assertIn("summary.txt has no run", self.run_record().stderr)
+
+
 class Figures(Case):
+    def test_a_record_has_one_picture_that_knows_its_source(self):
+        record = self.out / "gpu"
+        record.mkdir()
+        (record / "sample.csv").write_bytes(SAMPLE.read_bytes())
+        (record / "summary.txt").write_text(SUMMARY)
+        command = [sys.executable, "-B", ROOT / "tools/report.py", "record", record]
+        self.assertEqual(subprocess.run(command, stdout=subprocess.DEVNULL).returncode, 0)
+        self.assertEqual([path.name for path in (record / "plots").iterdir()], ["overview.png"])
+        self.assertEqual(subprocess.run([*command, "--check"]).returncode, 0)
+        lines = (record / "sample.csv").read_text().splitlines()
+        (record / "sample.csv").write_text("\n".join(lines[:-3]) + "\n")
+        subprocess.run([*command, "--no-picture"], stdout=subprocess.DEVNULL)
+        done = subprocess.run([*command, "--check"], capture_output=True, text=True)
+        self.assertIn("overview.png was drawn from other files", done.stderr)
+
     def test_the_figures_are_in_the_folder_and_in_the_page(self):
         page = self.page("--png", self.out / "png")
         self.check_self_contained(page)

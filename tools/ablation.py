@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """What each feature of the Hopper kernels is worth, from `jitgemm bench --ablate N --csv FILE`.
 
-usage: ablation.py N FILE.csv... > ablation.csv
+  tools/ablation.py N FILE.csv... > ablation.csv
 
 For each shape of a file, the fastest of the cost model's first N candidates against the fastest of its first N without a
-feature, geometric means of cuBLAS default over each. The output is what `report.py corpora --ablation` draws.
+feature, geometric means of cuBLAS default over each. The output is what `tools/report.py corpora --ablation` and `tools/report.py record` read.
 """
 
+import argparse
 import csv
 import math
-import os
 import re
 import sys
+from pathlib import Path
 
-csv.field_size_limit(1 << 30)
+sys.dont_write_bytecode = True
+
+from reports.records import ABLATION, BadInput, geomean, rows_of  # noqa: E402
 
 
 def number(word, text, default):
@@ -45,20 +48,20 @@ FEATURES = {  # the names of tools/jitgemm/bench_draw.cpp
 }
 
 
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    first = int(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int, metavar="N", help="candidates of the cost model that count")
+    parser.add_argument("csv", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    first = arguments.first
+    try:
+        files = [(path.stem, rows_of(path, ["check", "cublas_us", "pinned"])) for path in arguments.csv]
+    except BadInput as error:
+        sys.exit(f"ablation.py: error: {error}")
     writer = csv.writer(sys.stdout)
-    writer.writerow(["feature", "corpus", "with_geomean", "without_geomean", "gain", "shapes", "note"])
-    for path in sys.argv[2:]:
-        with open(path, newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["check"] == "ok" and row["cublas_us"]]
-        corpus = os.path.splitext(os.path.basename(path))[0]
+    writer.writerow(ABLATION)
+    for corpus, all_rows in files:
+        rows = [row for row in all_rows if row["check"] == "ok" and row["cublas_us"]]
         for feature, has in FEATURES.items():
             with_all, without, helped = [], [], 0
             for row in rows:

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # Installs what a build needs and this machine lacks, on Debian 12 and Ubuntu 24.04. Running it again changes nothing.
+#
+#   tools/bootstrap.sh
+#
 #   distribution packages: with apt-get, as root or through sudo
 #   CUDA's headers and NVRTC, where there is no toolkit: from PyPI wheels into .cuda/, which git ignores
 set -euo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 cd "$(dirname "$0")/.."
 
 say() { echo "bootstrap: $*"; }

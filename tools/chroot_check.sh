@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Tries the README's two commands in a fresh clone in a bare Debian 12, without GPU, and times them.
+#
 #   tools/chroot_check.sh [--toolkit DIR] [--keep] [folder]
+#
 # --toolkit mounts a CUDA toolkit at /usr/local/cuda inside; without it NVRTC comes from PyPI. Needs root and debootstrap.
 # The host's apt and pip settings and certificates are copied in; nothing else of the host is seen there.
 set -euo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 cd "$(dirname "$0")/.."
 
 toolkit='' keep='' folder=''

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 """Shapes that nobody has tuned for: log-uniform in 128..8192, half of them multiples of 8, half of them anything.
 
-usage: draw_shapes.py SEED COUNT > shapes.txt
+  tools/draw_shapes.py SEED COUNT > shapes.txt
 
 SEED is hexadecimal, for example the first 8 digits of a commit; the same one gives the same shapes.
 """
 
+import argparse
 import random
-import sys
 
 
 def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    seed, count = int(sys.argv[1], 16), int(sys.argv[2])
-    draw = random.Random(seed)
-    print(f"# draw_shapes.py {sys.argv[1]} {count}")
-    for i in range(count):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed")
+    parser.add_argument("count", type=int)
+    arguments = parser.parse_args()
+    try:
+        draw = random.Random(int(arguments.seed, 16))
+    except ValueError:
+        parser.error(f"the seed is \"{arguments.seed}\": write hexadecimal digits")
+    print(f"# draw_shapes.py {arguments.seed} {arguments.count}")
+    for i in range(arguments.count):
         multiple = 8 if i % 2 == 0 else 1
         print(*(round(128 * 2 ** draw.uniform(0, 6) / multiple) * multiple for _ in range(3)))
 

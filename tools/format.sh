@@ -6,6 +6,7 @@
 #
 # One version of clang-format for all, from PyPI, kept in .format/, which git ignores.
 set -euo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 cd "$(dirname "$0")/.."
 
 version=19.1.7
@@ -13,7 +14,7 @@ program=.format/clang_format/data/bin/clang-format
 case ${1:-} in
   "") mode=(-i) ;;
   --check) mode=(--dry-run -Werror --ferror-limit=1) ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; [[ $1 == --help || $1 == -h ]] && exit 0 || exit 2 ;;
+  *) echo "format.sh: error: what is $1? See tools/format.sh --help" >&2; exit 2 ;;
 esac
 
 if [[ ! -x $program || $($program --version) != *" $version"* ]]; then

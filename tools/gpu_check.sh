@@ -5,16 +5,18 @@
 #
 # BUILD is a folder with bin/jitgemm and bin/tests, built elsewhere if need be; without it the project is built here.
 # Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
-# and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time.
+# and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time. What is committed as
+# tools/results/h200 becomes tools/results/README.md by `tools/report.py record tools/results/h200`.
 # JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
 # most of the ten minutes each, so that three calls make a whole record. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
 # record's CSV files: bench and aligned then tune nothing, time those choices, and fit into one call. endurance is the tests
 # [long] and a soak. JITGEMM_TRITON_MANIFEST names kernels that tools/triton_peer/compile.py has made, as a peer of the
 # squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { bash "$0" --help >&2; exit 2; }
 mkdir -p "$1" || exit 1
 out=$(cd "$1" && pwd)
 build=${2:-}
@@ -108,6 +110,17 @@ run_first_calls() {
     done
   done
   row "first calls" $((SECONDS - begin)) "$(verdict $status)"
+  [ $status -eq 0 ] || failed=1
+}
+
+# A client's program, where the build has it: the CUDA runtime beside the library.
+run_example() {
+  local begin=$SECONDS status
+  [ -x "$build/bin/example_cuda_graph" ] || return 0
+  echo "== example cuda_graph" >>"$out/tests.log"
+  LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH limited 60 "$build/bin/example_cuda_graph" >>"$out/tests.log" 2>&1
+  status=$?
+  row "example cuda_graph" $((SECONDS - begin)) "$(verdict $status) $(tail -1 "$out/tests.log")"
   [ $status -eq 0 ] || failed=1
 }
 
@@ -216,7 +229,7 @@ run_endurance() {
   [ $status -eq 0 ] || failed=1
 }
 
-[[ $stages == *" tests "* ]] && run_tests && run_first_calls
+[[ $stages == *" tests "* ]] && run_tests && run_first_calls && run_example
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
 [[ $stages == *" seeds "* ]] && run_seeds
 [[ $stages == *" bench "* ]] && run_bench

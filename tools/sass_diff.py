@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from report_records import BadInput, rows_of  # noqa: E402
+from reports.records import BadInput, rows_of  # noqa: E402
 from sass_table import INSTRUCTION, LABEL, LOCAL, MULTIPLY, SIZES, Code  # noqa: E402
 
 PARAMETER = re.compile(r"\bcx?\[(0x0|UR\d+)\]\[(\S+?)\]")

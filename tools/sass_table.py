@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from report_records import BadInput, rows_of  # noqa: E402
+from reports.records import BadInput, rows_of  # noqa: E402
 
 LABEL = re.compile(r"([.$\w]+):")
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?\w+\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")

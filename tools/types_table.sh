@@ -9,9 +9,10 @@
 # JITGEMM_TYPES_TABLE_OPTIONS="--device emulator" goes to every `jitgemm bench`, JITGEMM_TYPES_TABLE_SHAPES is a file of
 # shapes other than tests/corpora/types_20.txt.
 set -uo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { bash "$0" --help >&2; exit 2; }
 jitgemm=${2:-$root/build}/bin/jitgemm
 [ -x "$jitgemm" ] || { echo "types_table: error: no $jitgemm: build it, or give its build folder" >&2; exit 1; }
 mkdir -p "$1" && cd "$1" || exit 1
@@ -55,6 +56,6 @@ class bf16_bias_gelu --type bf16 --layout nt --bias --activation gelu_tanh
 class bf16_batch_4 --type bf16 --batch 4
 
 echo "all: $SECONDS s" >>types_table.log
-python3 "$root/tools/report_types.py" "${files[@]}" >types_table.md || failed=1
+python3 "$root/tools/report.py" types "${files[@]}" >types_table.md || failed=1
 cat types_table.md
 exit $failed

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Fuzzes every target side by side and prints one table: executions, coverage, findings.
+#
 #   tests/fuzz/run.sh [--seconds 60] [--jobs N] [--binaries DIR] [--build DIR] [--out DIR] [target ...]
+#
 # Builds the targets with clang first, unless --binaries names a folder that has them. What is found lies in OUT/TARGET/findings,
 # the table in OUT/summary.md. Fails if anything was found.
 set -euo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 here=$(cd "$(dirname "$0")" && pwd)
 
 seconds=60 jobs=$(nproc) binaries='' build=$here/../../build/fuzz out=''
@@ -15,7 +18,7 @@ while (($#)); do
     --binaries) binaries=$2; shift ;;
     --build) build=$2; shift ;;
     --out) out=$2; shift ;;
-    -*) sed -n '2,5s/^# \?//p' "$0" >&2; exit 2 ;;
+    -*) bash "$0" --help >&2; exit 2 ;;
     *) targets+=("$1") ;;
   esac
   shift

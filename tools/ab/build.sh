@@ -12,9 +12,10 @@
 # CMAKE_FLAGS are for both libraries' builds, which are kept in JITGEMM_AB_BUILD [OUTDIR/build] for another time. This tree's
 # may be one that is there already: JITGEMM_AB_NEW=build/release.
 set -euo pipefail
+[[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-[ $# -eq 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { bash "$0" --help >&2; exit 2; }
 commit=$(git -C "$root" rev-parse --verify --quiet "$1^{commit}") || { echo "build.sh: error: no such commit: $1" >&2; exit 1; }
 mkdir -p "$2"
 out=$(cd "$2" && pwd)

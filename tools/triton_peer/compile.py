@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles Triton's matrix multiplication tutorial for a GPU that is elsewhere: a folder of cubins and manifest.json.
 
-  compile.py OUTDIR [--arch 90] [--type f16 e5m2] [--activation none leaky_relu]
+  tools/triton_peer/compile.py OUTDIR [--arch 90] [--type f16 e5m2] [--activation none leaky_relu]
 
 The kernels are those that the tutorial gets when it is called with whole tensors whose sizes are multiples of 16: pointers,
 sizes and leading strides divisible by 16, inner strides the constant 1. f16: A and B row-major. e5m2: B column-major, which
@@ -15,12 +15,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
-from triton.compiler import ASTSource
+try:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.compiler import ASTSource
 
-from kernel import CONFIGS, GROUP_SIZE_M, matmul_kernel
+    from kernel import CONFIGS, GROUP_SIZE_M, matmul_kernel
+except ImportError:  # --help needs none of it
+    triton = None
 
 TYPES = {"f16": "*fp16", "e5m2": "*fp8e5"}
 UNIT_STRIDES = {"f16": ("stride_ak", "stride_bn", "stride_cn"), "e5m2": ("stride_ak", "stride_bk", "stride_cn")}
@@ -93,6 +96,8 @@ def main():
     parser.add_argument("--type", nargs="+", default=list(TYPES), choices=list(TYPES))
     parser.add_argument("--activation", nargs="+", default=["none", "leaky_relu"], choices=["none", "leaky_relu"])
     arguments = parser.parse_args()
+    if not triton:
+        sys.exit("compile.py: error: Triton is missing, or is another than the one of README.md: pip install triton")
     arguments.outdir.mkdir(parents=True, exist_ok=True)
     kernels = [compile_one(arguments, type_name, config, activation)
                for type_name in arguments.type for activation in arguments.activation for config in CONFIGS]

@@ -1,10 +1,10 @@
-"""What report.py's corpora command says about many shapes."""
+"""What reports say about many shapes."""
 
 import math
 import random
 from dataclasses import dataclass
 
-from report_records import CONFIG_FIELDS, WAVE_CLASSES, Shape
+from reports.records import CONFIG_FIELDS, WAVE_CLASSES, Shape, geomean
 
 RESAMPLES = 4000
 
@@ -22,10 +22,6 @@ class Summary:
     p95: Shape
     best: Shape
     ahead: int  # shapes where jitgemm is at least as fast
-
-
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def bootstrap(values):

@@ -1,7 +1,8 @@
-"""What the CSV files of `jitgemm bench` hold, as values that report.py's corpora command works on."""
+"""What the CSV files of `jitgemm bench` hold, as values that reports are made of."""
 
 import csv
 import math
+import sys
 from dataclasses import dataclass, field
 
 # Name of a ratio, its column, and the time it is over. The first two are what the project is judged by.
@@ -13,6 +14,19 @@ RATIOS = {
 }
 REQUIRED = ["m", "n", "k", "device", "problem", "waves", "tuned_us", "tuned_config", "cublas_us", "cublas_over_model",
             "cublas_over_tuned", "cublaslt_over_tuned", "check"]
+# The corpora of tools/gpu_check.sh, in the order in which reports have them: a short title, and what the shapes are.
+CORPORA = {
+    "streamk_aligned8_300": ("f16, multiples of 8", "f16, log-uniform in 128..8192, multiples of 8"),
+    "streamk_unaligned_100": ("f16, any integers", "f16, log-uniform in 128..8192, any integers"),
+    "fp8_fast": ("fp8", "e4m3, B column-major, D bf16, log-uniform, multiples of 16, fast accumulation"),
+    "fp8_promoted": ("fp8, promoted", "the same, promoted accumulation"),
+    "llm_decode_49": ("bf16, decoding", "bf16, B column-major, matrices of language models with M of 1..256"),
+    "seeds": ("f16, squares", "f16, squares of 256..4096 and three with a deep K"),
+    "large_f16": ("f16, large", "f16, large"),
+    "large_bf16": ("bf16, large", "bf16, B column-major, large"),
+    "large_fp8_fast": ("fp8, large", "e4m3, B column-major, D bf16, large, fast accumulation"),
+    "large_fp8_promoted": ("fp8, large, promoted", "the same, promoted accumulation"),
+}
 ABLATION = ["feature", "corpus", "with_geomean", "without_geomean", "gain", "shapes", "note"]
 
 # Of tiles of 128 x 256 on all SMs; each class ends where the next begins.
@@ -70,6 +84,14 @@ class Corpus:
     failed: list  # (shape's problem, why)
     default_peer: str  # what stands in the column of cuBLAS
 
+    @property
+    def title(self):
+        return CORPORA.get(self.name, (self.name, ))[0]
+
+    @property
+    def what(self):
+        return CORPORA.get(self.name, (None, self.name))[1]
+
     def with_speedup(self, ratio):
         return [shape for shape in self.shapes if ratio in shape.speedup]
 
@@ -92,7 +114,12 @@ def parse_config(text):
     return config
 
 
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
 def rows_of(path, required):
+    csv.field_size_limit(sys.maxsize)  # the finalists of a shape are one field
     try:
         with open(path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, restval="")  # an interrupted run leaves half a line
@@ -174,6 +201,23 @@ def read_corpus(path):
     first = all((row.get("cublas_config") or "").startswith("first candidate") for _, row in timed)
     return Corpus(path.stem, sorted({row["device"] for _, row in timed}), sorted({shape.kind for shape in shapes}), shapes,
                   failed, "cuBLASLt's first candidate" if first else "cuBLAS default")
+
+
+@dataclass
+class Files:
+    """The CSV files of a folder that tools/gpu_check.sh has filled."""
+    corpora: list
+    ablation: object  # a path, or None
+    regret: object
+
+
+def files_of(folder):
+    found = {path.stem: path for path in folder.glob("*.csv")}
+    ablation, regret = found.pop("ablation", None), found.pop("regret", None)
+    if not found:
+        raise BadInput(f"{folder} has no CSV files of `jitgemm bench`: give a folder that tools/gpu_check.sh has filled")
+    known = [name for name in CORPORA if name in found]
+    return Files([found[name] for name in known + sorted(set(found) - set(known))], ablation, regret)
 
 
 def read_corpora(paths):

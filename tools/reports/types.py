@@ -1,13 +1,16 @@
-#!/usr/bin/env python3
 """The table of tools/types_table.sh, as Markdown, from its CSV files, one a class.
 
-    tools/report_types.py FILE...
+  tools/report.py types FILE... > types.md
 """
+
+import argparse
 import csv
 import math
-import pathlib
 import re
 import sys
+from pathlib import Path
+
+from reports.records import geomean
 
 
 def number(text):
@@ -20,8 +23,8 @@ def ratios(rows, peer):
     return sorted(((p / o, r) for p, o, r in timed if p and o), key=lambda pair: pair[0])
 
 
-def geomean(pairs):
-    return math.exp(sum(math.log(ratio) for ratio, _ in pairs) / len(pairs))
+def mean(pairs):
+    return geomean([ratio for ratio, _ in pairs])
 
 
 def shape(row):
@@ -44,8 +47,8 @@ def table_row(name, rows):
     good = [r for r in rows if r["check"] == "ok"]
     lt, default = ratios(good, "cublaslt"), ratios(good, "cublas")
     cells = [name, f"`{kind(rows[0])}`", f"{len(good)} of {len(rows)}"]
-    cells.append(f"**{geomean(lt):.3f}**" if lt else "-")
-    cells.append(f"{geomean(default):.3f}" if default else "-")
+    cells.append(f"**{mean(lt):.3f}**" if lt else "-")
+    cells.append(f"{mean(default):.3f}" if default else "-")
     cells.append(f"{lt[round(0.05 * (len(lt) - 1))][0]:.3f}" if lt else "-")
     cells.append(f"{shape(lt[0][1])} ({lt[0][0]:.3f})" if lt else "-")
     speeds = [tera(r) for r in good if number(r["tuned_us"])]
@@ -67,14 +70,15 @@ def notes(name, rows):
         yield f"- {name}: cublasGemmEx cannot compute this; its column has cuBLASLt's first candidate"
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    files = [pathlib.Path(name) for name in sys.argv[1:]]
+def main(argv):
+    parser = argparse.ArgumentParser(prog="report.py types", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("csv", type=Path, nargs="+", help="a file of `jitgemm bench`; one that is not there is left out")
+    files = parser.parse_args(argv).csv
     classes = [(path.stem, list(csv.DictReader(path.open(newline="")))) for path in files if path.exists()]
     classes = [(name, rows) for name, rows in classes if rows]
     if not classes:
-        sys.exit("report_types: error: no results in " + ", ".join(sys.argv[1:]))
+        sys.exit("report.py: error: no results in " + ", ".join(map(str, files)))
     lines = ["# Types, layouts and epilogues", "",
              f"{classes[0][1][0]['device']}. Times of the peer over ours (tuned): above 1 jitgemm is faster. Both columns of "
              "ratios are geometric means; p5 and the worst shape are of the best cuBLASLt candidate. TFLOP/s (of s8 TOP/s) are ours on the shape where they are "
@@ -84,7 +88,3 @@ def main():
     lines += [" | ".join(table_row(name, rows)) for name, rows in classes]
     remarks = [note for name, rows in classes for note in notes(name, rows)]
     print("\n".join(lines + ([""] + remarks if remarks else [])))
-
-
-if __name__ == "__main__":
-    main()

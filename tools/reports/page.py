@@ -1,11 +1,12 @@
-"""The page of report.py's corpora command: one HTML file that refers to nothing else."""
+"""One HTML file that has it all and refers to nothing else."""
 
 import base64
 import re
 from html import escape
 
-import report_regret
-from report_statistics import by_waves
+from reports.records import geomean
+from reports.regret import WHAT, percentile
+from reports.statistics import by_waves
 
 STYLE = """
 :root { --ink: #22303c; --muted: #6b7780; --line: #e3e7ea; --ours: #1f5a85; --peer: #a8690f; --tint: #f5f7f8; }
@@ -209,6 +210,19 @@ def section(corpus, summaries, groups, figures):
     return "\n".join(filter(None, parts))
 
 
+def regret_section(regrets, figures):
+    lines = []
+    for name, pairs in regrets.items():
+        values = [regret for regret, _ in pairs]
+        worst, shape = max(pairs)
+        lines.append([escape(name), escape(WHAT.get(name, "")), str(len(values)), f"{geomean(values):.4f}",
+                      f"{percentile(values, 0.95):.3f}", f"{worst:.3f}", escape(shape)])
+    head = ["choice", "", "shapes", "geomean", "p95", "worst", "its shape"]
+    return ('<section><h2 id="regret">Regret</h2><p>The time of a choice over the least of all that was timed in the last round: '
+            "the fastest of the cost model's first candidates and of others drawn at random, and every choice.</p>"
+            f"{image(figures, 'regret')}{table(head, lines, range(2, 6))}</section>")
+
+
 def ablation_section(rows):
     number = lambda text: f"{float(text):.3f}" if text else ""
     lines = []
@@ -242,7 +256,7 @@ def page(corpora, summaries, groups, figures, ablation, regrets):
     ]
     parts += [section(c, summaries[c.name], groups[c.name], figures) for c in corpora]
     if regrets:
-        parts.append(report_regret.section(regrets, image(figures, "regret"), table))
+        parts.append(regret_section(regrets, figures))
     if ablation:
         parts.append(ablation_section(ablation))
     return "\n".join(parts) + f"\n<script>{SCRIPT}</script></body></html>\n"

@@ -1,11 +1,11 @@
-"""The figures of report.py's corpora command."""
+"""The figures of the reports. Alone in needing matplotlib, and only once one is drawn."""
 
 import io
 import math
+import sys
 from dataclasses import dataclass
 
-from report import pyplot
-from report_records import BANDWIDTH, CEILINGS, CONFIG_FIELDS, WAVE_CLASSES
+from reports.records import BANDWIDTH, CEILINGS, CONFIG_FIELDS, WAVE_CLASSES, geomean
 
 INK, MUTED, GRID = "#22303c", "#6b7780", "#e3e7ea"
 OURS, PEER = "#1f5a85", "#c98a2d"
@@ -17,6 +17,8 @@ RATIO_TICKS = [
     [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 15, 20],
     [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3, 5, 10, 20],
 ]
+REGRET_COLOURS = {"model": PEER, "calibrated": "#79b3a4", "derived": "#c9b07a", "nearest": "#8d6a9f", "tuned": OURS,
+                  "repeats": MUTED}
 LOG_DIGITS = [[i / 5 for i in range(5, 50)], [1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 5], [1]]
 MOST_TICKS = 11
 MOST_BARS = 14
@@ -29,7 +31,13 @@ class Figure:
 
 
 def style():
-    plt = pyplot()
+    try:
+        import matplotlib
+    except ImportError:
+        sys.exit("report.py: error: matplotlib is missing: install python3-matplotlib, or see --help for what needs none")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     plt.rcParams.update({
         "figure.dpi": 120, "font.size": 10.5, "axes.titlesize": 12, "axes.titleweight": "bold",
         "axes.titlelocation": "left", "axes.titlepad": 10, "axes.labelsize": 10.5, "axes.edgecolor": MUTED,
@@ -43,11 +51,18 @@ def style():
     return plt
 
 
-def finish(plt, figure, alt):
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+def finish(plt, figure, alt, description=None):
+    """In 96 colours, a third of the bytes. description: text that the file keeps, of what it was drawn from."""
+    from PIL import Image, PngImagePlugin  # which matplotlib has
+
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png")
     plt.close(figure)
-    return Figure(buffer.getvalue(), alt)
+    texts = PngImagePlugin.PngInfo()
+    if description:
+        texts.add_text("Description", description)
+    Image.open(drawn).convert("RGB").quantize(96).save(small, format="PNG", optimize=True, pnginfo=texts)
+    return Figure(small.getvalue(), alt)
 
 
 def set_ticks(axis, low, high, choices):
@@ -100,9 +115,9 @@ def heading(figure, corpus):
     subtitle(figure, corpus, f"{plural(len(corpus.shapes), 'shape')}   ·   {kinds}")
 
 
-def overview(plt, corpora, summaries):
+def overview(plt, corpora, summaries, description=None):
     rows = [c for c in corpora if summaries[c.name]["cublas"] or summaries[c.name]["cublaslt"]]
-    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.62 * len(rows)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.5 * len(rows)), layout="constrained")
     ends = []
     for y, corpus in enumerate(rows):
         for ratio, offset, colour, name in (("cublas", -0.15, OURS, "over cuBLAS default"),
@@ -124,13 +139,13 @@ def overview(plt, corpora, summaries):
     axes.set_xlim(low, high)
     set_ticks(axes.xaxis, low, high, RATIO_TICKS)
     axes.axvline(1, color=INK, linewidth=1, zorder=1)
-    axes.set_yticks(range(len(rows)), [f"{c.name} ({len(c.shapes)})" for c in rows])
+    axes.set_yticks(range(len(rows)), [f"{c.title} ({len(c.shapes)})" for c in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    axes.set(xlabel="speed-up: time of the peer over ours; above 1 jitgemm is faster",
-             title="Geometric mean, its 95 % interval (thick), p5 to p95 (thin)")
+    axes.set(xlabel="time of the peer over ours; above 1 jitgemm is faster; in brackets the number of shapes",
+             title="Speed-up: geometric mean, its 95 % interval (thick), p5 to p95 (thin)")
     legend_below(figure, axes)
-    return finish(plt, figure, "The geometric mean of the speed-up of each corpus, with its interval.")
+    return finish(plt, figure, "The geometric mean of the speed-up of each corpus, with its interval.", description)
 
 
 def peers_of(corpus, summaries):
@@ -276,7 +291,27 @@ def configurations(plt, corpus, groups):
     return finish(plt, figure, f"{corpus.name}: how often each tile, cluster, schedule and number of stages was chosen.")
 
 
-def draw(corpora, summaries, groups):
+def regret(plt, regrets):
+    drawing, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
+    count = max(map(len, regrets.values()))
+    for name, pairs in regrets.items():
+        values = sorted(regret for regret, _ in pairs)
+        part = [100 * (i + 1) / len(values) for i in range(len(values))]
+        axes.step([1, *values], [0, *part], where="post", color=REGRET_COLOURS.get(name, INK), linewidth=2,
+                  label=f"{name}: {geomean(values):.3f}")
+    axes.axhline(95, color=GRID, linewidth=1.5)
+    axes.annotate("95 %", (1, 95), xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=9,
+                  color=MUTED, annotation_clip=False)
+    axes.set_xlim(1, max(1.1, min(1.5, max(regret for pairs in regrets.values() for regret, _ in pairs) * 1.01)))
+    axes.set_ylim(0, 101)
+    axes.set_xlabel("time over the best known")
+    axes.set_ylabel("shapes at most so far off (%)")
+    axes.set_title(f"Regret of choices on {count} fresh shapes")
+    axes.legend(loc="lower right", title="geometric mean")
+    return finish(plt, drawing, f"Share of {count} shapes over the regret of each way to choose a configuration.")
+
+
+def draw(corpora, summaries, groups, regrets):
     """Name of each figure and the figure; none where there is nothing to show."""
     plt = style()
     figures = {}
@@ -289,4 +324,6 @@ def draw(corpora, summaries, groups):
         figures[f"{c.name}_roofline"] = roofline(plt, c)
         if any(len(rows) > 1 for rows in groups[c.name].values()):
             figures[f"{c.name}_configurations"] = configurations(plt, c, groups[c.name])
+    if regrets:
+        figures["regret"] = regret(plt, regrets)
     return figures

@@ -1,20 +1,20 @@
 """The numbers that the seed documents print beside ours, from the JSON files of the `jitgemm seed` commands.
 
-  tools/report.py seeds RUNDIR OUT.md
+  tools/report.py seeds RUNDIR OUT.md [--png DIR]
 
 RUNDIR holds what was run, each file optional: checks.json, squares.json, squares_leaky_relu.json, singles.json, sweep.json,
-and grouping.csv, a `jitgemm bench` of one shape with --config twice, group_m=8 and group_m=0. OUT.md is the page; the plots
-of the squares go beside it.
+and grouping.csv, a `jitgemm bench` of one shape with --config twice, group_m=8 and group_m=0. OUT.md is the page.
 """
 
 import argparse
 import csv
 import json
-import math
 import sys
 from pathlib import Path
 
-from report import pyplot, table
+from reports.figures import style
+from reports.markdown import table
+from reports.records import geomean
 
 EMPTY = "–"
 PROVIDERS = {"cublas": "cuBLAS", "jitgemm": "jitgemm", "triton": "Triton"}
@@ -75,8 +75,8 @@ def speed(row, provider):
     return row[provider].get("tflops") if provider in row else None
 
 
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+def mean(values):
+    return geomean(values) if values else None
 
 
 def environment(runs):
@@ -113,7 +113,7 @@ def squares_rows(run, type_name, activation="none"):
     return {row["m"]: row for row in rows if row["type"] == type_name and row["activation"] == activation}
 
 
-def squares_section(run, leaky, plots):
+def squares_section(run, leaky):
     parts = ["## The tutorial's squares\nTFLOP/s, medians. The tutorial prints its numbers as a picture; the column before "
              "the last is the tutorial itself, run on an H200 with Triton 3.6: over cuBLAS in its own run (f16), TFLOP/s (e5m2).\n"]
     f16, e5m2 = squares_rows(run, "f16"), squares_rows(run, "e5m2")
@@ -138,20 +138,19 @@ def squares_section(run, leaky, plots):
         both = [size for size in plain if size in fused]
         costs = [over(ms(fused[s], "jitgemm"), ms(plain[s], "jitgemm")) for s in both]
         rival = [over(ms(fused[s], "triton"), ms(fused[s], "jitgemm")) for s in both]
-        lines.append([type_name, number(geomean([c for c in costs if c]), 3), number(geomean([r for r in rival if r]), 3)])
+        lines.append([type_name, number(mean([c for c in costs if c]), 3), number(mean([r for r in rival if r]), 3)])
     parts.append(table(["leaky_relu fused", "time over plain, geometric mean", "ours over Triton"], lines))
-    parts += [f"![{plot.stem}]({plot.name})\n" for plot in plots]
     return "\n".join(parts)
 
 
-def plot_squares(run, out):
+def plot_squares(run, folder):
     """As the tutorial's picture: TFLOP/s over the size, with the quantiles as a band."""
-    plots = []
-    for type_name, style in (("f16", "fp16"), ("e5m2", "fp8")):
+    plt = style()
+    folder.mkdir(parents=True, exist_ok=True)
+    for type_name, name in (("f16", "fp16"), ("e5m2", "fp8")):
         rows = [row for _, row in sorted(squares_rows(run, type_name).items()) if speed(row, "jitgemm")]
         if not rows:
             continue
-        plt = pyplot()
         figure, axes = plt.subplots(figsize=(7, 4.2))
         for provider, colour in (("cublas", "green"), ("jitgemm", "blue"), ("triton", "darkorange")):
             points = [row for row in rows if speed(row, provider)]
@@ -162,14 +161,12 @@ def plot_squares(run, out):
             axes.plot(sizes, [perf(row, "ms") for row in points], color=colour, label=PROVIDERS[provider])
             axes.fill_between(sizes, [perf(row, "max_ms") for row in points], [perf(row, "min_ms") for row in points],
                               color=colour, alpha=0.15, linewidth=0)
-        axes.set(xlabel="M = N = K", ylabel="TFLOPS", title=f"matmul-performance-{style}: {run['device']['name']}",
+        axes.set(xlabel="M = N = K", ylabel="TFLOPS", title=f"matmul-performance-{name}: {run['device']['name']}",
                  ylim=(0, None))
         axes.legend()
         figure.tight_layout()
-        plots.append(out.with_name(f"matmul-performance-{style}.png"))
-        figure.savefig(plots[-1])
+        figure.savefig(folder / f"matmul-performance-{name}.png")
         plt.close(figure)
-    return plots
 
 
 def singles_section(run):
@@ -264,17 +261,18 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rundir", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--no-plots", action="store_true", help="tables only; needs no matplotlib")
+    parser.add_argument("--png", type=Path, help="draw the squares into this folder, as the tutorial does")
     arguments = parser.parse_args(argv)
     checks, squares, leaky, singles, sweep = (
         read(arguments.rundir, name) for name in ("checks", "squares", "squares_leaky_relu", "singles", "sweep"))
-    plots = [] if arguments.no_plots or not squares else plot_squares(squares, arguments.out)
+    if arguments.png and squares:
+        plot_squares(squares, arguments.png)
     page = [
         "# The seeds, and ours\nWhat Triton's matrix multiplication tutorial and a notebook on Stream-K print, beside what this "
         f"library does. {environment([squares, singles, sweep, checks])}\"Over\" is a ratio of speeds: above 1 ours is "
         f"faster; {EMPTY} was not printed there or not run here. Times of different GPUs do not compare; their ratios to "
         "cuBLAS say something. Written by `tools/report.py seeds`.\n",
-        checks_section(checks), squares_section(squares, leaky, plots), singles_section(singles), sweep_section(sweep),
+        checks_section(checks), squares_section(squares, leaky), singles_section(singles), sweep_section(sweep),
         example_section(arguments.rundir),
     ]
     arguments.out.write_text("\n".join(page))
