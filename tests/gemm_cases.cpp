@@ -9,8 +9,8 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gemm_choices.hpp"
-#include "kernels/legality.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/legality.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 

@@ -8,6 +8,7 @@
 #include "gemm_choices.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
 
 namespace jitgemm::test {
 namespace {

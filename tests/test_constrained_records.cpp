@@ -3,6 +3,7 @@
 #include "cuts_k.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
+#include "kernels/launch_shape.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
 #include "sandbox.hpp"

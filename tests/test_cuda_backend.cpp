@@ -9,6 +9,7 @@
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "fake_driver.hpp"
+#include "kernels/launch_shape.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;

@@ -11,8 +11,8 @@
 #include "catch.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
-#include "kernels/packing.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/packing.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -7,6 +7,7 @@
 #include "backend/backend.hpp"
 #include "jit/templates.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/launch_shape.hpp"
 
 namespace jitgemm::test {
 

@@ -2,6 +2,7 @@
 #include "core/device_info.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/parameters.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -10,6 +10,7 @@
 #include "errors.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/parameters.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

@@ -8,6 +8,7 @@
 #include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/parameters.hpp"
 #include "random.hpp"
 #include "schedule_checker.hpp"
 

@@ -9,6 +9,7 @@
 #include "fake_nvrtc.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/parameters.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;

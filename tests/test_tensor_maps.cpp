@@ -10,6 +10,7 @@
 #include "errors.hpp"
 #include "fake_driver.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
 #include "plan/ranking.hpp"

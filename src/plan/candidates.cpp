@@ -6,6 +6,7 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/parameters.hpp"
 #include "plan/candidates_sm90.hpp"
 
 namespace jitgemm {

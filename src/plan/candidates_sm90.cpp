@@ -11,6 +11,7 @@
 #include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm {

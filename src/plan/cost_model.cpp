@@ -11,6 +11,7 @@
 #include "kernels/kernel_problem.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/packing.hpp"
+#include "kernels/parameters.hpp"
 #include "plan/cost_model_sm90.hpp"
 
 namespace jitgemm {

@@ -7,6 +7,7 @@
 #include "core/kernel_interface.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/parameters.hpp"
 #include "plan/candidates_sm90.hpp"
 #include "util/integers.hpp"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/device_info.hpp"
-#include "kernels/legality.hpp"
 #include "jitgemm/constraints.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/legality.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/plan.hpp"
+#include "kernels/legality.hpp"
 
 namespace jitgemm {
 

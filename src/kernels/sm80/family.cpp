@@ -1,6 +1,6 @@
 // The portable kernels: cp.async, ldmatrix, mma.sync. Every GPU since sm_80.
-#include "core/type_rules.hpp"
 #include "kernels/family.hpp"
+#include "core/type_rules.hpp"
 #include "kernels/parameters.hpp"
 
 namespace jitgemm {

@@ -1,7 +1,7 @@
 // The Hopper kernels: TMA, wgmma, warpgroups that produce and that consume. sm_90a.
+#include "kernels/family.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
-#include "kernels/family.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
@@ -12,9 +12,7 @@ namespace {
 
 Footprint footprint(const device::KernelParameters& parameters) {
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters);
-  return {.threads = geometry.threads,
-          .smem_bytes = geometry.smem_bytes,
-          .arriving_groups = geometry.arriving_groups};
+  return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes, .arriving_groups = geometry.arriving_groups};
 }
 
 std::string why_illegal(const KernelConfig& c, const Problem& asked, const Problem& p, const DeviceInfo& device) {
