@@ -116,16 +116,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   // Of a warp, one lane for each block that waits for it before it fetches again.
   const bool releases = lane < ClusterPlace::SHARERS;
   const u32 released = place.sharer(int(lane));
-  const auto shared_by = [&](u32 empty) {
-    return ClusterPlace::SHARERS == 1 ? empty : ptx::map_to_rank(empty, released);
-  };
-  const auto release = [&](const auto& barrier) {
+  const auto release = [&](u32 empty) {
     if (!releases) return;
     if constexpr (ClusterPlace::SHARERS == 1)
-      ptx::mbarrier_arrive(barrier());
+      ptx::mbarrier_arrive(empty);
     else
-      ptx::mbarrier_arrive_cluster(barrier());
+      ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
   };
+
   const Scaling scaling(args);
   RingPosition position;
   u32 item = 0, passes = 0;
@@ -162,11 +160,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 #pragma unroll 1
       for (int step = 0; step < k_steps; ++step) {
         Accumulator of_step[COUNT];
-        u32 barrier = shared_by(smem.empty(position.stage));
-        ptx::compute_now(barrier);  // not after the wait: the producer waits for the release
         multiply_stage(false, of_step);
         ptx::wgmma_wait_group<0>();
-        release([&] { return barrier; });
+        release(smem.empty(position.stage));
         position.advance();
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
@@ -179,13 +175,13 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       for (int step = 0; step < k_steps; ++step) {
         multiply_stage(step > 0, accumulators);
         ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
-        if (step > 0) release([&] { return shared_by(previous); });
+        if (step > 0) release(previous);
         previous = smem.empty(position.stage);
         position.advance();
       }
       if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
       ptx::wgmma_wait_group<0>();
-      release([&] { return shared_by(previous); });
+      release(previous);
     }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
