@@ -185,7 +185,7 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
 
 std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> result;
-  const int size = tile.cluster_m * tile.cluster_n * tile.cluster_k, slots = usable_sms(size, device);
+  const int size = cluster_size_of(tile), slots = usable_sms(size, device);
   const std::int64_t blocks = blocks_of(tile, problem), k_steps = ceil_div(problem.k, tile.block_k);
   const auto with = [&](Schedule schedule, int splits, int grid) {
     KernelConfig config = tile;
