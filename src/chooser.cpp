@@ -170,7 +170,7 @@ Choice Chooser::by_model(const Problem& problem, const Constraints& constraints)
   }
   if (ranked.empty()) {
     KernelConfig smallest{
-        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
+        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a.type)), .stages = 2, .warps = 2};
     throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" +
                                                 why_illegal(smallest, problem, backend_.device()) +
                                                 "); use other types or sizes");
@@ -216,7 +216,7 @@ Problem Chooser::tuned_shape(const Problem& problem) const {
   if (bucket > INT32_MAX) return shape;
   shape.m = bucket;
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
-  if (shape.layout_a == Layout::column_major) shape.lda = std::max(shape.lda, shape.m);
+  if (shape.a.layout == Layout::column_major) shape.a.ld = std::max(shape.a.ld, shape.m);
   return shape;
 }
 

@@ -227,7 +227,7 @@ void Context::Impl::check_pointers(const Problem& problem, const Operands& opera
     check(operands.b, "B");
   }
   if (reads_c(problem)) check(operands.c, "C");
-  if (problem.bias != Bias::none) check(operands.bias, "bias");
+  if (problem.epilogue.bias != Bias::none) check(operands.bias, "bias");
   if (operands.scale_a) check(operands.scale_a, "scale_a");
   if (operands.scale_b) check(operands.scale_b, "scale_b");
   if (operands.scale_d) check(operands.scale_d, "scale_d");

@@ -24,10 +24,9 @@ Problem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumul
   return normalise({.m = m,
                     .n = n,
                     .k = k,
-                    .a = e4m3,
-                    .b = e4m3,
-                    .d = f32,
-                    .layout_b = Layout::column_major,
+                    .a = {e4m3},
+                    .b = {.type = e4m3, .layout = Layout::column_major},
+                    .d = {f32},
                     .accumulation = accumulation});
 }
 
@@ -51,15 +50,15 @@ double sum(GemmDevice& device, const std::string& config, Accumulation accumulat
   for (std::int64_t k = 0; k < p.k; ++k) {
     const double first_of_slab = k % 32 == 0 ? double(1 << k / 128) / 4 : 0;
     for (std::int64_t row = 0; row < p.m; ++row)
-      store(k < 256 ? 256 : first_of_slab, inputs.a.data() + gemm.offset_a, row * p.lda + k, p.a);
+      store(k < 256 ? 256 : first_of_slab, inputs.a.data() + gemm.offset_a, row * p.a.ld + k, p.a.type);
     for (std::int64_t column = 0; column < p.n; ++column)
-      store(k < 256 ? 256 : 1, inputs.b.data() + gemm.offset_b, column * p.ldb + k, p.b);
+      store(k < 256 ? 256 : 1, inputs.b.data() + gemm.offset_b, column * p.b.ld + k, p.b.type);
   }
   const std::vector<char> d = device.run(gemm, inputs);
   const char* const begin = d.data() + d_guard_bytes + gemm.offset_d;
   const double first = load(begin, 0, f32);
   for (std::int64_t row = 0; row < p.m; ++row)
-    for (std::int64_t column = 0; column < p.n; ++column) REQUIRE(load(begin, row * p.ldd + column, f32) == first);
+    for (std::int64_t column = 0; column < p.n; ++column) REQUIRE(load(begin, row * p.d.ld + column, f32) == first);
   return first;
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("Calibration measures some hundred legal candidates of each main loop"
       CAPTURE(to_string(task.problem));
       CHECK(equal(normalise(task.problem), task.problem));
       CHECK(task.configs.size() >= 2);
-      unaligned |= task.problem.align_a < 16;
+      unaligned |= task.problem.a.alignment < 16;
       skinny |= task.problem.m <= 64;
       large |= flops(task.problem) > 1e11;
       std::set<std::string> configs;

@@ -33,11 +33,11 @@ DeviceInfo emulated(const char* architecture) {
 /// Any type, layout, alignment and batch; tiny, skinny, deep and large.
 Problem random_problem(Random& random) {
   Problem p;
-  p.a = p.b = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
-  p.d = is_fp8(p.a) ? bf16 : p.a == tf32 ? f32 : p.a == s8 ? s32 : p.a;
-  if (is_fp8(p.a) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
-  p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
-  p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.a.type = p.b.type = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
+  p.d.type = is_fp8(p.a.type) ? bf16 : p.a.type == tf32 ? f32 : p.a.type == s8 ? s32 : p.a.type;
+  if (is_fp8(p.a.type) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
+  p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   const int multiple = random.between(0, 1) ? 16 : 1;
   const auto extent = [&](int low, int high) {
     return std::int64_t((random.log_between(low, high) + multiple - 1) / multiple * multiple);
@@ -179,7 +179,7 @@ TEST_CASE("A deterministic choice is left with the workspace of the one that dec
     const Problem problem = normalise({.m = random.between(100, 3000),
                                        .n = random.between(100, 6000),
                                        .k = random.between(30000, 90000),
-                                       .layout_b = Layout::column_major});
+                                       .b = {.layout = Layout::column_major}});
     const ConstraintFilter filter({.deterministic = true}, problem, h200);
     REQUIRE(filter.deterministic_sm90());
     const Constraints constraints{
@@ -227,7 +227,7 @@ TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembe
           "[constraints][context]") {
   const TemporaryDirectory cache;
   // Deep, so that cutting k pays: with f64, which has few kernels.
-  const Problem problem{.m = 40, .n = 72, .k = 2000, .a = f64, .b = f64, .d = f64};
+  const Problem problem{.m = 40, .n = 72, .k = 2000, .a = {f64}, .b = {f64}, .d = {f64}};
   const auto context_with = [&](const Constraints& constraints, Tuning tuning = Tuning::cached) {
     return Context({.device = Device::emulator,
                     .architecture = "sm_80",
@@ -275,7 +275,7 @@ TEST_CASE("Calls under constraints compute what they should", "[constraints][emu
     options.constraints = constraints;
     GemmDevice device(options);
     for (const Problem& problem :
-         {Problem{.m = 150, .n = 200, .k = 200}, Problem{.m = 33, .n = 65, .k = 301, .d = f32}}) {
+         {Problem{.m = 150, .n = 200, .k = 200}, Problem{.m = 33, .n = 65, .k = 301, .d = {f32}}}) {
       GemmCase gemm = plain_case(normalise(problem), {}, {2, 2, 4, 4});
       const Plan plan = device.context().plan(gemm.problem);
       gemm.config = plan.config;

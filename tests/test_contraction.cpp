@@ -54,15 +54,15 @@ int loose_operations(const std::string& ptx) {
 
 /// Of one element of D, as templates/README.md has it.
 Operations of_element(const Problem& p) {
-  const bool c = reads_c(p), bias = p.bias != Bias::none;
+  const bool c = reads_c(p), bias = p.epilogue.bias != Bias::none;
   Operations x = c && bias ? Operations{2, 0, 0}
                  : c       ? Operations{1, 1, 0}
                  : bias    ? Operations{1, 0, 0}
                            : Operations{0, 1, 0};
-  if (p.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
-  if (p.activation == Activation::silu) x = x + Operations{0, 2, 1};
-  if (p.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
-  if (p.d == e4m3 || p.d == e5m2) x = x + Operations{0, 1, 0};  // scale_d
+  if (p.epilogue.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
+  if (p.epilogue.activation == Activation::silu) x = x + Operations{0, 2, 1};
+  if (p.epilogue.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
+  if (p.d.type == e4m3 || p.d.type == e5m2) x = x + Operations{0, 1, 0};  // scale_d
   return x;
 }
 
@@ -112,21 +112,19 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
       const Problem problem = normalise({.m = 1001,
                                          .n = 1008,
                                          .k = 1024,
-                                         .a = kernel.a,
-                                         .b = kernel.a,
-                                         .d = kernel.d,
-                                         .layout_b = Layout::column_major,
+                                         .a = {kernel.a},
+                                         .b = {.type = kernel.a, .layout = Layout::column_major},
+                                         .d = {kernel.d},
                                          .alpha = 0.3,
                                          .beta = epilogue.beta,
-                                         .bias = epilogue.bias,
-                                         .activation = epilogue.activation,
+                                         .epilogue = {.bias = epilogue.bias, .activation = epilogue.activation},
                                          .accumulation = kernel.accumulation});
       const KernelConfig config = parse_kernel_config(kernel.config);
       CAPTURE(to_string(problem), kernel.config);
       REQUIRE(why_illegal(config, problem, device) == "");
       const std::string ptx = cuda::ptx_of(cuda::nvrtc(), generate(problem, config, device));
       CHECK(loose_operations(ptx) == 0);
-      const bool operands = reads_c(problem) || problem.bias != Bias::none;
+      const bool operands = reads_c(problem) || problem.epilogue.bias != Bias::none;
       const int copies = kernel.elements * (operands ? kernel.copies_with_operands : kernel.copies);
       CHECK(rounded_operations(ptx, kernel.a == f64 ? "f64" : "f32") == of_element(problem) * copies + kernel.beside);
     }

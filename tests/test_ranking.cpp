@@ -58,10 +58,10 @@ TEST_CASE("Two stages find what ranking every candidate finds", "[ranking]") {
     Problem problem{
         .m = log_uniform(random, multiple), .n = log_uniform(random, multiple), .k = log_uniform(random, multiple)};
     if (i % 4 == 1) {
-      problem.a = problem.b = e4m3, problem.d = bf16, problem.layout_b = Layout::column_major;
+      problem.a.type = problem.b.type = e4m3, problem.d.type = bf16, problem.b.layout = Layout::column_major;
       if (i % 8 == 1) problem.accumulation = Accumulation::promoted;
     } else if (i % 4 == 2) {
-      problem.a = problem.b = problem.d = bf16, problem.layout_b = Layout::column_major;
+      problem.a.type = problem.b.type = problem.d.type = bf16, problem.b.layout = Layout::column_major;
     }
     problem = normalise(problem);
     CAPTURE(to_string(problem));

@@ -69,11 +69,12 @@ Operands operands_at(const Problem& p, const Operands& operands, std::int64_t ro
     return matrix ? static_cast<const char*>(matrix) + element * std::int64_t(size_of(type)) : nullptr;
   };
   Operands part = operands;
-  part.a = at(operands.a, p.layout_a == Layout::row_major ? row * p.lda : row, p.a);
-  part.b = at(operands.b, p.layout_b == Layout::row_major ? column : column * p.ldb, p.b);
-  part.c = at(operands.c, row * p.ldc + column, type_of_c(p));
-  part.d = const_cast<char*>(at(operands.d, row * p.ldd + column, p.d));
-  if (p.bias != Bias::none) part.bias = at(operands.bias, p.bias == Bias::along_m ? row : column, type_of_c(p));
+  part.a = at(operands.a, p.a.layout == Layout::row_major ? row * p.a.ld : row, p.a.type);
+  part.b = at(operands.b, p.b.layout == Layout::row_major ? column : column * p.b.ld, p.b.type);
+  part.c = at(operands.c, row * p.c.ld + column, type_of_c(p));
+  part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column, p.d.type));
+  if (p.epilogue.bias != Bias::none)
+    part.bias = at(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, type_of_c(p));
   return part;
 }
 
@@ -93,21 +94,21 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.scale_a = operands.scale_a;
   args.scale_b = operands.scale_b;
   args.scale_d = operands.scale_d;
-  args.lda = p.lda;
-  args.ldb = p.ldb;
-  args.ldc = p.ldc;
-  args.ldd = p.ldd;
-  args.stride_a = p.stride_a;
-  args.stride_b = p.stride_b;
-  args.stride_c = p.stride_c;
-  args.stride_d = p.stride_d;
+  args.lda = p.a.ld;
+  args.ldb = p.b.ld;
+  args.ldc = p.c.ld;
+  args.ldd = p.d.ld;
+  args.stride_a = p.a.stride;
+  args.stride_b = p.b.stride;
+  args.stride_c = p.c.stride;
+  args.stride_d = p.d.stride;
   args.m = int(p.m);
   args.n = int(p.n);
   args.k = reads_ab(p) ? int(p.k) : 0;
   const DataType accumulator = accumulator_of(p);
   args.alpha = scalar(p.alpha, accumulator);
   args.beta = scalar(p.beta, accumulator);
-  args.slope = scalar(p.slope, accumulator);
+  args.slope = scalar(p.epilogue.slope, accumulator);
   args.decomposition = shape.decomposition;
   args.partials = workspace.memory;
   args.counters = workspace.counters;

@@ -93,7 +93,8 @@ std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const Work& w
 /// the operands stay in the L2 anyway.
 std::vector<int> group_sizes(const Work& work, const Problem& problem, const DeviceInfo& device) {
   const int preferred = KernelConfig{}.group_m;
-  const double operand_bytes = double(size_of(problem.a)) * double(problem.k) * (double(problem.m) + double(problem.n));
+  const double operand_bytes =
+      double(size_of(problem.a.type)) * double(problem.k) * (double(problem.m) + double(problem.n));
   if (work.tiles <= device.sm_count || work.tiles_m == 1 || work.tiles_n == 1 ||
       operand_bytes < 0.5 * double(device.l2_bytes)) {
     return {preferred};
@@ -107,8 +108,8 @@ std::vector<int> group_sizes(const Work& work, const Problem& problem, const Dev
 }  // namespace
 
 std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
-  Problem typical{.m = 4096, .n = 4096, .k = 4096, .a = a, .b = a, .layout_b = Layout::column_major};
-  typical.d = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
+  Problem typical{.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = Layout::column_major}};
+  typical.d.type = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
   typical = normalise(typical);
   std::vector<KernelConfig> tiles;
   const auto add_legal = [&](const auto& list) {
@@ -124,7 +125,7 @@ std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
 
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> legal = candidates_sm90(problem, device);
-  for (const KernelConfig& tile : portable_tiles(device, problem.a)) {
+  for (const KernelConfig& tile : portable_tiles(device, problem.a.type)) {
     if (!why_illegal(tile, problem, device).empty()) continue;
     const Work work = work_of(tile, problem);
     for (KernelConfig config : with_schedules(tile, work, problem, device)) {

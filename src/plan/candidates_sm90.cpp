@@ -74,10 +74,10 @@ int widest_tile(const Rows& rows, const Problem& problem) {
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const Problem& problem,
               const DeviceInfo& device) {
-  const bool k_major = problem.layout_b == Layout::column_major;
-  const int granularity = !k_major                  ? (problem.layout_a == Layout::column_major ? 32 : 64)
-                          : size_of(problem.a) == 1 ? 16
-                                                    : 8;
+  const bool k_major = problem.b.layout == Layout::column_major;
+  const int granularity = !k_major                       ? (problem.a.layout == Layout::column_major ? 32 : 64)
+                          : size_of(problem.a.type) == 1 ? 16
+                                                         : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
   // The narrowest tiles of so many waves; too wide a one if there is none.
@@ -126,7 +126,7 @@ std::int64_t blocks_of(const KernelConfig& c, const Problem& kernel_problem) {
 
 void add_tiles(const DeviceInfo& device, TilesSm90& form) {
   const Problem& problem = form.problem;
-  const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a)));
+  const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a.type)));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
     const int widest = widest_tile(rows, problem);
@@ -168,7 +168,7 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
   for (bool swap_ab : {false, true}) {
     TilesSm90& form = forms[swap_ab];
     form.form = {.main_loop = MainLoop::sm90,
-                 .block_k = 128 / int(size_of(asked.a)),
+                 .block_k = 128 / int(size_of(asked.a.type)),
                  .swap_ab = swap_ab,
                  .pack_a = needs_packing_a(asked),
                  .pack_b = needs_packing_b(asked)};

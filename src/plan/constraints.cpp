@@ -14,7 +14,7 @@ KernelConfig typical_sm90(const Problem& problem, int sms) {
   return {.main_loop = MainLoop::sm90,
           .block_m = 128,
           .block_n = 128,
-          .block_k = 128 / int(size_of(problem.a)),
+          .block_k = 128 / int(size_of(problem.a.type)),
           .stages = 4,
           .warps = 8,
           .pack_a = needs_packing_a(problem),

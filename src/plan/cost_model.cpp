@@ -86,7 +86,7 @@ int programs_per_sm(const KernelConfig& config, const Problem& problem, const La
 /// One k-step of `resident` programs that share an SM: the slowest of products, shared memory, copies, and latencies.
 double step_us(const KernelConfig& config, const Problem& problem, const PortableRates& rates, double flops,
                int resident) {
-  const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a));
+  const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a.type));
   const double products = 2 * m * n * k / flops;
   // An m64 wgmma reads its A once, its B for each warpgroup; mma.sync reads both for each warp.
   double reads = m + config.warps / 4 * n, warp_m = m / config.warps, warp_n = n;
@@ -97,8 +97,8 @@ double step_us(const KernelConfig& config, const Problem& problem, const Portabl
     warp_n = geometry.warp_n;
   }
   const double shared = (reads + m + n) * k * element / rates.sm_smem_bytes_us;
-  const double copies = (m / copy_efficiency(problem.align_a) + n / copy_efficiency(problem.align_b)) * k * element /
-                        rates.sm_l2_bytes_us;
+  const double copies = (m / copy_efficiency(problem.a.alignment) + n / copy_efficiency(problem.b.alignment)) * k *
+                        element / rates.sm_l2_bytes_us;
   const double mmas = warp_m / 16 * warp_n / 8 * k * element / 32;  // of one warp
   const double alone =                                              // four tensor cores an SM
       std::max(products / std::min(1.0, config.warps / 4.0), mmas * rates.mma_us) + rates.step_us;
@@ -110,7 +110,7 @@ double step_us(const KernelConfig& config, const Problem& problem, const Portabl
 /// reach. Programs that share cut tiles are at different k and find little of each other's (tools/results/NOTES.md, 5).
 double repeated_bytes(const KernelConfig& config, const Problem& problem, const device::Decomposition& d, double wave,
                       const DeviceInfo& device) {
-  const double element = double(size_of(problem.a)), k = double(problem.k), tiles = double(d.tiles_m * d.tiles_n);
+  const double element = double(size_of(problem.a.type)), k = double(problem.k), tiles = double(d.tiles_m * d.tiles_n);
   const double once = (double(problem.m) + double(problem.n)) * k * element;  // of one matrix of the batch
   const double kept = 0.7 * double(device.l2_bytes);
   if (once < kept) return 0;
@@ -146,7 +146,7 @@ PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, c
     return time;
   }
 
-  const double rate = relative_rate(problem.a, config.main_loop);
+  const double rate = relative_rate(problem.a.type, config.main_loop);
   const double sms = device.sm_count, flops = rate * rates.sm_flops_us;
 
   // Programs run on the busiest SM in batches of those that it holds at once. The last batch may be smaller.
@@ -161,8 +161,8 @@ PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, c
 
   // What a tile costs besides products. Programs that share an SM hide it behind each other's products.
   const double tile_elements = double(config.block_m) * config.block_n;
-  const double d_bytes = tile_elements * double(size_of(problem.d)) * (reads_c(problem) ? 2 : 1);
-  const double store_efficiency = std::min(1.0, problem.align_d / 8.0);
+  const double d_bytes = tile_elements * double(size_of(problem.d.type)) * (reads_c(problem) ? 2 : 1);
+  const double store_efficiency = std::min(1.0, problem.d.alignment / 8.0);
   const double epilogue =
       rates.epilogue_us * accumulators_of(config) / 128 + d_bytes / (rates.sm_l2_bytes_us * store_efficiency);
   const double program_us = rates.prologue_us + (share.tiles - 1) * rates.tile_prologue_us + share.tiles * epilogue;
@@ -182,7 +182,7 @@ PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, c
   const double bytes =
       minimum_bytes(problem) + (reads_ab(problem) ? repeated_bytes(config, problem, d, wave, device) : 0);
   const double l2_bytes = double(device::tile_count(d)) * d.k_steps * (config.block_m + config.block_n) *
-                          config.block_k * double(size_of(problem.a));
+                          config.block_k * double(size_of(problem.a.type));
   time.memory_us = bytes / rates.memory_bytes_us;
   const double l2_us = l2_bytes / rates.operand_bytes_us;
   const double products_us = std::max(time.main_loop_us, time.power_us);

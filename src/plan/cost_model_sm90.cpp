@@ -26,20 +26,20 @@ CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
       device_(device),
       rates_(device.rates.sm90),
       multiplies_(reads_ab(p)),
-      b_k_major_(p.layout_b == Layout::column_major),
+      b_k_major_(p.b.layout == Layout::column_major),
       promoted_(p.accumulation == Accumulation::promoted),
       us_per_clock_(1 / rates_.clocks_us),
-      element_(double(size_of(p.a))),
-      d_bytes_(double(size_of(p.d)) * (reads_c(p) ? 2 : 1)),
+      element_(double(size_of(p.a.type))),
+      d_bytes_(double(size_of(p.d.type)) * (reads_c(p) ? 2 : 1)),
       part_element_(double(size_of(accumulator_of(p)))) {
   for (int size = 1; size < int(usable_sms_.size()); ++size) usable_sms_[std::size_t(size)] = usable_sms(size, device);
   const auto row_us = [&](std::int64_t ld) {
     return 1e-3 * (ld * int(element_) % 128 == 0 ? rates_.row_ns : rates_.straddling_row_ns);
   };
-  epilogue_us_ = (p.align_d == 16 ? rates_.epilogue_us : rates_.unaligned_epilogue_us) / (128 * 32);
-  row_us_a_ = row_us(p.lda);
-  row_us_b_ = row_us(p.ldb);
-  const double rate = size_of(p.a) == 1 ? 2 : p.a == tf32 ? 0.5 : 1;
+  epilogue_us_ = (p.d.alignment == 16 ? rates_.epilogue_us : rates_.unaligned_epilogue_us) / (128 * 32);
+  row_us_a_ = row_us(p.a.ld);
+  row_us_b_ = row_us(p.b.ld);
+  const double rate = size_of(p.a.type) == 1 ? 2 : p.a.type == tf32 ? 0.5 : 1;
   flop_us_ = 1 / (rates_.power_flops_us * rate);
   memory_us_ = minimum_bytes(p) / rates_.memory_bytes_us;
   operand_bytes_ = (double(p.m) + double(p.n)) * double(p.k) * element_;

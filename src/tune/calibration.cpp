@@ -45,12 +45,15 @@ std::vector<Problem> problems_for(const DeviceInfo& device) {
        {1800, 1800, 1800}},
       {});
   add({{501, 1003, 777}, {2047, 1999, 1501}, {151, 3001, 2003}},
-      {.align_a = 2, .align_b = 2, .align_c = 2, .align_d = 2});
+      {.a = {.alignment = 2}, .b = {.alignment = 2}, .c = {.alignment = 2}, .d = {.alignment = 2}});
   add({{16, 4096, 4096}, {64, 8192, 2048}, {4, 2112, 7168}, {128, 7168, 4096}},
-      {.a = bf16, .b = bf16, .d = bf16, .layout_b = Layout::column_major});
+      {.a = {bf16}, .b = {.type = bf16, .layout = Layout::column_major}, .d = {bf16}});
   if (device.compute_capability >= 89) {
     add({{1024, 1024, 1024}, {4096, 2048, 2048}, {512, 4096, 1024}},
-        {.a = e4m3, .b = e4m3, .d = bf16, .layout_b = Layout::column_major, .accumulation = Accumulation::promoted});
+        {.a = {e4m3},
+         .b = {.type = e4m3, .layout = Layout::column_major},
+         .d = {bf16},
+         .accumulation = Accumulation::promoted});
   }
   return problems;
 }
@@ -189,7 +192,7 @@ std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device) {
     std::shuffle(others.begin(), others.end(), random);
     for (std::size_t j = 0, added = 0; j < others.size() && added < drawn_choices; ++j) added += add(others[j]);
     tasks.push_back(std::move(task));
-    if (i % 2 == 0 && problems[i].a == f16 && !portable.empty()) {
+    if (i % 2 == 0 && problems[i].a.type == f16 && !portable.empty()) {
       portable.resize(std::min<std::size_t>(portable.size(), portable_choices));
       tasks.push_back({problems[i], std::move(portable)});
     }

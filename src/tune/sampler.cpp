@@ -52,16 +52,16 @@ void Sampler::prepare_lead(Runnable& runnable) {
   KernelConfig config = runnable.config;
   Problem longer = packed_problem(problem_, config);
   config.pack_a = config.pack_b = false;
-  const bool a_rows = longer.layout_a == Layout::row_major, b_rows = longer.layout_b == Layout::row_major;
-  const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.lda) + (b_rows ? longer.ldb : longer.n)) *
-                                   std::int64_t(size_of(longer.a)) * longer.batch;
+  const bool a_rows = longer.a.layout == Layout::row_major, b_rows = longer.b.layout == Layout::row_major;
+  const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.a.ld) + (b_rows ? longer.b.ld : longer.n)) *
+                                   std::int64_t(size_of(longer.a.type)) * longer.batch;
   const std::int64_t affordable = (std::int64_t(scratch_.input_bytes()) - 512) / bytes_per_k / 64 * 64;
   longer.k = std::min<std::int64_t>(affordable, 1 << 20);
   if (longer.k <= 2 * problem_.k) return;
-  if (a_rows) longer.lda = longer.k;
-  if (!b_rows) longer.ldb = longer.k;
-  if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
-  if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
+  if (a_rows) longer.a.ld = longer.k;
+  if (!b_rows) longer.b.ld = longer.k;
+  if (longer.a.stride != 0) longer.a.stride = matrix_a(longer).vectors * longer.a.ld;
+  if (longer.b.stride != 0) longer.b.stride = matrix_b(longer).vectors * longer.b.ld;
 
   Runnable::Launch lead{launch_shape(longer, config), {}};
   if (lead.shape.partial_bytes > scratch_.workspace_bytes() || lead.shape.counters > scratch_.counters()) return;

@@ -52,26 +52,25 @@ double scalar_from(fuzz::Bytes& input) {
 Problem problem_from(fuzz::Bytes& input) {
   Problem p;
   for (auto Problem::* field : {&Problem::m, &Problem::n, &Problem::k}) p.*field = size_from(input);
-  p.a = enum_from<DataType>(input, 9);
-  p.b = input.take<bool>() ? p.a : enum_from<DataType>(input, 9);
-  p.d = enum_from<DataType>(input, 9);
-  p.layout_a = enum_from<Layout>(input, 2);
-  p.layout_b = enum_from<Layout>(input, 2);
+  p.a.type = enum_from<DataType>(input, 9);
+  p.b.type = input.take<bool>() ? p.a.type : enum_from<DataType>(input, 9);
+  p.d.type = enum_from<DataType>(input, 9);
+  p.a.layout = enum_from<Layout>(input, 2);
+  p.b.layout = enum_from<Layout>(input, 2);
   if (input.take<bool>())
-    for (auto Problem::* ld : {&Problem::lda, &Problem::ldb, &Problem::ldc, &Problem::ldd}) p.*ld = size_from(input);
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->ld = size_from(input);
   if (input.take<bool>()) {
     p.batch = size_from(input);
-    for (auto Problem::* stride : {&Problem::stride_a, &Problem::stride_b, &Problem::stride_c, &Problem::stride_d})
-      p.*stride = input.take<bool>() ? size_from(input) : packed_stride;
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
+      matrix->stride = input.take<bool>() ? size_from(input) : packed_stride;
   }
   p.alpha = scalar_from(input);
   p.beta = scalar_from(input);
-  p.bias = enum_from<Bias>(input, 3);
-  p.activation = enum_from<Activation>(input, 6);
-  p.slope = scalar_from(input);
+  p.epilogue.bias = enum_from<Bias>(input, 3);
+  p.epilogue.activation = enum_from<Activation>(input, 6);
+  p.epilogue.slope = scalar_from(input);
   if (input.take<bool>())
-    for (auto Problem::* align : {&Problem::align_a, &Problem::align_b, &Problem::align_c, &Problem::align_d})
-      p.*align = alignment_from(input);
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->alignment = alignment_from(input);
   p.accumulation = enum_from<Accumulation>(input, 2);
   return p;
 }
@@ -207,7 +206,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (what < 2) {  // slow
     const auto ranked = rank(p, device, 3);
     const KernelConfig smallest{
-        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(p.a)), .stages = 2, .warps = 2};
+        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(p.a.type)), .stages = 2, .warps = 2};
     expect(!ranked.empty() || !why_illegal(smallest, p, device).empty(), "what can run has a configuration");
     for (const RankedConfig& choice : ranked) {
       expect(why_illegal(choice.config, p, device).empty(), "what is ranked is legal");

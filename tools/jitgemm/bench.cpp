@@ -52,7 +52,7 @@ class Bench {
         stream_(*backend_),
         tuner_(context_options_),
         base_(options.problem.problem(0, 0, 0)),
-        inputs_(*backend_, base_.a, base_.b) {
+        inputs_(*backend_, base_.a.type, base_.b.type) {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
     if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
     if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;

@@ -31,7 +31,6 @@
 #include "context_options.hpp"
 #include "core/problem.hpp"
 #include "options.hpp"
-#include "problem_text.hpp"
 #include "text.hpp"
 #include "util/descriptor.hpp"
 #include "util/errno_text.hpp"
