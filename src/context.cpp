@@ -61,7 +61,7 @@ struct Context::Impl {
         backend(make_backend(options)),
         cache(cache_options(options)),
         store(*backend, cache),
-        chooser(*backend, store, chooser_options),
+        chooser(*backend, store, rated_device(options, backend->device()), chooser_options),
         residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
         tensor_maps(*backend),
@@ -243,7 +243,7 @@ Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& 
                 "the configuration is not legal here: " + broken + "; candidates() lists those that are")
         .with_config(to_string(config));
   }
-  return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, backend->device()), 0, 0};
+  return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, chooser.device()), 0, 0};
 }
 
 Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
@@ -255,8 +255,8 @@ Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
   plan.source = choice.source;
   plan.why = choice.why;
   if (choice.source != PlanSource::pinned) plan.constraints = chooser.constraints();
-  plan.predicted = predict(choice.config, problem, part_of(backend->device(), plan.constraints));
-  plan.rates = backend->device().rates.origin;
+  plan.predicted = predict(choice.config, problem, part_of(chooser.device(), plan.constraints));
+  plan.rates = chooser.device().rates.origin;
   plan.runners_up = choice.runners_up;
   plan.measured_us = choice.measured_us;
   plan.spread = choice.spread;

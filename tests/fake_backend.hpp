@@ -55,7 +55,6 @@ class FakeBackend : public Backend {
   int alive() const { return int(memory_.size()) + streams_ + events_; }
 
   const DeviceInfo& device() const override { return behaviour_.device; }
-  void set_rates(const DeviceRates& rates) override { behaviour_.device.rates = rates; }
   std::string compiler_kind() const override { return "fake"; }
   std::string compiler_version() override { return "fake 1"; }
   KernelBinary compile(const KernelSource& source) override {

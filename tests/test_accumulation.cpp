@@ -18,7 +18,7 @@ using namespace jitgemm::test;
 
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 Problem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumulation) {
   return normalise({.m = m,

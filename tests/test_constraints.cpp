@@ -23,8 +23,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-DeviceInfo emulated(const char* architecture) {
-  DeviceInfo device = device_info_for(architecture);
+RatedDevice emulated(const char* architecture) {
+  RatedDevice device(device_info_for(architecture));
   device.emulated = true;
   device.sm_count = 5;
   return device;
@@ -76,11 +76,11 @@ Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& con
 TEST_CASE("Whatever is ranked keeps to the constraints, and there always is something", "[constraints][ranking]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
-  const std::vector devices{h200, h200, device_info_for("sm_89"), emulated("sm_90a")};
+  const std::vector devices{h200, h200, RatedDevice(device_info_for("sm_89")), emulated("sm_90a")};
   int determinism = 0, workspace = 0, sms = 0;  // first choices that keep to nothing
   for (int i = 0; i < 300; ++i) {
     const Problem problem = random_problem(random);
-    const DeviceInfo& device = random.pick(devices);
+    const RatedDevice& device = random.pick(devices);
     const Constraints constraints = random_constraints(random, device);
     CAPTURE(to_string(problem), device.name, device.emulated, to_string(constraints));
     std::set<MainLoop> main_loops;
@@ -115,7 +115,7 @@ TEST_CASE("A deterministic choice has the same main loop however many SMs there 
     const Problem problem = random_problem(random);
     std::set<MainLoop> main_loops;
     for (const int sm_count : {1, 16, 78, 114, 132, 144}) {
-      DeviceInfo device = h200;
+      RatedDevice device = h200;
       device.sm_count = sm_count;
       for (const RankedConfig& ranked : rank(problem, device, 12, {.deterministic = true}))
         main_loops.insert(ranked.config.main_loop);
@@ -162,7 +162,7 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
 
 TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraints][ranking]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
-  DeviceInfo smaller = h200;
+  RatedDevice smaller = h200;
   smaller.sm_count = 64;
   const RankedConfig best = rank(problem, h200, 1, {.sms = 64}).at(0);
   CHECK(best.config == rank(problem, smaller, 1).at(0).config);

@@ -40,7 +40,6 @@ class FakeBackend : public Backend {
   std::string code_of(const KernelSource& source) const { return "compiled " + source.text; }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return kind; }
   std::string compiler_version() override { return ++versions, "fake 1.0"; }
   KernelBinary compile(const KernelSource& source) override {

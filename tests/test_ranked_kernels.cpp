@@ -17,7 +17,7 @@
 namespace jitgemm {
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 /// Every nth shape of the corpora: large and small, aligned and not, square, skinny and deep.
 std::vector<Problem> shapes(std::size_t count) {

@@ -17,7 +17,7 @@ using namespace jitgemm::test;
 
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 

@@ -49,7 +49,7 @@ cuda::DriverApi strict_driver() {
   return api;
 }
 
-const DeviceInfo hopper = device_info_for("sm_90a");
+const RatedDevice hopper(device_info_for("sm_90a"));
 
 /// Sizes, strides and tiles of all orders of magnitude.
 Problem draw_problem(Random& random) {

@@ -83,7 +83,7 @@ TEST_CASE("A workspace of workspace_size() does for every choice, by the emulato
       KernelStore store(*backend, cache);
       ChooserOptions options;
       options.tuning = Tuning::off;
-      Chooser chooser(*backend, store, options);
+      Chooser chooser(*backend, store, RatedDevice(backend->device()), options);
       for (int i = 0; i < rounds() / 4; ++i) {
         const Problem asked = normalise(draw(random, architecture != std::string("sm_80")));
         const std::size_t bytes = launch_shape(asked, chooser.choose(asked, false).config).workspace_bytes();

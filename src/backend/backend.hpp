@@ -36,8 +36,6 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const DeviceInfo& device() const = 0;
-  /// Of device(), from now on. Before anything else uses it.
-  virtual void set_rates(const DeviceRates& rates) = 0;
 
   /// Names the compiler without loading it if it can: what the cache records, e.g. "nvrtc" or "g++".
   virtual std::string compiler_kind() const = 0;

@@ -51,6 +51,10 @@ DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints) {
   return part;
 }
 
+RatedDevice part_of(const RatedDevice& device, const Constraints& constraints) {
+  return {part_of(static_cast<const DeviceInfo&>(device), constraints), device.rates};
+}
+
 ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
     : constraints_(constraints), problem_(problem) {
   if (!constraints.deterministic || !device.has_wgmma()) return;

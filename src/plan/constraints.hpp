@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "core/device_info.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm {
 
@@ -16,6 +16,7 @@ inline bool constrain(const Constraints& constraints) { return constraints != Co
 
 /// The device with only the SMs that calls may use. Throws Error{invalid_option} if it has not so many.
 DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints);
+RatedDevice part_of(const RatedDevice& device, const Constraints& constraints);
 
 /// Which configurations keep to constraints, for one normalised problem on a device.
 class ConstraintFilter {

@@ -134,7 +134,7 @@ double emulated_us(const KernelConfig& config, const LaunchShape& shape) {
          double(shape.partial_bytes) / 1000;
 }
 
-PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
   const PortableRates& rates = device.rates.sm80;
   PredictedTime time;
   time.us = time.launch_us = rates.launch_us;
@@ -203,7 +203,7 @@ double predict_packing_us(const KernelConfig& config, const Problem& problem, co
   return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
 }
 
-PredictedTime predict(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+PredictedTime predict(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
   if (packs(config)) {
     KernelConfig gemm = config;
     gemm.pack_a = gemm.pack_b = false;
@@ -224,7 +224,7 @@ PredictedTime predict(const KernelConfig& config, const Problem& problem, const 
   return CostModelSm90(asked, device).time(config);
 }
 
-double predict_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+double predict_us(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
   return predict(config, problem, device).us;
 }
 

@@ -21,7 +21,7 @@ constexpr double exposed_epilogue = 0.8;  // of each of a persistent program's t
 
 }  // namespace
 
-CostModelSm90::CostModelSm90(const Problem& p, const DeviceInfo& device)
+CostModelSm90::CostModelSm90(const Problem& p, const RatedDevice& device)
     : problem_(p),
       device_(device),
       rates_(device.rates.sm90),

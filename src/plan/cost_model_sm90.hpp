@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 
-#include "core/device_info.hpp"
 #include "jitgemm/plan.hpp"
 #include "kernels/legality.hpp"
 #include "plan/constraints.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm {
 
@@ -14,7 +14,7 @@ namespace jitgemm {
 /// packing. Refers to both while it lives.
 class CostModelSm90 {
  public:
-  CostModelSm90(const Problem& kernel_problem, const DeviceInfo& device);
+  CostModelSm90(const Problem& kernel_problem, const RatedDevice& device);
 
   PredictedTime time(const KernelConfig& config) const { return time(config, cut_of(config)); }
   double us(const KernelConfig& config) const { return time(config).us; }

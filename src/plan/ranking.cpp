@@ -44,7 +44,7 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
 
 /// Of the best schedules: first tiles, by the ways to deal out their work that decide most, then all schedules of the
 /// best of them, of which the legal ones are kept.
-std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+std::vector<RankedConfig> rank_sm90(const Problem& problem, const RatedDevice& device, std::size_t limit,
                                     const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {
@@ -82,7 +82,7 @@ std::vector<RankedConfig> rank_sm90(const Problem& problem, const DeviceInfo& de
 }
 
 /// The candidates that are allowed, or so many of the best of them.
-std::vector<RankedConfig> predict_all(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+std::vector<RankedConfig> predict_all(const Problem& problem, const RatedDevice& device, std::size_t limit,
                                       const ConstraintFilter* filter = nullptr) {
   // The portable loop was never the fastest where the Hopper loop is legal: 0 of 800 tuned shapes.
   std::vector<RankedConfig> ranked;
@@ -94,9 +94,9 @@ std::vector<RankedConfig> predict_all(const Problem& problem, const DeviceInfo& 
   return ranked;
 }
 
-std::vector<RankedConfig> predict_all_within(const Problem& problem, const DeviceInfo& whole, std::size_t limit,
+std::vector<RankedConfig> predict_all_within(const Problem& problem, const RatedDevice& whole, std::size_t limit,
                                              const Constraints& constraints) {
-  const DeviceInfo device = part_of(whole, constraints);
+  const RatedDevice device = part_of(whole, constraints);
   const ConstraintFilter filter(constraints, problem, device);
   std::vector<RankedConfig> ranked = predict_all(problem, device, limit, &filter);
   if (const auto& config = filter.deterministic_sm90(); ranked.empty() && config)
@@ -106,7 +106,7 @@ std::vector<RankedConfig> predict_all_within(const Problem& problem, const Devic
 
 }  // namespace
 
-std::vector<RankedConfig> rank(const Problem& problem, const DeviceInfo& device, std::size_t limit,
+std::vector<RankedConfig> rank(const Problem& problem, const RatedDevice& device, std::size_t limit,
                                const Constraints& constraints) {
   std::vector<RankedConfig> ranked = constrain(constraints) ? predict_all_within(problem, device, limit, constraints)
                                                             : predict_all(problem, device, limit);

@@ -78,7 +78,7 @@ class Samples {
 
   /// The larger, the worse. The expected regret of a choice that takes what is predicted to be 1.5 % slower with 1 / e
   /// of the best's weight, so that it changes smoothly with the rates, and the errors.
-  double loss(const DeviceInfo& device) {
+  double loss(const RatedDevice& device) {
     predict_all(device);
     std::vector<double> weights(least_.size()), regrets(least_.size());
     double errors = 0, error_weights = 0;
@@ -101,7 +101,7 @@ class Samples {
     return loss;
   }
 
-  CalibrationFit fit(const DeviceInfo& device) {
+  CalibrationFit fit(const RatedDevice& device) {
     predict_all(device);
     std::vector<double> chosen(least_.size());
     double errors = 0, count = 0, regrets = 0;
@@ -118,7 +118,7 @@ class Samples {
   }
 
  private:
-  void predict_all(const DeviceInfo& device) {
+  void predict_all(const RatedDevice& device) {
     best_predicted_.assign(least_.size(), std::numeric_limits<double>::infinity());
     predicted_.resize(samples_.size());
     for (std::size_t i = 0; i < samples_.size(); ++i) {
@@ -169,7 +169,7 @@ void search(const std::vector<double*>& values, const std::function<double()>& l
 
 }  // namespace
 
-std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device) {
+std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device) {
   std::vector<CalibrationTask> tasks;
   std::mt19937 random(1);
   const std::vector<Problem> problems = problems_for(device);
@@ -200,8 +200,8 @@ std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device) {
   return tasks;
 }
 
-Calibration calibrate(const std::vector<CalibrationSample>& samples, const DeviceInfo& device) {
-  DeviceInfo fitted = device;
+Calibration calibrate(const std::vector<CalibrationSample>& samples, const RatedDevice& device) {
+  RatedDevice fitted = device;
   Calibration result;
   std::vector<CalibrationSample> of_loop[2];
   for (const CalibrationSample& sample : samples) of_loop[sample.config.main_loop == MainLoop::sm90].push_back(sample);

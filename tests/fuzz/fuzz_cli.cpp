@@ -25,7 +25,6 @@ class IdleBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return "idle"; }
   std::string compiler_version() override { stop(ErrorCode::no_compiler); }
   KernelBinary compile(const KernelSource&) override { stop(ErrorCode::no_compiler); }

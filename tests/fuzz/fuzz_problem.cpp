@@ -104,10 +104,11 @@ KernelConfig config_from(fuzz::Bytes& input) {
   return c;
 }
 
-const DeviceInfo& device_from(fuzz::Bytes& input) {
+const RatedDevice& device_from(fuzz::Bytes& input) {
   static const auto& devices =
-      *new std::array{device_info_for("sm_80"), device_info_for("sm_86"), device_info_for("sm_89"),
-                      device_info_for("sm_90a"), device_info_for("sm_120a")};
+      *new std::array{RatedDevice(device_info_for("sm_80")), RatedDevice(device_info_for("sm_86")),
+                      RatedDevice(device_info_for("sm_89")), RatedDevice(device_info_for("sm_90a")),
+                      RatedDevice(device_info_for("sm_120a"))};
   return devices[input.take<std::uint8_t>() % devices.size()];
 }
 
@@ -134,7 +135,7 @@ void check_work(const LaunchShape& shape) {
   for (const std::uint8_t count : done) expect(count == 1, "every k-step is done");
 }
 
-void check_launch(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& device) {
   const LaunchShape shape = launch_shape(p, c);
   expect((shape.grid == 0) == (device::tile_count(shape.decomposition) == 0), "nothing to write, nothing to launch");
   expect(shape.grid >= 0 && shape.decomposition.k_steps >= 1, "a grid and k-steps");
@@ -182,7 +183,7 @@ void check_operands(fuzz::Bytes& input, const Problem& p) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Bytes input(data, size);
   const auto what = input.take<std::uint8_t>();
-  const DeviceInfo& device = device_from(input);
+  const RatedDevice& device = device_from(input);
   const KernelConfig config = config_from(input);
   const Problem asked = problem_from(input);
   expect(!to_string(asked).empty(), "any problem prints");

@@ -248,8 +248,7 @@ class Bench {
       add(arms, record.others.back().result, context, p, config, program);
     };
     if (options_.derived) {
-      DeviceInfo device = backend_->device();
-      device.rates = derived_rates(device);
+      const RatedDevice device(backend_->device(), derived_rates(backend_->device()));
       for (const RankedConfig& ranked : rank(shape_of(p), device, tuned_candidates)) {
         if (!fits(runner, p, ranked.config)) continue;
         add_other("derived", runner, ranked.config, "jitgemm");

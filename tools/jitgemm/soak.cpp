@@ -127,7 +127,7 @@ class Soak {
                   options.max_size ? options.max_size
                   : emulated_      ? 64
                                    : 2048,
-                  backend_->device(), seed_),
+                  rated_device(context_options_, backend_->device()), seed_),
         nan_(patterns_.most_bytes(), std::byte{0xff}),
         sharings_(sharings(options.sharing, emulated_)),
         shared_stream_(*backend_),

@@ -53,7 +53,7 @@ std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multi
 
 }  // namespace
 
-SoakPatterns::SoakPatterns(int count, std::int64_t largest, const DeviceInfo& device, std::uint64_t seed)
+SoakPatterns::SoakPatterns(int count, std::int64_t largest, const RatedDevice& device, std::uint64_t seed)
     : largest_(largest), device_(device) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < count; ++i) patterns_.push_back(draw_pattern(std::size_t(i), random));

@@ -64,7 +64,7 @@ std::vector<TuningRecord> records_for(const ContextOptions& options, const Devic
 
 TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions& options, bool again) {
   TunePlan plan;
-  plan.device = make_backend(options)->device();
+  plan.device = rated_device(options, make_backend(options)->device());
   // By shape and candidate set.
   std::unordered_multimap<Problem, std::string, Hash, Equal> tuned;
   for (const TuningRecord& record : records_for(options, plan.device)) tuned.emplace(record.problem, record.candidates);

@@ -13,7 +13,6 @@ class CompileOnlyBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return cuda::nvrtc_kind(); }
   std::string compiler_version() override { return cuda::nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(cuda::nvrtc(), source); }

@@ -63,7 +63,6 @@ class CudaBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return nvrtc_kind(); }
   std::string compiler_version() override { return nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }

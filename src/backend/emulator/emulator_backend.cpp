@@ -131,7 +131,6 @@ class EmulatorBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return emulator::HostCompiler::kind(); }
   std::string compiler_version() override { return compiler_.version(); }
   KernelBinary compile(const KernelSource& source) override { return compiler_.compile(source); }

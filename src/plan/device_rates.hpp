@@ -59,7 +59,8 @@ struct DeviceRates {
 };
 
 /// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and
-/// memory, and latencies in clocks that hardly differ between devices of an architecture. Nothing is measured.
+/// memory, and latencies in clocks that hardly differ between devices of an architecture. Nothing is measured. Of an
+/// emulated device, what the typical one of its architecture has.
 DeviceRates rates_of(const DeviceInfo& device);
 /// The second half of that, for any device.
 DeviceRates derived_rates(const DeviceInfo& device);

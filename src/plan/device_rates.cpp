@@ -1,4 +1,4 @@
-#include "core/device_rates.hpp"
+#include "plan/device_rates.hpp"
 
 #include <algorithm>
 #include <array>
@@ -76,6 +76,7 @@ DeviceRates derived_rates(const DeviceInfo& device) {
 }
 
 DeviceRates rates_of(const DeviceInfo& device) {
+  if (device.emulated) return rates_of(device_info_for(device.architecture()));
   const bool h200 = device.compute_capability == 90 && device.name.find("H200") != std::string::npos;
   return h200 ? DeviceRates{} : derived_rates(device);
 }
