@@ -164,8 +164,9 @@ void for_each_launch(const Problem& problem, const KernelConfig& config, const L
 
 void launch_kernels(Backend& backend, const Kernel* packing, const Kernel& gemm, const LaunchShape& shape,
                     const CallArguments& arguments, Stream stream) {
-  if (packing && shape.packing.grid > 0) backend.launch(*packing->loaded, shape.packing, arguments.packing, stream);
-  backend.launch(*gemm.loaded, shape, arguments.gemm, stream);
+  if (packing && shape.packing.grid > 0)
+    backend.launch(*packing->loaded, shape.packing, bytes_of(arguments.packing), stream);
+  backend.launch(*gemm.loaded, shape, bytes_of(arguments.gemm), stream);
 }
 
 }  // namespace jitgemm

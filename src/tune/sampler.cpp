@@ -103,7 +103,7 @@ void Sampler::launch(const Runnable& runnable, const Call& call) {
 }
 
 void Sampler::launch_lead(const Runnable& runnable, const Runnable::Launch& lead) {
-  backend_.launch(*runnable.kernels.gemm->loaded, lead.shape, lead.arguments, timer_.stream());
+  backend_.launch(*runnable.kernels.gemm->loaded, lead.shape, bytes_of(lead.arguments), timer_.stream());
 }
 
 }  // namespace jitgemm
