@@ -1,7 +1,8 @@
 #include "core/type_rules.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <span>
 
 namespace jitgemm {
 namespace {
@@ -9,20 +10,23 @@ namespace {
 bool known(DataType type) { return size_of(type) != 0; }
 
 /// Types that D may have, none for inputs that nothing multiplies.
-std::vector<DataType> outputs_of(DataType a, DataType b) {
-  if (is_fp8(a) && is_fp8(b)) return {f16, bf16, f32, e4m3, e5m2};
+std::span<const DataType> outputs_of(DataType a, DataType b) {
+  static constexpr std::array of_fp8{f16, bf16, f32, e4m3, e5m2};
+  static constexpr std::array of_halves{f16, bf16, f32};
+  static constexpr std::array of_f32{f32}, of_f64{f64}, of_s8{s32};
+  if (is_fp8(a) && is_fp8(b)) return of_fp8;
   if (a != b) return {};
   switch (a) {
     case f16:
     case bf16:
-      return {f16, bf16, f32};
+      return of_halves;
     case f32:
     case tf32:
-      return {f32};
+      return of_f32;
     case f64:
-      return {f64};
+      return of_f64;
     case s8:
-      return {s32};
+      return of_s8;
     default:
       return {};
   }
@@ -33,7 +37,7 @@ std::string name(DataType type) { return known(type) ? std::string(to_string(typ
 }  // namespace
 
 std::string why_types_unsupported(const Problem& p) {
-  const std::vector<DataType> outputs = outputs_of(p.a, p.b);
+  const std::span<const DataType> outputs = outputs_of(p.a, p.b);
   if (outputs.empty())
     return "no kernel multiplies a = " + name(p.a) + " by b = " + name(p.b) +
            ": use f16, bf16, tf32, f32, f64 or s8 for both, or e4m3 and e5m2";
