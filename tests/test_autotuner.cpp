@@ -185,7 +185,8 @@ TEST_CASE("The autotuner tunes on the emulator", "[autotuner][emulator]") {
   KernelStore store(*backend, cache);
   const Problem small =
       normalise({.m = 40, .n = 72, .k = 200, .alpha = 0.5, .beta = 2, .epilogue = {.bias = Bias::along_n}});
-  const auto result = tune(*backend, store, small, rank(small, RatedDevice(backend->device()), 4), {.budget_seconds = 30});
+  const auto result =
+      tune(*backend, store, small, rank(small, RatedDevice(backend->device()), 4), {.budget_seconds = 30});
   REQUIRE(result);
   CHECK(result->median_us > 0);
   REQUIRE(result->candidates.size() == 4);

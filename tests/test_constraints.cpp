@@ -12,6 +12,7 @@
 #include "errors.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/launch_shape.hpp"
+#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
@@ -68,7 +69,7 @@ struct Broken {
 Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& constraints) {
   const LaunchShape shape = launch_shape(p, c);
   return {constraints.deterministic && cuts_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
-          constraints.sms > 0 && std::max(shape.grid, shape.packing.grid) > constraints.sms};
+          constraints.sms > 0 && std::max(shape.grid, packing_of(p, c).launch.grid) > constraints.sms};
 }
 
 }  // namespace

@@ -271,8 +271,19 @@ TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", 
   CHECK(plan.workspace_bytes == 2 * 4 * 64 * 64 * sizeof(float) + plan.packed_bytes);
   CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
   CHECK_THAT(plan.explain(), ContainsSubstring("packing") && ContainsSubstring("A and B"));
-  CHECK_THAT(context.packing_source(problem, config), ContainsSubstring("pack_2_copied_copied"));
-  CHECK(context.packing_source(problem, sm80_config) == "");
+  const std::vector<KernelText> sources = context.sources(problem, config),
+                                binaries = context.binaries(problem, config);
+  REQUIRE(sources.size() == 2);
+  REQUIRE(binaries.size() == 2);
+  CHECK(sources[0].name == "packing");
+  CHECK(sources[0].entry == "pack_2_copied_copied");
+  CHECK_THAT(sources[0].text, ContainsSubstring(sources[0].entry));
+  CHECK(sources[1].name == "gemm");
+  CHECK(sources[1].text == context.source(problem, config));
+  CHECK(binaries[0].entry == sources[0].entry);
+  CHECK(binaries[0].text.substr(1, 3) == "ELF");
+  CHECK(binaries[1].text == context.binary(problem, config));
+  CHECK(context.sources(problem, sm80_config).size() == 1);
 
   HostOperands host(problem);
   for (int call = 0; call < 2; ++call) {  // the second finds the first one's copies

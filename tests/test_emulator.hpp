@@ -51,8 +51,9 @@ class EmulatorKernel {
   /// Returns the fault's log, empty if there is none.
   std::string run(const EmulatorOptions& options, const Launch& launch, const device::Arguments& arguments) const {
     try {
-      make_emulator_backend(options)->launch(
-          *kernel_, emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster), arguments, nullptr);
+      make_emulator_backend(options)->launch(*kernel_,
+                                             emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster),
+                                             bytes_of(arguments), nullptr);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::emulator_fault) throw;
       return error.log();

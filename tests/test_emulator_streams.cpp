@@ -45,7 +45,7 @@ struct Kernel {
     arguments.d = d;
     arguments.k = rounds;
     arguments.m = permits;
-    backend->launch(*kernel, emulator_shape(1, 32, 0), arguments, stream);
+    backend->launch(*kernel, emulator_shape(1, 32, 0), bytes_of(arguments), stream);
   }
 };
 
@@ -83,7 +83,7 @@ TEST_CASE("Backends of the emulator share their streams, as contexts of one devi
       if (i % 2)
         kernel.launch(nullptr, 50);
       else
-        other->launch(*others_kernel, emulator_shape(1, 32, 0), arguments, nullptr);
+        other->launch(*others_kernel, emulator_shape(1, 32, 0), bytes_of(arguments), nullptr);
     }
   });
   CHECK(kernel.seen(1) == 0);

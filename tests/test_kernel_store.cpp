@@ -55,8 +55,7 @@ class FakeBackend : public Backend {
   }
 
   [[noreturn]] static void unused() { throw std::logic_error("not for kernel stores"); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override { unused(); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override { unused(); }
+  void launch(const LoadedKernel&, const LaunchGrid&, ArgumentBytes, Stream) override { unused(); }
   bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { unused(); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { unused(); }
   void* allocate(std::size_t) override { unused(); }

@@ -12,8 +12,7 @@
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
-#include "jit/launcher.hpp"
-#include "jit/source_generator.hpp"
+#include "jit/call.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "sample_configs.hpp"
@@ -72,13 +71,10 @@ class Edge {
     const auto backend = make_emulator_backend({.architecture = "sm_90a", .programs = programs});
     KernelCache cache({.directory = *GemmDevice::emulator().cache_dir});
     KernelStore store(*backend, cache);
-    const CallKernels kernels = get_kernels(store, p, config_, shape, backend->device());
-    for_each_launch(
-        p, config_, shape, operands_, {workspace_->get(), counters_.data()},
+    for_each_step(
+        make_ready(store, p, config_, backend->device()), p, operands_, {workspace_->get(), counters_.data()},
         [&](const TensorMapSpec& spec) { return backend->encode_tensor_map(spec); },
-        [&](const LaunchShape& its, const CallArguments& arguments) {
-          launch_kernels(*backend, kernels.packing.get(), *kernels.gemm, its, arguments, nullptr);
-        });
+        [&](const Step& step) { launch(*backend, step, nullptr); });
     CHECK_FALSE(writes_beside());
   }
   std::uint32_t last_program() const { return std::uint32_t(shape.decomposition.programs - 1); }

@@ -217,7 +217,7 @@ class PackingKernels {
 
   void launch(const PackCase& a, const PackCase& b, const device::PackArguments& arguments) {
     const LaunchGrid grid{.grid = a.blocks + b.blocks, .threads = 256, .smem_bytes = smem_bytes};
-    backend_->launch(*kernel(a.size, a.transposed, b.transposed), grid, arguments, nullptr);
+    backend_->launch(*kernel(a.size, a.transposed, b.transposed), grid, bytes_of(arguments), nullptr);
   }
 
  private:

@@ -70,9 +70,7 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(tile_m) * std::size_t(tile_n) *
                         size_of(accumulator_of(p));
   shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
-  const Packing packing = packing_of(asked, c);
-  shape.packing = packing.launch;
-  shape.packed_bytes = packing.bytes;
+  shape.packed_bytes = packing_of(asked, c).bytes;
   return shape;
 }
 

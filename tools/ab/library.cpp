@@ -22,15 +22,29 @@ auto guarded(const Body& body) -> decltype(body()) {
   }
 }
 
+/// Before operands were values, a problem had their fields in a row.
+template <typename Problem>
+void set_operands(Problem& problem, const AbProblem& given) {
+  const auto type = jitgemm::parse_data_type(given.type).value(), d = jitgemm::parse_data_type(given.type_d).value();
+  const auto a = jitgemm::parse_layout(given.layout_a).value(), b = jitgemm::parse_layout(given.layout_b).value();
+  if constexpr (requires { problem.layout_a; }) {
+    problem.a = problem.b = type;
+    problem.d = d;
+    problem.layout_a = a;
+    problem.layout_b = b;
+  } else {
+    problem.a = {.type = type, .layout = a};
+    problem.b = {.type = type, .layout = b};
+    problem.d = {.type = d};
+  }
+}
+
 jitgemm::Problem problem_of(const AbProblem& given) {
   jitgemm::Problem problem;
   problem.m = given.m;
   problem.n = given.n;
   problem.k = given.k;
-  problem.a = problem.b = jitgemm::parse_data_type(given.type).value();
-  problem.d = jitgemm::parse_data_type(given.type_d).value();
-  problem.layout_a = jitgemm::parse_layout(given.layout_a).value();
-  problem.layout_b = jitgemm::parse_layout(given.layout_b).value();
+  set_operands(problem, given);
   problem.accumulation = jitgemm::parse_accumulation(given.accumulation).value();
   return problem;
 }
