@@ -41,7 +41,7 @@ double regret(const CoveredProblem& p, const KernelCover& cover, std::size_t cou
 TEST_CASE("A problem with constraints is covered by a kernel that keeps to them", "[kernel_cover][constraints]") {
   CoveredProblem p{shape(128, 256, 8192), h200};
   CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k > 1);
-  p.constraints.deterministic = true;
+  p.constraints.batch_invariant = true;
   CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k == 1);
 }
 

@@ -381,7 +381,7 @@ TEST_CASE("The table of limits: what is at one has a plan on every architecture,
 TEST_CASE("Sizes near the limits have plans or errors, whatever the constraints", "[limits]") {
   const auto sizes = {std::int64_t(1), std::int64_t(127), std::int64_t(1) << 20, two_31 - 4096, two_31 - 1};
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    for (const Constraints& constraints : {Constraints{}, Constraints{.deterministic = true}, Constraints{.sms = 7},
+    for (const Constraints& constraints : {Constraints{}, Constraints{.batch_invariant = true}, Constraints{.sms = 7},
                                            Constraints{.workspace_bytes = 0}}) {
       Context context({.device = Device::compile_only,
                        .architecture = architecture,

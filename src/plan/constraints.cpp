@@ -33,7 +33,7 @@ std::string to_string(const Constraints& constraints) {
   constexpr Constraints none;
   std::string text;
   const auto add = [&text](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
-  if (constraints.deterministic) add("deterministic");
+  if (constraints.batch_invariant) add("batch_invariant");
   if (constraints.workspace_bytes != none.workspace_bytes)
     add("workspace_bytes=" + std::to_string(constraints.workspace_bytes));
   if (constraints.sms != none.sms) add("sms=" + std::to_string(constraints.sms));
@@ -57,17 +57,17 @@ RatedDevice part_of(const RatedDevice& device, const Constraints& constraints) {
 
 ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
     : constraints_(constraints), problem_(problem) {
-  if (!constraints.deterministic || !device.has_wgmma()) return;
+  if (!constraints.batch_invariant || !device.has_wgmma()) return;
   const KernelConfig sm90 = typical_sm90(problem, constraints.sms);
-  if (why_illegal(sm90, problem, device).empty() && why_too_much(sm90).empty()) deterministic_sm90_ = sm90;
+  if (why_illegal(sm90, problem, device).empty() && why_too_much(sm90).empty()) batch_invariant_sm90_ = sm90;
 }
 
 std::string ConstraintFilter::why_not(const KernelConfig& config) const {
-  if (constraints_.deterministic) {
-    if (cuts_k(config)) return "a deterministic choice does not cut k";
-    const MainLoop main_loop = deterministic_sm90_ ? MainLoop::sm90 : MainLoop::sm80;
+  if (constraints_.batch_invariant) {
+    if (cuts_k(config)) return "a batch-invariant choice does not cut k";
+    const MainLoop main_loop = batch_invariant_sm90_ ? MainLoop::sm90 : MainLoop::sm80;
     if (config.main_loop != main_loop)
-      return "a deterministic choice has the " + std::string(to_string(main_loop)) + " main loop here";
+      return "a batch-invariant choice has the " + std::string(to_string(main_loop)) + " main loop here";
   }
   return why_too_much(config);
 }

@@ -10,7 +10,7 @@
 
 namespace jitgemm {
 
-/// "deterministic workspace_bytes=0 sms=64": those that constrain; empty if none does.
+/// "batch_invariant workspace_bytes=0 sms=64": those that constrain; empty if none does.
 std::string to_string(const Constraints& constraints);
 inline bool constrain(const Constraints& constraints) { return constraints != Constraints{}; }
 
@@ -27,16 +27,16 @@ class ConstraintFilter {
   std::string why_not(const KernelConfig& config) const;
   bool allows(const KernelConfig& config) const { return why_not(config).empty(); }
 
-  /// Deterministic choices have one main loop a problem: whether it is the sm90 one depends on this configuration
+  /// Batch-invariant choices have one main loop a problem: whether it is the sm90 one depends on this configuration
   /// alone, so not on what is a candidate on a device. nullopt: it is the sm80 one.
-  const std::optional<KernelConfig>& deterministic_sm90() const { return deterministic_sm90_; }
+  const std::optional<KernelConfig>& batch_invariant_sm90() const { return batch_invariant_sm90_; }
 
  private:
   std::string why_too_much(const KernelConfig& config) const;
 
   Constraints constraints_;
   const Problem& problem_;
-  std::optional<KernelConfig> deterministic_sm90_;
+  std::optional<KernelConfig> batch_invariant_sm90_;
 };
 
 }  // namespace jitgemm

@@ -99,7 +99,7 @@ std::vector<RankedConfig> predict_all_within(const Problem& problem, const Rated
   const RatedDevice device = part_of(whole, constraints);
   const ConstraintFilter filter(constraints, problem, device);
   std::vector<RankedConfig> ranked = predict_all(problem, device, limit, &filter);
-  if (const auto& config = filter.deterministic_sm90(); ranked.empty() && config)
+  if (const auto& config = filter.batch_invariant_sm90(); ranked.empty() && config)
     ranked.push_back({*config, predict_us(*config, problem, device)});
   return ranked;
 }

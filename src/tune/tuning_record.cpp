@@ -29,7 +29,7 @@ constexpr int schema = 3;
 json to_json(const Constraints& constraints) {
   constexpr Constraints none;
   json object = json::object();
-  if (constraints.deterministic) object["deterministic"] = true;
+  if (constraints.batch_invariant) object["batch_invariant"] = true;
   if (constraints.workspace_bytes != none.workspace_bytes) object["workspace_bytes"] = constraints.workspace_bytes;
   if (constraints.sms != none.sms) object["sms"] = constraints.sms;
   return object;
@@ -124,7 +124,7 @@ class Fields {
 
 void read_constraints(const json& object, Constraints& constraints) {
   Fields fields(object);
-  fields.read_if("deterministic", constraints.deterministic);
+  fields.read_if("batch_invariant", constraints.batch_invariant);
   fields.read_if("workspace_bytes", constraints.workspace_bytes);
   fields.read_if("sms", constraints.sms);
   fields.refuse_others();

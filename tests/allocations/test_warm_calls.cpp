@@ -84,11 +84,11 @@ std::vector<Case> cases() {
   full.batch = 3;
   full.beta = 0.5;
   full.alpha = 3;
-  full.bias = Bias::along_n;
-  full.activation = Activation::gelu_tanh;
+  full.epilogue.bias = Bias::along_n;
+  full.epilogue.activation = Activation::gelu_tanh;
   Problem fp8 = plain;
-  fp8.a = fp8.b = e4m3;
-  fp8.layout_b = Layout::column_major;
+  fp8.a = {e4m3};
+  fp8.b = {.type = e4m3, .layout = Layout::column_major};
   Problem large = odd;
   large.m = large.n = 20001, large.k = 4001;
   KernelConfig packed = sm90_config;

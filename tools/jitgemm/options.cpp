@@ -195,7 +195,7 @@ void DeviceOptions::add_budget_to(CLI::App& app) {
 }
 
 void DeviceOptions::add_constraints_to(CLI::App& app) {
-  app.add_flag("--deterministic", constraints_.deterministic,
+  app.add_flag("--batch-invariant", constraints_.batch_invariant,
                "Only choices that give the same bits as each other: one order of additions")
       ->group("Choice");
   app.add_option("--workspace-limit", constraints_.workspace_bytes,

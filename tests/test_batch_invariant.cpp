@@ -1,4 +1,4 @@
-// Deterministic choices give the same bits as each other.
+// Batch-invariant choices give the same bits as each other.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -174,7 +174,7 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
     for (std::size_t i = 0; i < some.size(); ++i) {
       const std::vector<GemmCase>& cases = of_epilogue[i];
       CAPTURE(some[i].name, to_string(cases.front().problem), test_seed());
-      // f64 has no more than 9 that are deterministic.
+      // f64 has no more than 9 that are batch-invariant.
       CHECK(cases.size() >= std::min(choices, device.context().candidates(cases.front().problem).size()));
       CHECK(tile_sizes(cases) >= 3);
       const GemmInputs inputs = make_inputs(cases.front(), Fill::normal, test_seed());
@@ -201,34 +201,34 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
   std::fflush(stdout);
 }
 
-ContextOptions deterministic(ContextOptions options) {
-  options.constraints.deterministic = true;
+ContextOptions batch_invariant(ContextOptions options) {
+  options.constraints.batch_invariant = true;
   return options;
 }
 
 }  // namespace
 
-TEST_CASE("Deterministic choices give the same bits, by the Hopper main loop", "[constraints][emulator]") {
-  GemmDevice free(GemmDevice::emulator()), device(deterministic(GemmDevice::emulator()));
+TEST_CASE("Batch-invariant choices give the same bits, by the Hopper main loop", "[constraints][emulator]") {
+  GemmDevice free(GemmDevice::emulator()), device(batch_invariant(GemmDevice::emulator()));
   give_the_same_bits(free, device, 1, 0);
 }
 
-TEST_CASE("Deterministic choices give the same bits, by the portable main loop", "[constraints][emulator]") {
+TEST_CASE("Batch-invariant choices give the same bits, by the portable main loop", "[constraints][emulator]") {
   ContextOptions options = GemmDevice::emulator();
   options.architecture = "sm_80";
-  GemmDevice free(options), device(deterministic(options));
+  GemmDevice free(options), device(batch_invariant(options));
   give_the_same_bits(free, device, 1, 0);
 }
 
-TEST_CASE("Deterministic choices round alpha, beta and bias alike", "[constraints][emulator]") {
-  GemmDevice device(deterministic(GemmDevice::emulator()));
+TEST_CASE("Batch-invariant choices round alpha, beta and bias alike", "[constraints][emulator]") {
+  GemmDevice device(batch_invariant(GemmDevice::emulator()));
   epilogues_give_the_same_bits(device, {{f16, f32}}, {epilogues[2], epilogues[4]}, {75, 137, 72}, 6);
   epilogues_give_the_same_bits(device, {{f32, f32}}, {epilogues[5]}, {75, 137, 72}, 6);
 }
 
-TEST_CASE("Deterministic choices round alpha, beta and bias alike on a GPU", "[constraints][gpu]") {
+TEST_CASE("Batch-invariant choices round alpha, beta and bias alike on a GPU", "[constraints][gpu]") {
   try {
-    GemmDevice device(deterministic(GemmDevice::cuda()));
+    GemmDevice device(batch_invariant(GemmDevice::cuda()));
     std::vector<Types> types{{f16, f32}, {bf16, f32}, {f16, f16}, {f32, f32}, {f64, f64}};
     if (device.context().device().architecture != "sm_80") types.push_back({e4m3, f32, Accumulation::promoted});
     epilogues_give_the_same_bits(device, types, {epilogues.begin(), epilogues.end()}, {287, 441, 520}, 12);
@@ -238,9 +238,9 @@ TEST_CASE("Deterministic choices round alpha, beta and bias alike on a GPU", "[c
   }
 }
 
-TEST_CASE("Deterministic choices give the same bits on a GPU", "[constraints][gpu]") {
+TEST_CASE("Batch-invariant choices give the same bits on a GPU", "[constraints][gpu]") {
   try {
-    GemmDevice free(GemmDevice::cuda()), device(deterministic(GemmDevice::cuda()));
+    GemmDevice free(GemmDevice::cuda()), device(batch_invariant(GemmDevice::cuda()));
     give_the_same_bits(free, device, 5, 12);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_device) throw;
