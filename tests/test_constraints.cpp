@@ -181,10 +181,10 @@ TEST_CASE("A deterministic choice is left with the workspace of the one that dec
                                        .k = random.between(30000, 90000),
                                        .layout_b = Layout::column_major});
     const ConstraintFilter filter({.deterministic = true}, problem, h200);
-    REQUIRE(filter.deterministic_sm90());
+    REQUIRE(filter.deterministic_typical());
     const Constraints constraints{
         .deterministic = true,
-        .workspace_bytes = launch_shape(problem, *filter.deterministic_sm90()).workspace_bytes()};
+        .workspace_bytes = launch_shape(problem, *filter.deterministic_typical()).workspace_bytes()};
     CAPTURE(to_string(problem), to_string(constraints));
     const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
     REQUIRE(!ranked.empty());

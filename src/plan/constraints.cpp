@@ -1,27 +1,13 @@
 #include "plan/constraints.hpp"
 
-#include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
+#include "plan/family.hpp"
 
 namespace jitgemm {
 namespace {
-
-/// Of the sm90 main loop, legal for nearly all that any is legal for.
-KernelConfig typical_sm90(const Problem& problem, int sms) {
-  return {.main_loop = MainLoop::sm90,
-          .block_m = 128,
-          .block_n = 128,
-          .block_k = 128 / int(size_of(problem.a)),
-          .stages = 4,
-          .warps = 8,
-          .pack_a = needs_packing_a(problem),
-          .pack_b = needs_packing_b(problem),
-          .schedule = sms > 0 ? Schedule::persistent : Schedule::data_parallel,
-          .grid = sms};
-}
 
 bool cuts_k(const KernelConfig& c) {
   return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
@@ -57,17 +43,22 @@ RatedDevice part_of(const RatedDevice& device, const Constraints& constraints) {
 
 ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
     : constraints_(constraints), problem_(problem) {
-  if (!constraints.deterministic || !device.has_wgmma()) return;
-  const KernelConfig sm90 = typical_sm90(problem, constraints.sms);
-  if (why_illegal(sm90, problem, device).empty() && why_too_much(sm90).empty()) deterministic_sm90_ = sm90;
+  if (!constraints.deterministic) return;
+  for (const PlanFamily* family : plan_families) {
+    deterministic_loop_ = family->main_loop;
+    if (!family->typical) return;
+    const KernelConfig typical = family->typical(problem, constraints.sms);
+    if (!why_illegal(typical, problem, device).empty() || !why_too_much(typical).empty()) continue;
+    deterministic_typical_ = typical;
+    return;
+  }
 }
 
 std::string ConstraintFilter::why_not(const KernelConfig& config) const {
   if (constraints_.deterministic) {
     if (cuts_k(config)) return "a deterministic choice does not cut k";
-    const MainLoop main_loop = deterministic_sm90_ ? MainLoop::sm90 : MainLoop::sm80;
-    if (config.main_loop != main_loop)
-      return "a deterministic choice has the " + std::string(to_string(main_loop)) + " main loop here";
+    if (config.main_loop != deterministic_loop_)
+      return "a deterministic choice has the " + std::string(to_string(*deterministic_loop_)) + " main loop here";
   }
   return why_too_much(config);
 }

@@ -12,8 +12,7 @@ struct RatedDevice : DeviceInfo {
   RatedDevice() = default;
   /// With rates_of() the device.
   explicit RatedDevice(DeviceInfo device) : DeviceInfo(std::move(device)), rates(rates_of(*this)) {}
-  RatedDevice(DeviceInfo device, DeviceRates its_rates)
-      : DeviceInfo(std::move(device)), rates(std::move(its_rates)) {}
+  RatedDevice(DeviceInfo device, DeviceRates its_rates) : DeviceInfo(std::move(device)), rates(std::move(its_rates)) {}
 
   DeviceRates rates;
 };
