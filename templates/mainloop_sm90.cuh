@@ -41,7 +41,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   const u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   Work work{};
   bool more = list.first(work);
-  BlockTile tile(args, work, place);
+  WorkTile tile = tile_of(args, work, place);
   await_barriers();
   if (!ptx::elect_one()) return;
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
@@ -62,7 +62,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       position.advance();
     }
     more = list.next(work);
-    if (more) tile = BlockTile(args, work, place);
+    if (more) tile = tile_of(args, work, place);
   }
   if constexpr (ClusterPlace::SHARERS > 1) {  // the block outlives what others do at its barriers
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -141,13 +141,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       // The other one has seen the k-step before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
-    const BlockTile tile(args, work, place);
+    const WorkTile tile = tile_of(args, work, place);
     const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = !EDGES_DIFFER || (args.m - row >= CONSUMER_ROWS && args.n - column >= STORE_COLUMNS);
+    int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C) {
-      if (work.peer == 0)
-        Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, row, column, thread, 128);
+      if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
     const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
@@ -185,7 +184,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const Epilogue epilogue{args, scaling, tile.batch};
+      const Epilogue epilogue{args, scaling, tile};
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
       else if constexpr (EDGES_DIFFER)

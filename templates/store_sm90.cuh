@@ -92,10 +92,12 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
 __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
                                           int rows, int columns) {
   const Arguments& args = epilogue.args;
-  rows = min_of(rows, (D_TRANSPOSED ? args.n : args.m) - row);
-  columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column) - int(lane) * 2;  // from the lane's word on
+  const WorkTile& tile = epilogue.tile;
+  rows = min_of(rows, (D_TRANSPOSED ? tile.column_end : tile.row_end) - row);
+  columns = min_of(columns, (D_TRANSPOSED ? tile.row_end : tile.column_end) - column) -
+            int(lane) * 2;  // from the lane's word on
   const u32 from = buffer + swizzled_d(warp, lane * 4), from_next = buffer + swizzled_d(warp, (lane + 1) % 32 * 4);
-  u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + int(warp)) * args.ldd +
+  u16* to = static_cast<u16*>(args.d) + batch_offset(tile.batch, args.stride_d) + (row + int(warp)) * args.ldd +
             column + lane * 2;
 #pragma unroll 4
   for (int i = 0; int(warp) + i * 4 < rows; ++i, to += 4 * args.ldd) {
@@ -128,11 +130,11 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int r
 #pragma unroll
       for (int down = 0; down < columns; down += D_BOX_ROWS)
         ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH,
-                          column + down, epilogue.batch);
+                          column + down, epilogue.tile.batch);
   } else {
 #pragma unroll
     for (int across = 0; across < columns / WIDTH; ++across)
-      ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.batch);
+      ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.tile.batch);
   }
 }
 

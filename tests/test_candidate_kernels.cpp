@@ -11,7 +11,7 @@
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
-#include "plan/candidates.hpp"
+#include "plan/sm80/candidates.hpp"
 
 namespace jitgemm {
 namespace {

@@ -9,6 +9,7 @@
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "plan/candidates.hpp"
+#include "plan/sm80/candidates.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;

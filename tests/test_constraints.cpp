@@ -182,10 +182,10 @@ TEST_CASE("A batch-invariant choice is left with the workspace of the one that d
                                        .k = random.between(30000, 90000),
                                        .b = {.layout = Layout::column_major}});
     const ConstraintFilter filter({.batch_invariant = true}, problem, h200);
-    REQUIRE(filter.batch_invariant_sm90());
+    REQUIRE(filter.batch_invariant_typical());
     const Constraints constraints{
         .batch_invariant = true,
-        .workspace_bytes = launch_shape(problem, *filter.batch_invariant_sm90()).workspace_bytes()};
+        .workspace_bytes = launch_shape(problem, *filter.batch_invariant_typical()).workspace_bytes()};
     CAPTURE(to_string(problem), to_string(constraints));
     const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
     REQUIRE(!ranked.empty());

@@ -96,6 +96,7 @@ Values gemm_files(const TemplateFiles& files) {
           {"geometry", text_of(files.geometry)},
           {"arguments.cuh", template_file("arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
+          {"work_tile.cuh", template_file("work_tile.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};

@@ -27,16 +27,18 @@ class ConstraintFilter {
   std::string why_not(const KernelConfig& config) const;
   bool allows(const KernelConfig& config) const { return why_not(config).empty(); }
 
-  /// Batch-invariant choices have one main loop a problem: whether it is the sm90 one depends on this configuration
-  /// alone, so not on what is a candidate on a device. nullopt: it is the sm80 one.
-  const std::optional<KernelConfig>& batch_invariant_sm90() const { return batch_invariant_sm90_; }
+  /// Batch-invariant choices have one main loop a problem: the first family's of which this configuration, the family's
+  /// typical one, keeps to the constraints. So it does not depend on what is a candidate on a device. nullopt: it is
+  /// that of the family that computes everything.
+  const std::optional<KernelConfig>& batch_invariant_typical() const { return batch_invariant_typical_; }
 
  private:
   std::string why_too_much(const KernelConfig& config) const;
 
   Constraints constraints_;
   const Problem& problem_;
-  std::optional<KernelConfig> batch_invariant_sm90_;
+  std::optional<MainLoop> batch_invariant_loop_;
+  std::optional<KernelConfig> batch_invariant_typical_;
 };
 
 }  // namespace jitgemm

@@ -143,7 +143,7 @@ void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& de
   expect(shape.smem_bytes <= device.smem_per_block, "a block fits the shared memory");
   expect(shape.counters >= 0 && shape.counters <= max_counters, "the counters fit their block");
   expect((shape.counters == 0) == (shape.partial_bytes == 0), "partial tiles are counted");
-  const double us = predict_us(c, p, device);
+  const double us = predict_us(c, p, RatedDevice(device));
   expect(us > 0 && std::isfinite(us), "a predicted time is one");
   expect(parse_kernel_config(to_string(c)) == c, "a legal configuration parses back");
 
@@ -205,7 +205,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   expect(minimum_bytes(p) >= 0 && floor_us(p) > 0, "a problem takes time");
   if (why_illegal(config, p, device).empty()) check_launch(p, config, device);
   if (what < 2) {  // slow
-    const auto ranked = rank(p, device, 3);
+    const auto ranked = rank(p, RatedDevice(device), 3);
     const KernelConfig smallest{
         .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(p.a.type)), .stages = 2, .warps = 2};
     expect(!ranked.empty() || !why_illegal(smallest, p, device).empty(), "what can run has a configuration");

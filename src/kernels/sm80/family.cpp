@@ -30,13 +30,13 @@ TemplateFiles template_files(DataType a) {
 }  // namespace
 
 const KernelFamily sm80_family{.main_loop = MainLoop::sm80,
-                               .name = "sm80",
                                .footprint = footprint,
                                .why_illegal = why_illegal,
                                .template_files = template_files,
                                .macros = nullptr,
                                .tensor_maps = nullptr,
                                .takes_packed = false,
-                               .promotes = false};
+                               .promotes = false,
+                               .portable = true};
 
 }  // namespace jitgemm
