@@ -6,9 +6,11 @@
 
 #include "catch.hpp"
 #include "core/problem.hpp"
+#include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "plan/candidates.hpp"
+#include "plan/family.hpp"
 #include "plan/sm80/candidates.hpp"
 #include "random.hpp"
 
@@ -27,6 +29,17 @@ bool has_tile(const std::vector<KernelConfig>& configs, int block_m, int block_n
 }
 
 }  // namespace
+
+TEST_CASE("Each family of kernels has a row to choose by, and the last one computes everything", "[candidates]") {
+  CHECK(plan_families.size() == kernel_families.size());
+  for (const KernelFamily* family : kernel_families) {
+    CAPTURE(family->name);
+    CHECK(family->name == to_string(family->main_loop));
+    CHECK(plan_family_of(family->main_loop).main_loop == family->main_loop);
+    CHECK((plan_family_of(family->main_loop).typical == nullptr) == family->portable);
+  }
+  CHECK(plan_families.back()->typical == nullptr);
+}
 
 TEST_CASE("Every default tile is legal on its device", "[candidates]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});

@@ -6,7 +6,7 @@
 namespace jitgemm {
 namespace {
 
-// Guesses of one core's time, in microseconds.
+// Of one core's time, in microseconds; no source is known.
 constexpr double any_launch_us = 10;
 constexpr double fragment_us = 3, products_of_fragment = 4096;  // 16 x 16 x 16
 constexpr double thread_us = 2;                                 // from its start to its end, besides its k-steps

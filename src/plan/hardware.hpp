@@ -11,8 +11,8 @@ namespace jitgemm {
 inline constexpr std::size_t reserved_smem_bytes = 1024;  ///< of each block, by the driver
 inline constexpr int sm_registers = 65536, sm_threads = 2048;
 
-/// Of the L2, what operands may fill and still be there when the next blocks ask for them. A guess; for the effect see
-/// tools/results/NOTES.md, 5.
+/// Of the L2, what operands may fill and still be there when the next blocks ask for them. No source is known; for the
+/// effect see tools/results/NOTES.md, 5.
 inline constexpr double l2_for_operands = 0.7;
 
 /// An H200's data sheet: what it multiplies of a type, relative to its 990 TFLOP/s of 16-bit inputs. f64 on tensor

@@ -41,7 +41,7 @@ constexpr std::array split_counts{2, 3, 4, 5, 6, 8, 10, 12, 16};
 // A part shorter than this spends more time filling its pipeline and adding partials than multiplying.
 constexpr std::int64_t min_steps_per_part = 4;
 
-// Of the L2, above which the raster order decides what is read again. A guess.
+// Of the L2, above which the raster order decides what is read again. No source is known.
 constexpr double l2_for_any_order = 0.5;
 
 /// Grids that fill the device: one program an SM, and two where two fit.

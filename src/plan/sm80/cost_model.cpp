@@ -23,7 +23,7 @@ double relative_rate(DataType a) {
   return is_fp8(a) ? 0.9 : data_sheet_rate(a);
 }
 
-constexpr int registers_besides_accumulators = 72;  // of a thread. A guess
+constexpr int registers_besides_accumulators = 72;  // of a thread; no source is known
 constexpr double usual_accumulators = 128;          // of a thread: those that PortableRates::epilogue_us is of
 constexpr double store_align = 8;     // bytes, from which on the epilogue's stores are as fast as they get
 constexpr int mma_m = 16, mma_n = 8;  // of one mma.sync, whose k is

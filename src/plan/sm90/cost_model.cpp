@@ -17,7 +17,7 @@ namespace {
 constexpr double drift_of_ping_pong = 0.03;
 constexpr double exposed_epilogue = 0.8;  // of each of a persistent program's tiles but the last
 
-// Guesses: tools/results/NOTES.md, 24, has the first one's effect; of the others no source is known.
+// No source is known, but for the first one's effect (tools/results/NOTES.md, 24).
 constexpr double cold_clusters = 8;        // that ask for a row at once and cost it nothing
 constexpr double stages_in_use = 0.5;      // which hide nothing of a load's latency
 constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
