@@ -210,7 +210,8 @@ Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& 
   }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
     throw Error(ErrorCode::invalid_config,
-                "the configuration is not legal here: " + broken + "; candidates() lists those that are")
+                "the configuration is not legal here: " + broken +
+                    "; candidates() lists those that are, of a problem with these alignments")
         .with_config(to_string(config));
   }
   return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, chooser.device()), 0, 0};

@@ -82,7 +82,8 @@ class JITGEMM_EXPORT Context {
   /// on the calling thread; what it calls of this Context measures nothing.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
-  /// Every legal configuration that keeps to the constraints, best predicted first.
+  /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best
+  /// predicted first. Others may be pinned: other grids and splits, say.
   std::vector<Plan> candidates(const Problem& problem);
 
   /// Bytes of Operands::workspace with which gemm() runs what it would run without one, if the pointers are aligned as

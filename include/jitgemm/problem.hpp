@@ -64,7 +64,7 @@ struct Problem {
   Matrix d = {};
   // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of
   // NaN is not 0, so it reads C.
-  double alpha = 1;  ///< alpha = 0, of either sign, never reads A and B, and counts as +0
+  double alpha = 1;  ///< alpha = 0, of either sign, never reads A, B and their scales, and counts as +0
   double beta = 0;   ///< beta = 0, of either sign, never reads C
   Epilogue epilogue = {};
   /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for,
@@ -74,9 +74,9 @@ struct Problem {
 
 /// The memory of one call, owned by the caller and alive until the stream has passed the call: host memory on the
 /// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
-/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer and leading
-/// dimension); any other overlap of D with an input is an error, judged by the addresses from first to last element:
-/// matrices whose rows interleave count as overlapping.
+/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer, type,
+/// leading dimension and stride); any other overlap of D with an input is an error, judged by the addresses from first
+/// to last element: matrices whose rows interleave count as overlapping.
 struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -84,8 +84,8 @@ struct Operands {
   void* d = nullptr;
   const void* bias = nullptr;  ///< ignored without Epilogue::bias
   /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand
-  /// for scale_a * A and scale_b * B: alpha * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that
-  /// neither its factors nor their order make it overflow. scale_d multiplies what the activation gives before it
+  /// for scale_a * A and scale_b * B: alpha, rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded
+  /// to f32, so that the order of these three does not matter. scale_d multiplies what the activation gives before it
   /// becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;

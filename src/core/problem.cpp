@@ -36,6 +36,7 @@ void check_size(const char* name, std::int64_t size, const Problem& problem) {
 /// Fills in and checks an operand's leading dimension, batch stride and alignment.
 void normalise_matrix(const std::string& name, const OperandMatrix& operand, Matrix& matrix, const Problem& problem) {
   const std::int64_t size = std::int64_t(size_of(operand.type));
+  const Matrix given = matrix;
   auto& [type, layout, ld, stride, alignment] = matrix;
   if (ld == 0) ld = operand.packed_ld();
   if (ld < operand.packed_ld()) {
@@ -44,14 +45,16 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
                 std::to_string(operand.packed_ld()) + " elements: give at least that, or 0 for packed",
             problem);
   }
-  const auto too_large = [&](const std::string& what, std::int64_t value, const std::string& limit) {
+  const auto too_large = [&](const std::string& what, std::int64_t value, bool packed, const std::string& limit) {
     invalid(ErrorCode::invalid_problem,
-            what + name + " = " + std::to_string(value) + " makes " + limit + " bytes: lower it", problem);
+            what + name + " = " + std::to_string(value) + (packed ? ", packed," : "") + " makes " + limit +
+                " bytes: lower " + (packed ? "the problem's sizes" : "it"),
+            problem);
   };
   std::int64_t elements, bytes;
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, operand.vectors), &elements) ||
       __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
-    too_large("ld", ld, "the matrix larger than 2^50");
+    too_large("ld", ld, given.ld == 0, "the matrix larger than 2^50");
   if (problem.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
@@ -61,7 +64,7 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   }
   if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
       __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
-    too_large("stride_", stride, "the batch larger than 2^62");
+    too_large("stride_", stride, given.stride == packed_stride, "the batch larger than 2^62");
   if (alignment < size || alignment > 16 || !std::has_single_bit(unsigned(alignment))) {
     invalid(ErrorCode::invalid_problem,
             "align_" + name + " = " + std::to_string(alignment) + " is not a power of two from " +
@@ -129,7 +132,8 @@ void check_apart(const Operand& written, const Operand& other, const Problem& pr
   if (!written.range().overlaps(other.range())) return;
   invalid(ErrorCode::invalid_operand,
           std::string(written.name) + " overlaps " + other.name + " in memory: give " + written.name +
-              " memory of its own" + (std::string(other.name) == "C" ? ", or C's pointer, type and strides" : ""),
+              " memory of its own" +
+              (std::string(written.name) + other.name == "DC" ? ", or C's pointer, type and strides" : ""),
           problem);
 }
 
@@ -153,18 +157,13 @@ Problem normalise(const Problem& problem) {
       epilogue.activation == Activation::leaky_relu ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
   if (!is_fp8(p.a.type)) p.accumulation = Problem{}.accumulation;
   p.c.type = type_of_c(p);
-  if (!reads_c(p)) p.c.stride = 0;  // whatever it is, D's may be too far apart for it
   normalise_matrix("a", matrix_a(p), p.a, problem);
   normalise_matrix("b", matrix_b(p), p.b, problem);
-  normalise_matrix("c", matrix_c(p), p.c, problem);
+  if (reads_c(p)) normalise_matrix("c", matrix_c(p), p.c, problem);
   normalise_matrix("d", matrix_d(p), p.d, problem);
   check_batch_of_d(p, problem);
   p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
-  if (!reads_c(p)) {
-    p.c.ld = matrix_c(p).packed_ld();
-    p.c.stride = 0;
-    p.c.alignment = Matrix{}.alignment;
-  }
+  if (!reads_c(p)) p.c = {.type = p.c.type, .ld = matrix_c(p).packed_ld(), .stride = 0};
   return p;
 }
 

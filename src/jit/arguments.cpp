@@ -59,8 +59,10 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   args.c = operands.c;
   args.d = operands.d;
   args.bias = operands.bias;
-  args.scale_a = operands.scale_a;
-  args.scale_b = operands.scale_b;
+  if (reads_ab(p)) {  // else a scale of NaN would outlive the product that it scales
+    args.scale_a = operands.scale_a;
+    args.scale_b = operands.scale_b;
+  }
   args.scale_d = operands.scale_d;
   args.lda = p.a.ld;
   args.ldb = p.b.ld;

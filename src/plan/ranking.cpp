@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/packing.hpp"
 #include "plan/candidates.hpp"
 #include "plan/constraints.hpp"
 #include "plan/cost_model.hpp"
@@ -11,17 +12,31 @@
 namespace jitgemm {
 namespace {
 
+using Candidates = std::vector<KernelConfig>;
+
+void predict_each(const Candidates& configs, const Problem& problem, const RatedDevice& device,
+                  const ConstraintFilter* filter, std::vector<RankedConfig>& ranked) {
+  for (const KernelConfig& config : configs)
+    if (!filter || filter->allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
+}
+
 /// The candidates that are allowed, or so many of the best of them.
 std::vector<RankedConfig> predict_all(const Problem& problem, const RatedDevice& device, std::size_t limit,
                                       const ConstraintFilter* filter = nullptr) {
   std::vector<RankedConfig> ranked;
-  for (const PlanFamily* family : plan_families) {
-    if (limit > 0 && !device.emulated && family->shortlist) ranked = family->shortlist(problem, device, limit, filter);
-    if (!ranked.empty()) return ranked;
+  if (limit > 0 && !device.emulated) {
+    for (const PlanFamily* family : plan_families) {
+      if (family->shortlist) ranked = family->shortlist(problem, device, limit, filter);
+      if (ranked.empty()) continue;
+      // A family that has a short list is the faster one, unless it has to pack: what needs no packing may then be.
+      if (std::ranges::all_of(ranked, [](const RankedConfig& r) { return packs(r.config); })) {
+        for (const PlanFamily* other : plan_families)
+          if (other != family) predict_each(other->candidates(problem, device), problem, device, filter, ranked);
+      }
+      return ranked;
+    }
   }
-  for (const KernelConfig& config : candidates(problem, device)) {
-    if (!filter || filter->allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
-  }
+  predict_each(candidates(problem, device), problem, device, filter, ranked);
   return ranked;
 }
 

@@ -47,12 +47,15 @@ std::vector<Problem> problems_for(const DeviceInfo& device) {
        {1800, 1800, 1800}},
       {});
   add({{501, 1003, 777}, {2047, 1999, 1501}, {151, 3001, 2003}},
-      {.a = {.alignment = 2}, .b = {.alignment = 2}, .c = {.type = DataType::automatic, .alignment = 2}, .d = {.alignment = 2}});
+      {.a = {.alignment = 2}, .b = {.alignment = 2}, .c = {.alignment = 2}, .d = {.alignment = 2}});
   add({{16, 4096, 4096}, {64, 8192, 2048}, {4, 2112, 7168}, {128, 7168, 4096}},
       {.a = {bf16}, .b = {.type = bf16, .layout = Layout::column_major}, .d = {bf16}});
   if (device.compute_capability >= 89) {
     add({{1024, 1024, 1024}, {4096, 2048, 2048}, {512, 4096, 1024}},
-        {.a = {e4m3}, .b = {.type = e4m3, .layout = Layout::column_major}, .d = {bf16}, .accumulation = Accumulation::promoted});
+        {.a = {e4m3},
+         .b = {.type = e4m3, .layout = Layout::column_major},
+         .d = {bf16},
+         .accumulation = Accumulation::promoted});
   }
   return problems;
 }
