@@ -3,12 +3,12 @@
 // is stored. Operands that cp.async cannot address (aligned to less than 4 bytes) go through registers into the same
 // ring.
 //
-// barrier        who arrives     how many    who waits      phase
-// cp.async       each thread     one group   that thread    one a k-step; STAGES - 2 groups may be on their way
-//                                a k-step
-// bar.sync 0     all threads     THREADS     all threads    one a k-step: the stage is there for all, and the one before it
-//                                                           read by all; one an item: its entry in the queue is written;
-//                                                           two a cut tile: its partial sums are stored
+// barrier     who arrives  how many    who waits    phase
+// cp.async    each thread  a group a   that thread  one a k-step; STAGES - 2 groups may be on their way
+//                          k-step
+// bar.sync 0  all threads  THREADS     all threads  one a k-step: the stage is there, the one before it has been read;
+//                                                   one an item: its entry in the queue is written; two a cut tile:
+//                                                   its partial sums are stored
 
 namespace jitgemm::device {
 

@@ -3,19 +3,19 @@
 // of mbarriers a stage passes it back and forth. Blocks of a cluster that share rows of A or columns of B fetch a part
 // of them each, for all.
 //
-// barrier        who arrives                                  how many               who waits             phase
-// full(stage)    the producer's thread, and the bytes of A    1, and the bytes       the consumers that    one a pass of
-//                and B, from every block that fetches them                           multiply the stage    the ring
-// empty(stage)   a lane of each warp that has multiplied      4 warps x consumers    the producer's        one a pass; the
-//                it, in each block that the stage is sent to  of a stage x SHARERS   thread                first wait passes
-// turn(c)        with ping-pong: a lane of each warp of the   4                      consumer c            one an item of c;
-//                other consumer, once its products are done                                                the first of 0 passes
-// peers_done     where a cluster cuts k: a lane of each warp  4 x CONSUMERS x        all consumers         one
-//                of each block that adds up the tile          CLUSTER_K
-// bar.sync 0     all threads (in a cluster its own barrier    THREADS                all threads           once: the barriers
-//                instead: the other blocks', too)                                                          are there
-// bar.sync 1+c   consumer c: its buffer of D is free, or      128                    consumer c            two a pass of the
-//                full; its partial sums are stored                                                         store; two a cut tile
+// barrier       who arrives                                  how many            who waits          phase
+// full(stage)   the producer's thread, and the bytes of A    1, and the bytes    consumers that     one a pass of
+//               and B, from each block that fetches them                         multiply it        the ring
+// empty(stage)  a lane of each warp that has multiplied it,  4 warps, x          the producer's     one a pass; the
+//               in each block that the stage is sent to      consumers, SHARERS  thread             first wait passes
+// turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
+//               consumer, once its products are issued                                              of 0 one passes
+// peers_done    where a cluster cuts k: a lane of each warp  4 x CONSUMERS       all consumers      one
+//               of each block that adds up the tile          x CLUSTER_K
+// bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
+//               for the other blocks' threads, too                                                  are there
+// bar.sync 1+c  consumer c: its buffer of D is free, or is   128                 consumer c         two a pass of the
+//               full; its partial sums are stored                                                   store or a cut tile
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
 // producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
