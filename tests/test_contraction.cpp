@@ -66,12 +66,12 @@ Operations of_element(const Problem& p) {
   return x;
 }
 
-struct Epilogue {
+struct Variant {
   double beta;
   Bias bias;
   Activation activation;
 };
-const std::vector<Epilogue> epilogues{
+const std::vector<Variant> epilogues{
     {0, Bias::none, Activation::none},      {0.7, Bias::none, Activation::none},
     {0, Bias::along_n, Activation::none},   {0, Bias::along_m, Activation::leaky_relu},
     {0.7, Bias::along_n, Activation::silu}, {0.7, Bias::along_m, Activation::gelu_tanh},
@@ -107,7 +107,7 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
   if (!has_nvrtc()) SKIP("no NVRTC");
   const DeviceInfo device = device_info_for("sm_90a");
   for (const Kernel& kernel : kernels)
-    for (const Epilogue& epilogue : epilogues) {
+    for (const Variant& epilogue : epilogues) {
       if (kernel.a == f64 && epilogue.activation >= Activation::gelu_erf) continue;  // exp2 has operations of its own
       const Problem problem = normalise({.m = 1001,
                                          .n = 1008,
