@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -336,6 +337,31 @@ TEST_CASE("On the emulator, D has the bits of the documented formula where the s
 TEST_CASE("On the emulator, alpha and the scales multiply in any order without overflow", "[numerics][emulated]") {
   GemmDevice emulator(GemmDevice::emulator(test_seed()));
   for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) scales_multiply_in_any_order(emulator, main_loop);
+}
+
+TEST_CASE("Where nothing is multiplied, scales of NaN are not read", "[numerics][emulated]") {
+  Context context({.device = Device::emulator, .tuning = Tuning::off});
+  const std::vector<std::uint8_t> a(16 * 32, 0x38), b(32 * 16, 0x38);  // ones
+  const std::vector<float> c(16 * 16, 3);
+  const float scale = std::numeric_limits<float>::quiet_NaN();
+  const Problem ones{.m = 16,
+                     .n = 16,
+                     .k = 32,
+                     .a = {e4m3},
+                     .b = {.type = e4m3, .layout = Layout::column_major},
+                     .d = {f32},
+                     .beta = 2};
+  const auto first = [&](double alpha, std::int64_t k) {
+    Problem problem = ones;
+    problem.alpha = alpha;
+    problem.k = k;
+    std::vector<float> d(16 * 16, -1);
+    context.gemm(problem, {.a = a.data(), .b = b.data(), .c = c.data(), .d = d.data(), .scale_a = &scale});
+    return d[0];
+  };
+  CHECK(std::isnan(first(1, 32)));
+  CHECK(first(0, 32) == 6);
+  CHECK(first(1, 0) == 6);
 }
 
 TEST_CASE("GPU and emulator have the bits of the documented formula where the sums are exact", "[gpu][numerics]") {

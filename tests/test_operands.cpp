@@ -127,6 +127,7 @@ TEST_CASE("A workspace of the caller's is aligned and apart from the operands", 
   CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace is not a multiple of 256 bytes"));
   memory.operands.workspace = &memory.bytes[512];
   CHECK_THAT(memory.refusal(small), ContainsSubstring("workspace overlaps"));
+  CHECK_THAT(memory.refusal(small), !ContainsSubstring("or C's pointer"));
 }
 
 TEST_CASE("Scales belong to 8-bit floating-point operands", "[problem]") {
