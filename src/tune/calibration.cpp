@@ -196,7 +196,7 @@ std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device) {
     std::shuffle(others.begin(), others.end(), random);
     for (std::size_t j = 0, added = 0; j < others.size() && added < drawn_choices; ++j) added += add(others[j]);
     tasks.push_back(std::move(task));
-    if (i % 2 == 0 && problems[i].a == f16 && !of_other_loops.empty()) {
+    if (i % 2 == 0 && problems[i].a.type == f16 && !of_other_loops.empty()) {
       of_other_loops.resize(std::min<std::size_t>(of_other_loops.size(), choices_of_other_loops));
       tasks.push_back({problems[i], std::move(of_other_loops)});
     }
