@@ -1,5 +1,12 @@
 // From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks.
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
+#pragma once
+#include "arguments.cuh"
+#include "ide.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 

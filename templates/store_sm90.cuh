@@ -1,5 +1,17 @@
 // How a consumer warpgroup's rows of D leave its registers: through shared memory, 128 bytes a row at a time, by TMA,
 // or where TMA cannot address D by whole rows of a warp.
+#pragma once
+#include "arguments.cuh"
+#include "epilogue.cuh"
+#include "ide.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/stmatrix.cuh"
+#include "ptx/tma.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
