@@ -1,5 +1,12 @@
 // From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks.
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
+#pragma once
+#include "arguments.cuh"
+#include "ide.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -88,7 +95,7 @@ struct Scaling {
   }
 };
 
-/// Of one tile. With D_TRANSPOSED the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
+/// Of one tile. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
@@ -97,7 +104,7 @@ struct Epilogue {
 
   /// Elements from C's or D's first one to (row, column).
   static __device__ __forceinline__ i64 at(int row, int column, i64 ld) {
-    return D_TRANSPOSED ? column * ld + row : row * ld + column;
+    return SWAP_AB ? column * ld + row : row * ld + column;
   }
 
   static constexpr bool HAS_ADDEND = READS_C || BIAS != Bias::none;
@@ -120,7 +127,7 @@ struct Epilogue {
     if constexpr (READS_C) {
       const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
       Accumulator c_x = 0, c_y = 0;
-      if (!D_TRANSPOSED && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
+      if (!SWAP_AB && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
         load_pair(c + at(row, column, args.ldc), c_x, c_y);
       } else {
         if (has_x) c_x = load(c + at(row, column, args.ldc));
@@ -158,7 +165,7 @@ struct Epilogue {
   static __device__ __forceinline__ void prefetch_c(const Arguments& args, const WorkTile& tile, int row, int column,
                                                     u32 thread, u32 threads) {
     constexpr int LINE = 128 / int(sizeof(ElementC));  // elements
-    constexpr int ROW_STEP = D_TRANSPOSED ? LINE : 1, COLUMN_STEP = D_TRANSPOSED ? 1 : LINE;
+    constexpr int ROW_STEP = SWAP_AB ? LINE : 1, COLUMN_STEP = SWAP_AB ? 1 : LINE;
     constexpr int ACROSS = ceil_div(COLUMNS, COLUMN_STEP), LINES = ceil_div(ROWS, ROW_STEP) * ACROSS;
     const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
     for (int i = thread; i < LINES; i += threads)
@@ -172,7 +179,7 @@ struct Epilogue {
     finish<INTERIOR>(row, column, x, y);
     if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;
     ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d);
-    if (!D_TRANSPOSED && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
+    if (!SWAP_AB && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
       device::store_pair(d + at(row, column, args.ldd), x, y);
     } else {
       store(d + at(row, column, args.ldd), x);

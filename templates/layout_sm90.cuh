@@ -1,4 +1,10 @@
 // The Hopper main loop's constants, and what lies where in shared memory.
+#pragma once
+#include "arguments.cuh"
+#include "ide_sm90.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/special_registers.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 

@@ -9,6 +9,20 @@
 // bar.sync 0  all threads  THREADS     all threads  one a k-step: the stage is there, the one before it has been read;
 //                                                   one an item: its entry in the queue is written; two a cut tile:
 //                                                   its partial sums are stored
+#pragma once
+#include "arguments.cuh"
+#include "epilogue.cuh"
+#include "fixup.cuh"
+#include "ide_sm80.cuh"
+#include "multiply_mma.cuh"
+#include "operand_tile.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 

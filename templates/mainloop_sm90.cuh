@@ -19,6 +19,25 @@
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
 // producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
+#pragma once
+#include "arguments.cuh"
+#include "cluster_sum.cuh"
+#include "epilogue.cuh"
+#include "fixup.cuh"
+#include "ide_sm90.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "store_sm90.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 

@@ -1,5 +1,8 @@
 // A tile of D with its limits, as main loops are given it. They, the epilogue and the store know D's extents by nothing
 // else, so that another source of tiles, a group of problems say, is another way to make one.
+#pragma once
+#include "arguments.cuh"
+#include "ide.cuh"
 
 namespace jitgemm::device {
 

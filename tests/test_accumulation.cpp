@@ -33,7 +33,7 @@ Problem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumul
 /// One to three consumer warpgroups, ping-pong, swapped operands, and each way to cut a tile.
 const std::vector<std::string> configs{
     "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel",
-    "sm90 128x48x128 stages=2 warps=8 operands=swapped schedule=persistent grid=2",
+    "sm90 128x48x128 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
     "sm90 256x32x128 stages=3 warps=8 schedule=data_parallel",
     "sm90 192x32x128 stages=3 warps=12 schedule=data_parallel",
     "sm90 64x32x128 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=1",

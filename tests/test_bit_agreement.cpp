@@ -43,10 +43,10 @@ constexpr std::array epilogues{
 /// block_k is of 16-bit elements. What a tile can be cut and put together by.
 const std::vector<std::string> sm90_configs{
     "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel",
-    "sm90 64x48x64 stages=3 warps=4 operands=swapped schedule=persistent grid=3",
+    "sm90 64x48x64 stages=3 warps=4 swap_ab=true schedule=persistent grid=3",
     "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=3",
     "sm90 64x32x64 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
-    "sm90 128x32x64 stages=3 warps=8 cluster=2x1x1 operands=swapped schedule=split_k splits=2",
+    "sm90 128x32x64 stages=3 warps=8 cluster=2x1x1 swap_ab=true schedule=split_k splits=2",
     "sm90 64x64x64 stages=3 warps=4 schedule=stream_k grid=4",
 };
 const std::vector<std::string> sm80_configs{

@@ -89,7 +89,7 @@ struct Kernel {
 };
 const std::vector<Kernel> kernels{
     {f16, f32, "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel", 32, 1, 2, {}},
-    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 operands=swapped schedule=data_parallel", 32, 1, 2, {}},
+    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 swap_ab=true schedule=data_parallel", 32, 1, 2, {}},
     {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 2, {}},
     {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 2, {0, 0, 8}},
     {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 2, {0, 0, 16}},

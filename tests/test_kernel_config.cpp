@@ -62,9 +62,9 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
         "sm90 128x128x32 group_m=8 stages=3 warps=4 pack=ab schedule=data_parallel");
   CHECK(to_string(KernelConfig{
             .main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
-        "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 operands=swapped consumers=ping_pong "
+        "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 swap_ab=true consumers=ping_pong "
         "schedule=data_parallel");
-  CHECK(parse_kernel_config("consumers=cooperative operands=in_order") == KernelConfig{});
+  CHECK(parse_kernel_config("consumers=cooperative swap_ab=false") == KernelConfig{});
   CHECK(parse_kernel_config("pack=a") == KernelConfig{.pack_a = true});
   CHECK(parse_kernel_config("pack=b") == KernelConfig{.pack_b = true});
 }
@@ -117,7 +117,7 @@ TEST_CASE("A configuration that cannot be read is refused by the word at fault",
                            "x128x32",     "128x12ax32",    "warps",
                            "warps=",      "warps=4.5",     "warps=99999999999",
                            "=4",          "block_m=128",   "schedule=streamk",
-                           "cluster=2",   "cluster=2x1",   "operands=",
+                           "cluster=2",   "cluster=2x1",   "swap_ab=",
                            "operands=ba", "consumers=two", "sm80,",
                            "pack=",       "pack=ba",       "pack=c"}) {
     CHECK_THAT(refusal(std::string("stages=3 ") + word), ContainsSubstring("\"" + std::string(word) + "\""));

@@ -80,7 +80,7 @@ TEST_CASE("A line that is damaged anywhere is refused or read, never worse", "[t
     }
     CHECK_FALSE(parse_json_line(line.substr(0, i)));
   }
-  for (const char* text : {"", "{}", "[]", "null", "1", "\"x\"", "{\"schema\":2}"}) CHECK_FALSE(parse_json_line(text));
+  for (const char* text : {"", "{}", "[]", "null", "1", "\"x\"", "{\"schema\":3}"}) CHECK_FALSE(parse_json_line(text));
 }
 
 TEST_CASE("What one process tuned another finds", "[tuning_db]") {

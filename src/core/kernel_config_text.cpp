@@ -72,7 +72,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "warps") return parse_int(value, config.warps);
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
   if (field == "consumers") return parse_flag(value, "cooperative", "ping_pong", config.ping_pong);
-  if (field == "operands") return parse_flag(value, "in_order", "swapped", config.swap_ab);
+  if (field == "swap_ab") return parse_flag(value, "false", "true", config.swap_ab);
   if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
@@ -121,7 +121,7 @@ std::string to_string(const KernelConfig& config) {
   if (config.cluster_m != 1 || config.cluster_n != 1 || config.cluster_k != 1) {
     text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
-  if (config.swap_ab) text += " operands=swapped";
+  if (config.swap_ab) text += " swap_ab=true";
   if (config.ping_pong) text += " consumers=ping_pong";
   if (config.pack_a || config.pack_b)
     text += std::string(" pack=") + (config.pack_a ? "a" : "") + (config.pack_b ? "b" : "");

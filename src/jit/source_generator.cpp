@@ -23,9 +23,9 @@ namespace {
 /// For work on the templates: JITGEMM_TEMPLATES_DIR names a folder that is read instead of the embedded files.
 std::string template_file(const std::string& name) {
   const auto directory = environment("JITGEMM_TEMPLATES_DIR");
-  if (!directory) return std::string(template_text(name));
+  if (!directory) return without_includes(template_text(name));
   const auto path = std::filesystem::path(*directory) / name;
-  if (auto text = read_file(path)) return *std::move(text);
+  if (auto text = read_file(path)) return without_includes(*text);
   throw Error(ErrorCode::invalid_option,
               "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
 }
@@ -178,7 +178,7 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"cluster_k", std::to_string(c.cluster_k)},
             {"ping_pong", flag(c.ping_pong)},
             {"promoted", flag(promoted)},
-            {"d_transposed", flag(c.swap_ab)},
+            {"swap_ab", flag(c.swap_ab)},
             {"dependent_launch", flag(device.launches_dependents())},
             {"partition", std::string(partition_name(partition))},
             {"family", std::string(family.name)},

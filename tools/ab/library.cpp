@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "jitgemm/jitgemm.hpp"
 
@@ -49,6 +50,18 @@ jitgemm::Problem problem_of(const AbProblem& given) {
   return problem;
 }
 
+/// A configuration as the old library wrote it: swapped operands had another name.
+jitgemm::KernelConfig config_of(std::string text) {
+  constexpr std::string_view old_name = "operands=swapped", name = "swap_ab=true";
+  try {
+    return jitgemm::parse_kernel_config(text);
+  } catch (const jitgemm::Error&) {
+    const auto at = text.find(old_name);
+    if (at == std::string::npos) throw;
+    return jitgemm::parse_kernel_config(text.replace(at, old_name.size(), name));
+  }
+}
+
 struct Call {
   jitgemm::Context& context;
   jitgemm::Problem problem;
@@ -82,7 +95,7 @@ bool choose(void* context, const AbProblem* problem, char* config, std::size_t b
 void* prepare(void* context, const AbProblem* problem, const char* config) {
   return guarded([&]() -> void* {
     Call call{*static_cast<jitgemm::Context*>(context), problem_of(*problem), std::nullopt};
-    if (*config) call.config = jitgemm::parse_kernel_config(config);
+    if (*config) call.config = config_of(config);
     call.config ? call.context.compile(call.problem, *call.config) : call.context.compile(call.problem);
     return new Call(call);
   });
