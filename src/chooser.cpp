@@ -32,11 +32,12 @@ class Chooser::Measuring {
   Chooser& chooser_;
 };
 
-Chooser::Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options)
+Chooser::Chooser(Backend& backend, KernelStore& store, RatedDevice device, const ChooserOptions& options)
     : backend_(backend),
       store_(store),
       options_(options),
-      part_(part_of(backend.device(), options.constraints)),
+      device_(std::move(device)),
+      part_(part_of(device_, options.constraints)),
       db_(options.tuning_db, options.system_tuning_db) {}
 
 Choice Chooser::preview(const Problem& problem) {
@@ -122,9 +123,8 @@ void Chooser::forget() {
 
 Choice Chooser::look_up(const Problem& problem) {
   if (options_.tuning == Tuning::off) return by_model(problem, options_.constraints);
-  const DeviceInfo& device = backend_.device();
   const Problem shape = tuned_shape(problem);
-  TuningLookup found = db_.find(shape, device, options_.constraints);
+  TuningLookup found = db_.find(shape, device_, options_.constraints);
   if (found.match == Match::none) return by_model(problem, options_.constraints);
 
   // The look-up has checked this for the bucket, which is another problem.
@@ -135,7 +135,7 @@ Choice Chooser::look_up(const Problem& problem) {
     return choice;
   }
   std::string why;
-  if (const auto best = judge_nearest(found, problem, device, &why, options_.constraints)) {
+  if (const auto best = judge_nearest(found, problem, device_, &why, options_.constraints)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
   if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
@@ -159,20 +159,20 @@ Choice Chooser::choose_within(const Problem& problem, std::size_t workspace_byte
 }
 
 Choice Chooser::by_model(const Problem& problem, const Constraints& constraints) {
-  const std::vector<RankedConfig> ranked = rank(problem, backend_.device(), 1, constraints);
-  if (const std::size_t smem = backend_.device().smem_per_block; ranked.empty() && smem < 48 * 1024) {
+  const std::vector<RankedConfig> ranked = rank(problem, device_, 1, constraints);
+  if (const std::size_t smem = device_.smem_per_block; ranked.empty() && smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
                                           " bytes of shared memory a block, and no kernel does with them; use another");
   }
-  if (ranked.empty() && constrain(constraints) && !rank(problem, backend_.device(), 1).empty()) {
+  if (ranked.empty() && constrain(constraints) && !rank(problem, device_, 1).empty()) {
     throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" + to_string(constraints) +
                                                "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
     KernelConfig smallest{
-        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a)), .stages = 2, .warps = 2};
+        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a.type)), .stages = 2, .warps = 2};
     throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" +
-                                                why_illegal(smallest, problem, backend_.device()) +
+                                                why_illegal(smallest, problem, device_) +
                                                 "); use other types or sizes");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
@@ -181,7 +181,6 @@ Choice Chooser::by_model(const Problem& problem, const Constraints& constraints)
 std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
   const Problem shape = tuned_shape(problem);
-  const DeviceInfo& device = backend_.device();
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = progress;
@@ -193,10 +192,10 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
   TuningRecord record;
   record.problem = shape;
   record.constraints = options_.constraints;
-  record.device_name = device.name;
-  record.compute_capability = device.compute_capability;
-  record.sm_count = device.sm_count;
-  record.emulated = device.emulated;
+  record.device_name = device_.name;
+  record.compute_capability = device_.compute_capability;
+  record.sm_count = device_.sm_count;
+  record.emulated = device_.emulated;
   record.config = result->config;
   record.median_us = result->median_us;
   record.spread = result->spread;
@@ -216,12 +215,12 @@ Problem Chooser::tuned_shape(const Problem& problem) const {
   if (bucket > INT32_MAX) return shape;
   shape.m = bucket;
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
-  if (shape.layout_a == Layout::column_major) shape.lda = std::max(shape.lda, shape.m);
+  if (shape.a.layout == Layout::column_major) shape.a.ld = std::max(shape.a.ld, shape.m);
   return shape;
 }
 
 std::vector<RankedConfig> Chooser::ranked(const Problem& problem, std::size_t limit) {
-  return rank(problem, backend_.device(), limit, options_.constraints);
+  return rank(problem, device_, limit, options_.constraints);
 }
 
 double Chooser::predict(const KernelConfig& config, const Problem& problem) const {

@@ -51,7 +51,8 @@ struct ChooserOptions {
 /// tune(). Thread-safe.
 class Chooser {
  public:
-  Chooser(Backend& backend, KernelStore& store, const ChooserOptions& options);
+  /// `device`: the backend's.
+  Chooser(Backend& backend, KernelStore& store, RatedDevice device, const ChooserOptions& options);
 
   /// Without measuring.
   Choice preview(const Problem& problem);
@@ -68,6 +69,7 @@ class Chooser {
   /// Empty if it may choose this one for the problem, else why not.
   std::string why_not(const KernelConfig& config, const Problem& problem) const;
 
+  const RatedDevice& device() const { return device_; }
   const Constraints& constraints() const { return options_.constraints; }
   std::uint64_t tuned() const { return tuned_; }
 
@@ -86,7 +88,8 @@ class Chooser {
   Backend& backend_;
   KernelStore& store_;
   const ChooserOptions options_;
-  const DeviceInfo part_;  // of the device, that calls may use
+  const RatedDevice device_;
+  const RatedDevice part_;  // of it, that calls may use
   TuningDb db_;
   /// Holds measuring_ and says which thread does, so that what a progress callback calls does not wait for itself.
   class Measuring;

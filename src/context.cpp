@@ -2,41 +2,26 @@
 
 #include <atomic>
 #include <bit>
-#include <functional>
 
+#include "checked_pointers.hpp"
 #include "chooser.hpp"
 #include "context_options.hpp"
 #include "first_calls.hpp"
-#include "jit/launcher.hpp"
-#include "jit/source_generator.hpp"
+#include "jit/call.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/family.hpp"
-#include "kernels/launch_shape.hpp"
-#include "kernels/packing.hpp"
-#include "plan/constraints.hpp"
+#include "kernels/legality.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
+#include "plan_of.hpp"
 #include "ready_table.hpp"
 #include "residency.hpp"
 #include "tensor_map_cache.hpp"
+#include "with_names.hpp"
 #include "workspace_pool.hpp"
 
 namespace jitgemm {
 namespace {
-
-/// Runs `call`, and has what it throws say which problem and configuration it was about.
-template <typename Call>
-auto with_names(const Problem& problem, const KernelConfig* config, Call&& call) {
-  try {
-    return call();
-  } catch (Error& error) {
-    if (error.problem().empty()) error.with_problem(to_string(problem));
-    if (config && error.config().empty()) error.with_config(to_string(*config));
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::out_of_memory, "out of host memory; free some first").with_problem(to_string(problem));
-  }
-}
 
 /// Whether a workspace that the caller brings is large enough.
 bool fits(const Ready& ready, const Operands& operands) {
@@ -61,7 +46,7 @@ struct Context::Impl {
         backend(make_backend(options)),
         cache(cache_options(options)),
         store(*backend, cache),
-        chooser(*backend, store, chooser_options),
+        chooser(*backend, store, rated_device(options, backend->device()), chooser_options),
         residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
         tensor_maps(*backend),
@@ -82,22 +67,29 @@ struct Context::Impl {
   void launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem, const Operands& operands,
                        Stream stream);
   void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
-  void check_pointers(const Problem& problem, const Operands& operands, Stream stream);
 
   Choice pinned_choice(const Problem& problem, const KernelConfig& config);
   Choice preview(const Problem& problem, const KernelConfig* pinned) {
     return pinned ? pinned_choice(problem, *pinned) : chooser.preview(problem);
   }
-  KernelSource generate(const Problem& problem, const KernelConfig& config) {
-    return jitgemm::generate(problem, config, backend->device());
+  Plan make_plan(const Problem& problem, const Choice& choice) {
+    return plan_of(problem, choice, chooser.device(), chooser.constraints());
   }
-  Plan make_plan(const Problem& problem, const Choice& choice);
   Plan plan(const Problem& problem, const KernelConfig* pinned);
   Plan compile(const Problem& problem, const KernelConfig* pinned);
-  KernelSource source(const Problem& problem, const KernelConfig* pinned);
-  /// Compiles, or finds, all kernels of a call; returns the GEMM kernel.
-  KernelBinary warm(const Problem& normalised, const KernelConfig& config);
-  std::optional<KernelSource> packing_source(const Problem& problem, const KernelConfig* pinned);
+  /// Of each kernel of a call, what `text_of` makes of its source.
+  std::vector<KernelText> texts(const Problem& problem, const KernelConfig* pinned,
+                                FunctionRef<std::string(const KernelSource&)> text_of);
+  std::vector<KernelText> sources(const Problem& problem, const KernelConfig* pinned) {
+    return texts(problem, pinned, [](const KernelSource& source) { return source.text; });
+  }
+  std::vector<KernelText> binaries(const Problem& problem, const KernelConfig* pinned) {
+    return texts(problem, pinned, [this](const KernelSource& source) { return store.warm(source).binary.code; });
+  }
+  KernelSource gemm_source(const Problem& problem, const KernelConfig* pinned);
+  KernelBinary gemm_binary(const Problem& problem, const KernelConfig* pinned) {
+    return store.warm(gemm_source(problem, pinned)).binary;
+  }
   std::size_t workspace_size(const Problem& problem, const KernelConfig* pinned);
 
   ChooserOptions chooser_options;
@@ -120,7 +112,7 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
     const Problem normalised = normalise(asked);
     if (is_empty(normalised)) return;
     const Problem problem = with_operands(normalised, operands);
-    check_pointers(problem, operands, stream);
+    checked_pointers.check(*backend, problem, operands, stream);
     ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
     std::optional<Ready> ready = ready_for(key, asked, problem, operands, stream);
     if (ready && !pinned && !fits(*ready, operands)) {
@@ -158,19 +150,16 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
   const std::uint64_t epoch = ready_table.epoch();
   const bool capturing = backend->capture_status(stream) == CaptureStatus::capturing;
   bool settled = true;
-  Ready ready;
-  ready.config = key.pinned                        ? pinned_choice(problem, *key.pinned).config
-                 : key.workspace_bytes != SIZE_MAX ? chooser.choose_within(problem, key.workspace_bytes).config
-                                                   : chooser.choose(problem, !capturing, &settled).config;
-  ready.shape = launch_shape(problem, ready.config);
-  with_names(problem, &ready.config, [&] {
+  const KernelConfig config = key.pinned ? pinned_choice(problem, *key.pinned).config
+                              : key.workspace_bytes != SIZE_MAX
+                                  ? chooser.choose_within(problem, key.workspace_bytes).config
+                                  : chooser.choose(problem, !capturing, &settled).config;
+  const Ready ready = with_names(problem, &config, [&] {
     const auto relaxed = backend->relax_capture();
-    const CallKernels kernels = get_kernels(store, problem, ready.config, ready.shape, backend->device());
-    ready.packing = kernels.packing.get();
-    ready.gemm = kernels.gemm.get();
-    if (residency.holds(ready, stream)) return;
-    if (key.pinned) Residency::refuse(ready);
-    ready = residency.instead_of(ready, problem, stream);
+    const Ready made = jitgemm::make_ready(store, problem, config, backend->device());
+    if (residency.holds(made, stream)) return made;
+    if (key.pinned) Residency::refuse(made);
+    return residency.instead_of(made, problem, stream);
   });
   if (settled) ready_table.add(key, ready, epoch);
   return ready;
@@ -194,11 +183,9 @@ void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, con
 
 void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {
   const auto enqueue = [&](const Workspace& workspace) {
-    const auto tensor_map = [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); };
-    const auto launch_one = [&](const LaunchShape& shape, const CallArguments& arguments) {
-      launch_kernels(*backend, ready.packing, *ready.gemm, shape, arguments, stream);
-    };
-    for_each_launch(problem, ready.config, ready.shape, operands, workspace, tensor_map, std::ref(launch_one));
+    for_each_step(
+        ready, problem, operands, workspace, [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
+        [&](const Step& step) { jitgemm::launch(*backend, step, stream); });
   };
   workspaces.free_dropped(stream);
   WorkspaceNeed need{ready.shape.workspace_bytes(), ready.shape.counters};
@@ -210,28 +197,11 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
       enqueue(workspace);
     });
   } else if (need.bytes > 0 || need.counters > 0) {
-    workspaces.with_workspace(stream, need, std::ref(enqueue));
+    workspaces.with_workspace(stream, need, enqueue);
   } else {
     enqueue({});
   }
   launches.fetch_add(1, std::memory_order_relaxed);
-}
-
-void Context::Impl::check_pointers(const Problem& problem, const Operands& operands, Stream stream) {
-  const auto check = [&](const void* pointer, const char* name) {
-    checked_pointers.check(*backend, pointer, name, stream);
-  };
-  check(operands.d, "D");
-  if (reads_ab(problem)) {
-    check(operands.a, "A");
-    check(operands.b, "B");
-  }
-  if (reads_c(problem)) check(operands.c, "C");
-  if (problem.bias != Bias::none) check(operands.bias, "bias");
-  if (operands.scale_a) check(operands.scale_a, "scale_a");
-  if (operands.scale_b) check(operands.scale_b, "scale_b");
-  if (operands.scale_d) check(operands.scale_d, "scale_d");
-  if (operands.workspace) check(operands.workspace, "workspace");
 }
 
 Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
@@ -240,46 +210,18 @@ Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& 
   }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
     throw Error(ErrorCode::invalid_config,
-                "the configuration is not legal here: " + broken + "; candidates() lists those that are")
+                "the configuration is not legal here: " + broken +
+                    "; candidates() lists those that are, of a problem with these alignments")
         .with_config(to_string(config));
   }
-  return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, backend->device()), 0, 0};
-}
-
-Plan Context::Impl::make_plan(const Problem& problem, const Choice& choice) {
-  const LaunchShape shape = launch_shape(problem, choice.config);
-  const device::Decomposition& d = shape.decomposition;
-  Plan plan;
-  plan.problem = problem;
-  plan.config = choice.config;
-  plan.source = choice.source;
-  plan.why = choice.why;
-  if (choice.source != PlanSource::pinned) plan.constraints = chooser.constraints();
-  plan.predicted = predict(choice.config, problem, part_of(backend->device(), plan.constraints));
-  plan.rates = backend->device().rates.origin;
-  plan.runners_up = choice.runners_up;
-  plan.measured_us = choice.measured_us;
-  plan.spread = choice.spread;
-  plan.expected_regret = choice.expected_regret;
-  plan.device = backend->device().name;
-  plan.tiles_m = d.tiles_m;
-  plan.tiles_n = d.tiles_n;
-  plan.stream_k_tiles = d.stream_k_tiles;
-  plan.data_parallel_tiles = d.splits > 1 ? 0 : device::tile_count(d) - d.stream_k_tiles;
-  plan.programs = shape.grid;
-  plan.k_steps_per_tile = d.k_steps;
-  plan.stream_k_steps = std::int64_t(d.stream_k_tiles) * d.k_steps;
-  plan.workspace_bytes = shape.workspace_bytes();
-  plan.packed_bytes = shape.packed_bytes;
-  plan.smem_bytes = shape.smem_bytes;
-  plan.threads = shape.threads;
-  return plan;
+  return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, chooser.device()), 0, 0};
 }
 
 Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
   const Problem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
-  const CacheKey key = cache_key(generate(problem, plan.config), backend->compiler_kind());
+  const KernelSource gemm = gemm_role().generate(problem, plan.config, backend->device());
+  const CacheKey key = cache_key(gemm, backend->compiler_kind());
   if (const auto entry = cache.find(key, [&] { return backend->compiler_version(); })) {
     plan.registers = entry->binary.registers;
     plan.spill_bytes = entry->binary.spill_bytes;
@@ -290,27 +232,30 @@ Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
 Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
   const Problem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
-  const KernelBinary binary = warm(problem, plan.config);
-  plan.registers = binary.registers;
-  plan.spill_bytes = binary.spill_bytes;
+  for (const KernelRole* role : roles_of(problem, plan.config)) {
+    const KernelBinary binary = store.warm(role->generate(problem, plan.config, backend->device())).binary;
+    plan.registers = binary.registers;  // the last one's: the GEMM kernel's
+    plan.spill_bytes = binary.spill_bytes;
+  }
   return plan;
 }
 
-KernelBinary Context::Impl::warm(const Problem& problem, const KernelConfig& config) {
-  if (packs(config)) store.warm(generate_packing(problem, config, backend->device()));
-  return store.warm(generate(problem, config)).binary;
-}
-
-KernelSource Context::Impl::source(const Problem& asked, const KernelConfig* pinned) {
-  const Problem problem = normalise(asked);
-  return generate(problem, preview(problem, pinned).config);
-}
-
-std::optional<KernelSource> Context::Impl::packing_source(const Problem& asked, const KernelConfig* pinned) {
+std::vector<KernelText> Context::Impl::texts(const Problem& asked, const KernelConfig* pinned,
+                                             FunctionRef<std::string(const KernelSource&)> text_of) {
   const Problem problem = normalise(asked);
   const KernelConfig config = preview(problem, pinned).config;
-  if (!packs(config)) return std::nullopt;
-  return generate_packing(problem, config, backend->device());
+  std::vector<KernelText> texts;
+  for (const KernelRole* role : roles_of(problem, config)) {
+    const KernelSource source = role->generate(problem, config, backend->device());
+    texts.push_back({std::string(role->name), source.entry, text_of(source)});
+  }
+  return texts;
+}
+
+KernelSource Context::Impl::gemm_source(const Problem& asked, const KernelConfig* pinned) {
+  const Problem problem = normalise(asked);
+  const KernelConfig config = preview(problem, pinned).config;
+  return gemm_role().generate(problem, config, backend->device());
 }
 
 std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConfig* pinned) {
@@ -353,30 +298,31 @@ Plan Context::compile(const Problem& problem, const KernelConfig& config) {
 }
 
 std::string Context::source(const Problem& problem) {
-  return with_names(problem, nullptr, [&] { return impl().source(problem, nullptr).text; });
+  return with_names(problem, nullptr, [&] { return impl().gemm_source(problem, nullptr).text; });
 }
 std::string Context::source(const Problem& problem, const KernelConfig& config) {
-  return with_names(problem, &config, [&] { return impl().source(problem, &config).text; });
+  return with_names(problem, &config, [&] { return impl().gemm_source(problem, &config).text; });
 }
 
 std::string Context::binary(const Problem& problem) {
-  return with_names(problem, nullptr, [&] { return impl().store.warm(impl().source(problem, nullptr)).binary.code; });
+  return with_names(problem, nullptr, [&] { return impl().gemm_binary(problem, nullptr).code; });
 }
 std::string Context::binary(const Problem& problem, const KernelConfig& config) {
-  return with_names(problem, &config, [&] { return impl().store.warm(impl().source(problem, &config)).binary.code; });
+  return with_names(problem, &config, [&] { return impl().gemm_binary(problem, &config).code; });
 }
 
-std::string Context::packing_source(const Problem& problem, const KernelConfig& config) {
-  return with_names(problem, &config, [&] {
-    const auto source = impl().packing_source(problem, &config);
-    return source ? source->text : std::string();
-  });
+std::vector<KernelText> Context::sources(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().sources(problem, nullptr); });
 }
-std::string Context::packing_binary(const Problem& problem, const KernelConfig& config) {
-  return with_names(problem, &config, [&] {
-    const auto source = impl().packing_source(problem, &config);
-    return source ? impl().store.warm(*source).binary.code : std::string();
-  });
+std::vector<KernelText> Context::sources(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().sources(problem, &config); });
+}
+
+std::vector<KernelText> Context::binaries(const Problem& problem) {
+  return with_names(problem, nullptr, [&] { return impl().binaries(problem, nullptr); });
+}
+std::vector<KernelText> Context::binaries(const Problem& problem, const KernelConfig& config) {
+  return with_names(problem, &config, [&] { return impl().binaries(problem, &config); });
 }
 
 void Context::warm(const Problem& problem) { compile(problem); }

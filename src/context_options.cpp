@@ -30,7 +30,19 @@ Tuning tuning_mode(const ContextOptions& options) {
   return options.device == Device::cuda ? Tuning::on : Tuning::cached;
 }
 
-std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
+/// Or may yet be created. Of one that is not, the kernel cache warns.
+bool is_usable(const std::filesystem::path& home) {
+  if (home.empty()) return false;
+  return open_trusted_directory(home, nullptr).get() >= 0 || errno != EPERM;
+}
+
+void check_budget(const char* name, double seconds) {
+  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
   switch (options.device) {
     case Device::cuda:
       if (!options.architecture.empty()) {
@@ -54,29 +66,14 @@ std::unique_ptr<Backend> uncalibrated_backend(const ContextOptions& options) {
   invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
 }
 
-/// Or may yet be created. Of one that is not, the kernel cache warns.
-bool is_usable(const std::filesystem::path& home) {
-  if (home.empty()) return false;
-  return open_trusted_directory(home, nullptr).get() >= 0 || errno != EPERM;
-}
-
-void check_budget(const char* name, double seconds) {
-  if (!(seconds >= 0)) invalid_option(std::string(name) + " is negative or not a number; give seconds, 0 or more");
-}
-
-}  // namespace
-
-std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
-  std::unique_ptr<Backend> backend = uncalibrated_backend(options);
-  const DeviceInfo& device = backend->device();
-  if (device.emulated) return backend;
+RatedDevice rated_device(const ContextOptions& options, const DeviceInfo& device) {
+  if (device.emulated) return RatedDevice(device);
   std::optional<DeviceRates> rates;
   const std::filesystem::path home = home_of(options);
   if (is_usable(home)) rates = read_rates(home / calibration_name, device);
   if (const auto system = readable_system_cache_directory(); system && !rates)
     rates = read_rates(*system / calibration_name, device);
-  if (rates) backend->set_rates(*rates);
-  return backend;
+  return rates ? RatedDevice(device, *rates) : RatedDevice(device);
 }
 
 std::filesystem::path home_of(const ContextOptions& options) {

@@ -14,8 +14,9 @@ namespace jitgemm {
 // What ContextOptions, and the environment where they leave something open, mean for the parts of a Context. What makes
 // no sense is an Error{invalid_option}.
 
-/// With the device's calibrated rates, where the cache directory or the system's has them.
 std::unique_ptr<Backend> make_backend(const ContextOptions& options);
+/// With the device's calibrated rates, where the cache directory or the system's has them.
+RatedDevice rated_device(const ContextOptions& options, const DeviceInfo& device);
 /// The cache directory; empty without one.
 std::filesystem::path home_of(const ContextOptions& options);
 /// Where calibrated rates are kept; nullopt without a cache directory.

@@ -12,9 +12,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/launcher.hpp"
-#include "jit/source_generator.hpp"
-#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 #include "util/log.hpp"
 
@@ -102,7 +99,9 @@ struct FirstCalls::Impl {
   std::shared_ptr<Pending> begin(const Problem& shape, const Problem& problem);
   std::optional<Ready> best_at_hand(const Problem& problem, const Choice& choice);
   bool at_hand(const Problem& problem, const KernelConfig& config);
-  Ready get(const Problem& problem, const KernelConfig& config);
+  Ready get(const Problem& problem, const KernelConfig& config) {
+    return make_ready(store, problem, config, backend.device());
+  }
 };
 
 FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table,
@@ -174,15 +173,9 @@ std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, cons
 }
 
 bool FirstCalls::Impl::at_hand(const Problem& problem, const KernelConfig& config) {
-  const DeviceInfo& device = backend.device();
-  return store.at_hand(generate(problem, config, device)) &&
-         (!packs(config) || store.at_hand(generate_packing(problem, config, device)));
-}
-
-Ready FirstCalls::Impl::get(const Problem& problem, const KernelConfig& config) {
-  const LaunchShape shape = launch_shape(problem, config);
-  const CallKernels kernels = get_kernels(store, problem, config, shape, backend.device());
-  return {config, shape, kernels.packing.get(), kernels.gemm.get()};
+  return std::ranges::all_of(roles_of(problem, config), [&](const KernelRole* role) {
+    return store.at_hand(role->generate(problem, config, backend.device()));
+  });
 }
 
 }  // namespace jitgemm

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <optional>
 #include <shared_mutex>
@@ -9,17 +8,9 @@
 
 #include "core/kernel_config_hash.hpp"
 #include "core/problem.hpp"
-#include "jit/kernel_store.hpp"
-#include "kernels/launch_shape.hpp"
+#include "jit/call.hpp"
 
 namespace jitgemm {
-
-/// What launching needs that does not depend on pointers and scalars.
-struct Ready {
-  KernelConfig config;
-  LaunchShape shape;
-  const Kernel *packing = nullptr, *gemm = nullptr;  ///< the KernelStore keeps them; packing is null without that pass
-};
 
 /// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if
 /// any, or the size of a workspace of the caller's that what would be chosen without it does not fit.
@@ -56,17 +47,6 @@ class ReadyTable {
   std::shared_mutex mutex_;
   std::unordered_map<ReadyKey, Ready, Hash> table_;
   std::atomic<std::uint64_t> epoch_ = next_epoch();
-};
-
-/// Pointers that the backend has looked at lately: looking costs about as much as the rest of a call. A place a hash,
-/// and the newer pointer stays. So memory that is freed and comes back as another kind may pass: the check is a help,
-/// not a guard. Thread-safe.
-class CheckedPointers {
- public:
-  void check(Backend& backend, const void* pointer, const char* name, Stream stream);
-
- private:
-  std::array<std::atomic<const void*>, 1024> places_ = {};
 };
 
 }  // namespace jitgemm

@@ -1,6 +1,5 @@
 #include "residency.hpp"
 
-#include "jit/launcher.hpp"
 #include "jitgemm/error.hpp"
 #include "util/log.hpp"
 
@@ -34,8 +33,7 @@ Ready Residency::instead_of(const Ready& refused, const Problem& problem, Stream
   for (const RankedConfig& ranked : chooser_.ranked(problem)) {
     const LaunchShape shape = launch_shape(problem, ranked.config);
     if (!asks_less(shape, least) || shape.workspace_bytes() > refused.shape.workspace_bytes()) continue;
-    const CallKernels kernels = get_kernels(store_, problem, ranked.config, shape, backend_.device());
-    const Ready ready{ranked.config, shape, kernels.packing.get(), kernels.gemm.get()};
+    const Ready ready = make_ready(store_, problem, ranked.config, backend_.device());
     if (holds(ready, stream)) {
       if (!told_.exchange(true)) {
         logger().warn(

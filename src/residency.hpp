@@ -16,7 +16,7 @@ class Residency {
       : backend_(backend), store_(store), chooser_(chooser) {}
 
   bool holds(const Ready& ready, Stream stream) {
-    return backend_.can_be_resident(*ready.gemm->loaded, ready.shape, stream);
+    return backend_.can_be_resident(*ready.gemm().loaded, ready.shape, stream);
   }
 
   /// The same of a launch that has failed, whatever else may be wrong with the device.

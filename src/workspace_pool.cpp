@@ -65,7 +65,7 @@ void WorkspacePool::zero_counters(const Block& block) {
 }
 
 void WorkspacePool::with_workspace(Stream stream, const WorkspaceNeed& need,
-                                   const std::function<void(const Workspace&)>& enqueue) {
+                                   FunctionRef<void(const Workspace&)> enqueue) {
   if (backend_.capture_status(stream) == CaptureStatus::capturing) return with_capture(stream, need, enqueue);
   const std::uint64_t id = backend_.stream_id(stream);
   for (;;) {
@@ -177,7 +177,7 @@ void WorkspacePool::trim() {
 }
 
 void WorkspacePool::with_capture(Stream stream, const WorkspaceNeed& need,
-                                 const std::function<void(const Workspace&)>& enqueue) {
+                                 FunctionRef<void(const Workspace&)> enqueue) {
   const std::lock_guard lock(captures_mutex_);
   if (need.bytes == 0 && need.counters == 0) return enqueue({});
   GraphWorkspace& own = of_capture(backend_.capture_point(stream), need);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,7 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/launcher.hpp"
+#include "backend/backend.hpp"
+#include "jit/arguments.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm {
 
@@ -37,7 +38,7 @@ class WorkspacePool {
   /// Calls `enqueue` with a workspace that has what is needed, while no other call on the stream or in the capture
   /// does. If it throws, counters may not be zero: they are zeroed before the next call. What a capture has taken of it
   /// stays valid.
-  void with_workspace(Stream stream, const WorkspaceNeed& need, const std::function<void(const Workspace&)>& enqueue);
+  void with_workspace(Stream stream, const WorkspaceNeed& need, FunctionRef<void(const Workspace&)> enqueue);
 
   /// Frees all that no call in progress and no graph uses. Waits for the device.
   void trim();
@@ -103,7 +104,7 @@ class WorkspacePool {
   bool take(StreamWorkspace& stream, std::vector<Buffer>& buffers, std::size_t most_bytes = SIZE_MAX);
   void free_streams(const StreamWorkspace* own);
 
-  void with_capture(Stream stream, const WorkspaceNeed& need, const std::function<void(const Workspace&)>& enqueue);
+  void with_capture(Stream stream, const WorkspaceNeed& need, FunctionRef<void(const Workspace&)> enqueue);
   GraphWorkspace& of_capture(const CapturePoint& point, const WorkspaceNeed& need);
   std::vector<Block> take_dropped();
   void free_dropped_now(Stream stream);

@@ -1,6 +1,7 @@
 // What a launch gives the kernel: one struct, passed by value. Plain C++, also compiled on the host, which fills it.
 #ifndef JITGEMM_ARGUMENTS_CUH
 #define JITGEMM_ARGUMENTS_CUH
+#include "schedule.cuh"
 
 namespace jitgemm::device {
 

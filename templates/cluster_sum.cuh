@@ -1,6 +1,14 @@
 // How a tile whose k-steps are dealt out to the blocks of a cluster becomes one: each block takes a slice of the
 // columns, and the others push their partial sums of it into its shared memory. Added in k order, so that no bit
 // depends on who is first.
+#pragma once
+#include "ide.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "store_sm90.cuh"
 
 namespace jitgemm::device {
 

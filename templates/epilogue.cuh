@@ -1,5 +1,12 @@
 // From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks.
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
+#pragma once
+#include "arguments.cuh"
+#include "ide.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -88,16 +95,16 @@ struct Scaling {
   }
 };
 
-/// Of one matrix of the batch. With D_TRANSPOSED the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
+/// Of one tile. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
   const Scaling& scaling;
-  int batch;
+  const WorkTile& tile;
 
   /// Elements from C's or D's first one to (row, column).
   static __device__ __forceinline__ i64 at(int row, int column, i64 ld) {
-    return D_TRANSPOSED ? column * ld + row : row * ld + column;
+    return SWAP_AB ? column * ld + row : row * ld + column;
   }
 
   static constexpr bool HAS_ADDEND = READS_C || BIAS != Bias::none;
@@ -106,8 +113,8 @@ struct Epilogue {
   /// nothing, and nothing is read for it. INTERIOR promises that both are inside.
   template <bool INTERIOR>
   __device__ __forceinline__ void load_addends(int row, int column, Accumulator& x, Accumulator& y) const {
-    const bool has_x = INTERIOR || (row < args.m && column < args.n);
-    const bool has_y = INTERIOR || (row < args.m && column + 1 < args.n);
+    const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
+    const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
     x = y = 0;
     if constexpr (BIAS == Bias::along_n) {
@@ -118,9 +125,9 @@ struct Epilogue {
       if (has_x) x = y = load(bias + row);
     }
     if constexpr (READS_C) {
-      const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
+      const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
       Accumulator c_x = 0, c_y = 0;
-      if (!D_TRANSPOSED && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
+      if (!SWAP_AB && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
         load_pair(c + at(row, column, args.ldc), c_x, c_y);
       } else {
         if (has_x) c_x = load(c + at(row, column, args.ldc));
@@ -155,28 +162,28 @@ struct Epilogue {
   /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced
   /// by the nearest inside.
   template <int ROWS, int COLUMNS>
-  static __device__ __forceinline__ void prefetch_c(const Arguments& args, int batch, int row, int column, u32 thread,
-                                                    u32 threads) {
+  static __device__ __forceinline__ void prefetch_c(const Arguments& args, const WorkTile& tile, int row, int column,
+                                                    u32 thread, u32 threads) {
     constexpr int LINE = 128 / int(sizeof(ElementC));  // elements
-    constexpr int ROW_STEP = D_TRANSPOSED ? LINE : 1, COLUMN_STEP = D_TRANSPOSED ? 1 : LINE;
+    constexpr int ROW_STEP = SWAP_AB ? LINE : 1, COLUMN_STEP = SWAP_AB ? 1 : LINE;
     constexpr int ACROSS = ceil_div(COLUMNS, COLUMN_STEP), LINES = ceil_div(ROWS, ROW_STEP) * ACROSS;
-    const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(batch, args.stride_c);
+    const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
     for (int i = thread; i < LINES; i += threads)
-      ptx::prefetch_l2(c + at(min_of(row + i / ACROSS * ROW_STEP, args.m - 1),
-                              min_of(column + i % ACROSS * COLUMN_STEP, args.n - 1), args.ldc));
+      ptx::prefetch_l2(c + at(min_of(row + i / ACROSS * ROW_STEP, tile.row_end - 1),
+                              min_of(column + i % ACROSS * COLUMN_STEP, tile.column_end - 1), args.ldc));
   }
 
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
   __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y) const {
     finish<INTERIOR>(row, column, x, y);
-    if (!INTERIOR && (row >= args.m || column >= args.n)) return;
-    ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(batch, args.stride_d);
-    if (!D_TRANSPOSED && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
+    if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;
+    ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d);
+    if (!SWAP_AB && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even
       device::store_pair(d + at(row, column, args.ldd), x, y);
     } else {
       store(d + at(row, column, args.ldd), x);
-      if (INTERIOR || column + 1 < args.n) store(d + at(row, column + 1, args.ldd), y);
+      if (INTERIOR || column + 1 < tile.column_end) store(d + at(row, column + 1, args.ldd), y);
     }
   }
 };

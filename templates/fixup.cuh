@@ -2,6 +2,12 @@
 // comes last adds the slots in k order and goes on to the epilogue. Nobody waits for another program, so no order of
 // execution can hang, and who comes last does not change a bit of the result. The count wraps to zero for the next
 // launch.
+#pragma once
+#include "arguments.cuh"
+#include "ide.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/global.cuh"
+#include "ptx/math.cuh"
 
 namespace jitgemm::device {
 

@@ -2,6 +2,7 @@
 // thread takes, and which configurations there are.
 #ifndef JITGEMM_GEOMETRY_SM80_CUH
 #define JITGEMM_GEOMETRY_SM80_CUH
+#include "geometry.cuh"
 
 namespace jitgemm::device::sm80 {
 

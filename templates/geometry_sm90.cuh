@@ -2,6 +2,8 @@
 // lies in shared memory, by which boxes TMA stores D, and which configurations there are.
 #ifndef JITGEMM_GEOMETRY_SM90_CUH
 #define JITGEMM_GEOMETRY_SM90_CUH
+#include "geometry.cuh"
+#include "schedule.cuh"
 
 namespace jitgemm::device::sm90 {
 

@@ -1,4 +1,10 @@
 // The Hopper main loop's constants, and what lies where in shared memory.
+#pragma once
+#include "arguments.cuh"
+#include "ide_sm90.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/special_registers.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -83,18 +89,13 @@ struct ClusterPlace {
 };
 
 /// One block's part of a cluster's work, found before the wait for its operands.
-struct BlockTile {
-  int row, column, batch;
-
-  __device__ __forceinline__ BlockTile(const Arguments& args, const Work& work, const ClusterPlace& place) {
-    const TileIndex tile = raster(work.tile, args.decomposition, GROUP_M);
-    row = (tile.m * CLUSTER_M + place.m) * BLOCK_M;
-    column = (tile.n * CLUSTER_N + place.n) * BLOCK_N;
-    batch = tile.batch;
-    ptx::compute_now(row);
-    ptx::compute_now(column);
-  }
-};
+__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& work, const ClusterPlace& place) {
+  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
+  WorkTile tile = work_tile(args, index.m * CLUSTER_M + place.m, index.n * CLUSTER_N + place.n, index.batch);
+  ptx::compute_now(tile.row);
+  ptx::compute_now(tile.column);
+  return tile;
+}
 __device__ __forceinline__ int k_begin_of(const Work& work, int k) {
   return work.k_begin +
          (CLUSTER_K == 1 ? k * (work.k_end - work.k_begin) : range_begin(work.k_end - work.k_begin, CLUSTER_K, k));

@@ -2,6 +2,27 @@
 // consumes it (multiply_*.cuh). The ring runs on from one tile to the next, so that the next tile loads while this one
 // is stored. Operands that cp.async cannot address (aligned to less than 4 bytes) go through registers into the same
 // ring.
+//
+// barrier     who arrives  how many    who waits    phase
+// cp.async    each thread  a group a   that thread  one a k-step; STAGES - 2 groups may be on their way
+//                          k-step
+// bar.sync 0  all threads  THREADS     all threads  one a k-step: the stage is there, the one before it has been read;
+//                                                   one an item: its entry in the queue is written; two a cut tile:
+//                                                   its partial sums are stored
+#pragma once
+#include "arguments.cuh"
+#include "epilogue.cuh"
+#include "fixup.cuh"
+#include "ide_sm80.cuh"
+#include "multiply_mma.cuh"
+#include "operand_tile.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -140,6 +161,11 @@ struct WorkQueue {
   }
 };
 
+__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& work) {
+  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
+  return work_tile(args, index.m, index.n, index.batch);
+}
+
 /// Runs ahead of the multiplication through this program's work, one k-step and one commit group at a time.
 struct StageLoader {
   const Arguments& args;
@@ -171,10 +197,10 @@ struct StageLoader {
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
     if (exists) {
-      const TileIndex tile = raster(work.tile, args.decomposition, GROUP_M);
-      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.m * BLOCK_M, args.m, work.k_begin * BLOCK_K);
-      b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.n * BLOCK_N, args.n, work.k_begin * BLOCK_K);
-      interior = args.m - tile.m * BLOCK_M >= BLOCK_M && args.n - tile.n * BLOCK_N >= BLOCK_N;
+      const WorkTile tile = tile_of(args, work);
+      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, work.k_begin * BLOCK_K);
+      b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, work.k_begin * BLOCK_K);
+      interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
     } else {
       work.k_begin = work.k_end = 0;
     }
@@ -298,10 +324,10 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
 
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
-    const TileIndex tile = raster(work().tile, args.decomposition, GROUP_M);
-    const Epilogue epilogue{args, scaling, tile.batch};
-    const int row = tile.m * BLOCK_M + warp_m * WARP_M, column = tile.n * BLOCK_N + warp_n * WARP_N;
-    if (args.m - row >= WARP_M && args.n - column >= WARP_N)
+    const WorkTile tile = tile_of(args, work());
+    const Epilogue epilogue{args, scaling, tile};
+    const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_N;
+    if (tile.contains(row, column, WARP_M, WARP_N))
       store_warp_tile<true>(epilogue, row, column, accumulators);
     else
       store_warp_tile<false>(epilogue, row, column, accumulators);

@@ -2,6 +2,42 @@
 // consumer warpgroups multiply it with wgmma and store D by TMA while the producer is already at the next tile. A pair
 // of mbarriers a stage passes it back and forth. Blocks of a cluster that share rows of A or columns of B fetch a part
 // of them each, for all.
+//
+// barrier       who arrives                                  how many            who waits          phase
+// full(stage)   the producer's thread, and the bytes of A    1, and the bytes    consumers that     one a pass of
+//               and B, from each block that fetches them                         multiply it        the ring
+// empty(stage)  a lane of each warp that has multiplied it,  4 warps, x          the producer's     one a pass; the
+//               in each block that the stage is sent to      consumers, SHARERS  thread             first wait passes
+// turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
+//               consumer, once its products are issued                                              of 0 one passes
+// peers_done    where a cluster cuts k: a lane of each warp  4 x CONSUMERS       all consumers      one
+//               of each block that adds up the tile          x CLUSTER_K
+// bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
+//               for the other blocks' threads, too                                                  are there
+// bar.sync 1+c  consumer c: its buffer of D is free, or is   128                 consumer c         two a pass of the
+//               full; its partial sums are stored                                                   store or a cut tile
+//
+// No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
+// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
+#pragma once
+#include "arguments.cuh"
+#include "cluster_sum.cuh"
+#include "epilogue.cuh"
+#include "fixup.cuh"
+#include "ide_sm90.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/elect.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "store_sm90.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -41,7 +77,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   const u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   Work work{};
   bool more = list.first(work);
-  BlockTile tile(args, work, place);
+  WorkTile tile = tile_of(args, work, place);
   await_barriers();
   if (!ptx::elect_one()) return;
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
@@ -62,7 +98,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       position.advance();
     }
     more = list.next(work);
-    if (more) tile = BlockTile(args, work, place);
+    if (more) tile = tile_of(args, work, place);
   }
   if constexpr (ClusterPlace::SHARERS > 1) {  // the block outlives what others do at its barriers
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -141,13 +177,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       // The other one has seen the k-step before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
-    const BlockTile tile(args, work, place);
+    const WorkTile tile = tile_of(args, work, place);
     const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = !EDGES_DIFFER || (args.m - row >= CONSUMER_ROWS && args.n - column >= STORE_COLUMNS);
+    int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C) {
-      if (work.peer == 0)
-        Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile.batch, row, column, thread, 128);
+      if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
     const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
@@ -185,7 +220,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const Epilogue epilogue{args, scaling, tile.batch};
+      const Epilogue epilogue{args, scaling, tile};
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
       else if constexpr (EDGES_DIFFER)

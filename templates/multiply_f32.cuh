@@ -1,6 +1,12 @@
 // What a warp of the portable main loop does with a k-step of full single precision: fused multiply-adds in slabs of 4
 // k. Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8,
 // columns 2 (l % 4) and the next.
+#pragma once
+#include "ide.cuh"
+#include "operand_tile.cuh"
+#include "ptx/math.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
 
 namespace jitgemm::device {
 

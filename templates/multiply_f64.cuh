@@ -1,5 +1,11 @@
 // What a warp of the portable main loop does with a k-step of double precision: mma.sync in slabs of 4 k, its fragments
 // by ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by row.
+#pragma once
+#include "ide.cuh"
+#include "operand_tile.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
 
 namespace jitgemm::device {
 

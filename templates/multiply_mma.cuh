@@ -1,6 +1,14 @@
 // What a warp of the portable main loop does with a k-step, on tensor cores: ldmatrix and mma.sync in slabs of 32 bytes
 // of k. Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point only
 // through wgmma (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
+#pragma once
+#include "epilogue.cuh"
+#include "ide.cuh"
+#include "operand_tile.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
 
 namespace jitgemm::device {
 

@@ -1,6 +1,14 @@
 // The packing pass: rows that begin anywhere become rows of whole 16-byte chunks, as they are or transposed. Global
 // memory is read in aligned 16-byte vectors that lie wholly within the matrix, two for a chunk that straddles them, and
 // shifted; single elements are read only where such a vector would reach beyond.
+#pragma once
+#include "ide.cuh"
+#include "pack_arguments.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/dependent_launch.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
 
 namespace jitgemm::device {
 

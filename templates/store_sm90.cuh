@@ -1,5 +1,17 @@
 // How a consumer warpgroup's rows of D leave its registers: through shared memory, 128 bytes a row at a time, by TMA,
 // or where TMA cannot address D by whole rows of a warp.
+#pragma once
+#include "arguments.cuh"
+#include "epilogue.cuh"
+#include "ide.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/stmatrix.cuh"
+#include "ptx/tma.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
@@ -16,8 +28,7 @@ constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || !THROUGH_SHARED;
 /// Where byte `at` of D's row lies in a buffer: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
 /// by side.
 __device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
-  constexpr u32 ROWS = D_TRANSPOSED ? PASS_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH,
-                CHUNKS = D_BOX_WIDTH / 16;
+  constexpr u32 ROWS = SWAP_AB ? PASS_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH, CHUNKS = D_BOX_WIDTH / 16;
   const u32 inner = at % D_BOX_WIDTH;
   return at / D_BOX_WIDTH * (ROWS * D_BOX_WIDTH) + row * D_BOX_WIDTH +
          (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 + inner % 16;
@@ -46,18 +57,18 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
     const auto pair = [&](int group, int e) { return ptx::pack(T{}, x[group][e], x[group][e + 1]); };
     // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the
     // same again; two groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
-    const u32 own = buffer + (D_TRANSPOSED ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
-                                           : swizzled_d(warp * 16 + lane % 16, lane / 16 * 16));
+    const u32 own = buffer + (SWAP_AB ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
+                                      : swizzled_d(warp * 16 + lane % 16, lane / 16 * 16));
     const auto address = [&](int group) {
-      return D_TRANSPOSED ? own + group * (8 * D_BOX_WIDTH)
-                          : (own ^ group * 16 % D_BOX_WIDTH) + group * 16 / D_BOX_WIDTH * (64 * D_BOX_WIDTH);
+      return SWAP_AB ? own + group * (8 * D_BOX_WIDTH)
+                     : (own ^ group * 16 % D_BOX_WIDTH) + group * 16 / D_BOX_WIDTH * (64 * D_BOX_WIDTH);
     };
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 2) {
       if (j + 1 < groups)
-        ptx::stmatrix_x4<D_TRANSPOSED>(address(j), pair(j, 0), pair(j, 2), pair(j + 1, 0), pair(j + 1, 2));
+        ptx::stmatrix_x4<SWAP_AB>(address(j), pair(j, 0), pair(j, 2), pair(j + 1, 0), pair(j + 1, 2));
       else if (j < groups)
-        ptx::stmatrix_x2<D_TRANSPOSED>(address(j), pair(j, 0), pair(j, 2));
+        ptx::stmatrix_x2<SWAP_AB>(address(j), pair(j, 0), pair(j, 2));
     }
   } else {
 #pragma unroll
@@ -66,7 +77,7 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
       for (int e = 0; e < 4; e += 2) {
         if (j >= groups) continue;
         const u32 at_row = own_row + e * 4, at_column = j * 8 + own_column;
-        if constexpr (D_TRANSPOSED) {
+        if constexpr (SWAP_AB) {
           const auto to = [&](u32 i) { return buffer + swizzled_d(at_column + i, at_row * sizeof(T)); };
           if constexpr (sizeof(T) == 1) {
             const u16 two = ptx::pack(T{}, x[j][e], x[j][e + 1]);
@@ -92,10 +103,12 @@ __device__ __forceinline__ void fill_buffer(const Epilogue& epilogue, u32 buffer
 __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, u32 warp, u32 lane, int row, int column,
                                           int rows, int columns) {
   const Arguments& args = epilogue.args;
-  rows = min_of(rows, (D_TRANSPOSED ? args.n : args.m) - row);
-  columns = min_of(columns, (D_TRANSPOSED ? args.m : args.n) - column) - int(lane) * 2;  // from the lane's word on
+  const WorkTile& tile = epilogue.tile;
+  rows = min_of(rows, (SWAP_AB ? tile.column_end : tile.row_end) - row);
+  columns =
+      min_of(columns, (SWAP_AB ? tile.row_end : tile.column_end) - column) - int(lane) * 2;  // from the lane's word on
   const u32 from = buffer + swizzled_d(warp, lane * 4), from_next = buffer + swizzled_d(warp, (lane + 1) % 32 * 4);
-  u16* to = static_cast<u16*>(args.d) + batch_offset(epilogue.batch, args.stride_d) + (row + int(warp)) * args.ldd +
+  u16* to = static_cast<u16*>(args.d) + batch_offset(tile.batch, args.stride_d) + (row + int(warp)) * args.ldd +
             column + lane * 2;
 #pragma unroll 4
   for (int i = 0; int(warp) + i * 4 < rows; ++i, to += 4 * args.ldd) {
@@ -120,19 +133,19 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 buffer, 
 /// Sends a full buffer of 64 rows x `columns` to D by TMA. One thread.
 __device__ __forceinline__ void send(const Epilogue& epilogue, u32 buffer, int row, int column, int columns) {
   constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)),
-                BOX_BYTES_OF_D = D_BOX_WIDTH * (D_TRANSPOSED ? PASS_COLUMNS : 64);
+                BOX_BYTES_OF_D = D_BOX_WIDTH * (SWAP_AB ? PASS_COLUMNS : 64);
   const TensorMap* map = &epilogue.args.map_d;
-  if constexpr (D_TRANSPOSED) {
+  if constexpr (SWAP_AB) {
 #pragma unroll
     for (int across = 0; across < 64 / WIDTH; ++across)
 #pragma unroll
       for (int down = 0; down < columns; down += D_BOX_ROWS)
         ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH,
-                          column + down, epilogue.batch);
+                          column + down, epilogue.tile.batch);
   } else {
 #pragma unroll
     for (int across = 0; across < columns / WIDTH; ++across)
-      ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.batch);
+      ptx::tma_store_3d(map, buffer + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.tile.batch);
   }
 }
 
@@ -166,7 +179,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
             send(epilogue, to, slab_row, pass_column, columns);
             ptx::tma_store_commit_group();
           }
-        } else if constexpr (D_TRANSPOSED) {
+        } else if constexpr (SWAP_AB) {
           copy_rows(epilogue, to, warp, lane, pass_column, slab_row, columns, 64);
         } else {
           copy_rows(epilogue, to, warp, lane, slab_row, pass_column, 64, columns);

@@ -1,5 +1,6 @@
 // Fixed-width integers, the element types that C++ lacks as their bit patterns, and what an epilogue may do. Plain C++,
 // also compiled on the host.
+#pragma once
 
 namespace jitgemm::device {
 

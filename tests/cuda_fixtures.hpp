@@ -104,7 +104,7 @@ class DeviceOperands {
     Random random(seed);
     operands.a = filled(random, problem_.m * problem_.k, host_.a);
     operands.b = filled(random, problem_.k * problem_.n, host_.b);
-    d_.resize(std::size_t(problem_.m * problem_.n) * size_of(problem_.d));
+    d_.resize(std::size_t(problem_.m * problem_.n) * size_of(problem_.d.type));
     operands.d = allocate(d_.size());
     poison();
   }

@@ -55,7 +55,6 @@ class FakeBackend : public Backend {
   int alive() const { return int(memory_.size()) + streams_ + events_; }
 
   const DeviceInfo& device() const override { return behaviour_.device; }
-  void set_rates(const DeviceRates& rates) override { behaviour_.device.rates = rates; }
   std::string compiler_kind() const override { return "fake"; }
   std::string compiler_version() override { return "fake 1"; }
   KernelBinary compile(const KernelSource& source) override {
@@ -70,11 +69,10 @@ class FakeBackend : public Backend {
     return kernel;
   }
 
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
-    throw std::logic_error("a fake device packs nothing");
-  }
-  void launch(const LoadedKernel& kernel, const LaunchGrid& shape, const device::Arguments& arguments,
-              Stream) override {
+  void launch(const LoadedKernel& kernel, const LaunchGrid& shape, ArgumentBytes bytes, Stream) override {
+    device::Arguments arguments;
+    if (bytes.size() != sizeof arguments) throw std::logic_error("a fake device only multiplies");
+    std::memcpy(&arguments, bytes.data(), sizeof arguments);
     // The source, and so the kernel, does not say how it is split. The launch does.
     KernelConfig config = static_cast<const FakeKernel&>(kernel).config;
     const device::Decomposition& d = arguments.decomposition;

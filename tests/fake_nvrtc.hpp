@@ -62,7 +62,7 @@ struct FakeNvrtc {
     };
     api.create_program = [](nvrtcProgram* program, const char* source, const char*, int, const char* const*,
                             const char* const*) {
-      auto* const made = new Program{.transposed = std::strstr(source, "D_TRANSPOSED = true") != nullptr,
+      auto* const made = new Program{.transposed = std::strstr(source, "SWAP_AB = true") != nullptr,
                                      .packs = std::strstr(source, "PackArguments arguments") != nullptr};
       const std::lock_guard lock(mutex);
       alive.insert(made);

@@ -73,12 +73,12 @@ std::vector<GemmCase> portable_pairs(int shapes) {
     GemmCase gemm;
     Problem& p = gemm.problem;
     const Types& types = at(sm80_types, type);
-    p = {.m = 64, .n = 64, .k = 64, .a = types.a, .b = types.b, .d = types.d};
-    p.layout_a = at(layouts, layout)[0], p.layout_b = at(layouts, layout)[1];
-    p.activation = at(activations, activation);
+    p = {.m = 64, .n = 64, .k = 64, .a = {types.a}, .b = {types.b}, .d = {types.d}};
+    p.a.layout = at(layouts, layout)[0], p.b.layout = at(layouts, layout)[1];
+    p.epilogue.activation = at(activations, activation);
     if (!why_types_unsupported(p).empty()) return true;
     place_all(gemm, {at(aligns, align_a), at(aligns, align_b), 16, 16}, true, 0);
-    apply(row[tile] < 0 ? Tile{64, 64, 64, 3, 4} : at(portable_tiles, tile), p.a, gemm.config);
+    apply(row[tile] < 0 ? Tile{64, 64, 64, 3, 4} : at(portable_tiles, tile), p.a.type, gemm.config);
     return !why_illegal(gemm.config, p, device).empty();
   };
   for (std::vector<int> row : all_pairs(sizes, 2024, forbidden)) {
@@ -95,11 +95,11 @@ std::vector<GemmCase> portable_pairs(int shapes) {
       apply(at(schedules, schedule), config);
       if (shape > 0 && config.grid > 0) config.grid = random.between(1, 13);
       config.group_m = at(group_sizes, group_m);
-      p.a = types.a;
-      p.b = types.b;
-      p.d = types.d;
-      p.layout_a = at(layouts, layout)[0];
-      p.layout_b = at(layouts, layout)[1];
+      p.a.type = types.a;
+      p.b.type = types.b;
+      p.d.type = types.d;
+      p.a.layout = at(layouts, layout)[0];
+      p.b.layout = at(layouts, layout)[1];
       p.m = extent(config.block_m, row[m]);
       p.n = extent(config.block_n, row[n]);
       p.k = depth(config.block_k, row[k]);
@@ -137,26 +137,26 @@ int depth(int block_k, int choice) {
 
 void apply_batch(int choice, Problem& p, Random& random) {
   p.batch = 1;
-  p.stride_a = p.stride_b = p.stride_c = p.stride_d = packed_stride;
+  p.a.stride = p.b.stride = p.c.stride = p.d.stride = packed_stride;
   if (choice == 1) p.batch = 3;
   if (choice == 2) {
     p.batch = 2;
-    (random.between(0, 1) ? p.stride_a : p.stride_b) = 0;
-    if (random.between(0, 1)) p.stride_c = 0;
+    (random.between(0, 1) ? p.a.stride : p.b.stride) = 0;
+    if (random.between(0, 1)) p.c.stride = 0;
   }
 }
 
 void apply_epilogue(GemmCase& gemm, int alpha, int c, Bias bias, Activation activation, bool scaled) {
   Problem& p = gemm.problem;
   const auto at = [](const auto& values, int i) { return values[std::size_t(i)]; };
-  const bool integers = p.a == s8;
+  const bool integers = p.a.type == s8;
   p.alpha = integers ? at(std::array{1, -3, 2}, alpha) : at(std::array{1.0, -0.75, 2.0}, alpha);
   p.beta = c == 0 ? 0 : integers ? at(std::array{5, 1, -2}, alpha) : at(std::array{0.5, 1.0, -2.0}, alpha);
   gemm.d_is_c = c == 2;
-  p.bias = bias;
-  if (is_fp8(p.a) && scaled) gemm.scales = {0.5f, 4.0f, is_fp8(p.d) ? 0.25f : 0.0f};
-  p.activation = activation;
-  p.slope = 0.25;
+  p.epilogue.bias = bias;
+  if (is_fp8(p.a.type) && scaled) gemm.scales = {0.5f, 4.0f, is_fp8(p.d.type) ? 0.25f : 0.0f};
+  p.epilogue.activation = activation;
+  p.epilogue.slope = 0.25;
 }
 
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes) {
@@ -176,11 +176,9 @@ std::vector<GemmCase> layout_cases(MainLoop main_loop) {
         gemm.problem = {.m = tma ? 140 : 76,
                         .n = tma ? 150 : 90,
                         .k = 5 * gemm.config.block_k / 2,
-                        .a = types.a,
-                        .b = types.b,
-                        .d = types.d,
-                        .layout_a = layout_a,
-                        .layout_b = layout_b};
+                        .a = {.type = types.a, .layout = layout_a},
+                        .b = {.type = types.b, .layout = layout_b},
+                        .d = {types.d}};
         if (types.a == s8) gemm.problem.alpha = 0x40000001;  // wraps
         place_all(gemm, {16, 16, 16, 16}, true, 0);
         if (why_illegal(gemm.config, gemm.problem, device).empty()) cases.push_back(gemm);
@@ -230,16 +228,12 @@ std::vector<GemmCase> product_cases(MainLoop main_loop) {
               gemm.problem = {.m = m,
                               .n = n,
                               .k = k,
-                              .a = types.a,
-                              .b = types.b,
-                              .d = types.d,
-                              .layout_a = layout_a,
-                              .layout_b = layout_b,
+                              .a = {.type = types.a, .layout = layout_a},
+                              .b = {.type = types.b, .layout = layout_b},
+                              .d = {types.d},
                               .alpha = epilogue.alpha,
                               .beta = epilogue.beta,
-                              .bias = epilogue.bias,
-                              .activation = epilogue.activation,
-                              .slope = 0.25};
+                              .epilogue = {.bias = epilogue.bias, .activation = epilogue.activation, .slope = 0.25}};
               apply_batch(int(cases.size() / 6 % 3), gemm.problem, random);
               gemm.d_is_c = epilogue.d_is_c;
               if (!why_types_unsupported(gemm.problem).empty()) continue;

@@ -17,8 +17,8 @@
 namespace jitgemm::test {
 namespace {
 
-std::int64_t inner_a(const Problem& p) { return p.layout_a == Layout::row_major ? p.k : p.m; }
-std::int64_t inner_b(const Problem& p) { return p.layout_b == Layout::row_major ? p.n : p.k; }
+std::int64_t inner_a(const Problem& p) { return p.a.layout == Layout::row_major ? p.k : p.m; }
+std::int64_t inner_b(const Problem& p) { return p.b.layout == Layout::row_major ? p.n : p.k; }
 
 /// Aligns every row start of an operand to `align` bytes, and some of them to no more: by the pointer, or by the
 /// leading dimension, which is `slack` longer than packed.
@@ -71,15 +71,15 @@ OperandMatrix bias_of(const Problem& p) {
 void place_all(GemmCase& gemm, std::array<int, 4> align, bool by_pointer, std::int64_t slack) {
   Problem& p = gemm.problem;
   const DataType c = matrix_c(p).type;
-  gemm.d_is_c = gemm.d_is_c && c == p.d;
-  place(align[0], by_pointer, inner_a(p), slack, p.a, p.lda, p.align_a, gemm.offset_a);
-  place(align[1], !by_pointer, inner_b(p), slack, p.b, p.ldb, p.align_b, gemm.offset_b);
-  place(align[2], !by_pointer, p.n, slack, c, p.ldc, p.align_c, gemm.offset_c);
-  place(align[3], by_pointer, p.n, slack, p.d, p.ldd, p.align_d, gemm.offset_d);
+  gemm.d_is_c = gemm.d_is_c && c == p.d.type;
+  place(align[0], by_pointer, inner_a(p), slack, p.a.type, p.a.ld, p.a.alignment, gemm.offset_a);
+  place(align[1], !by_pointer, inner_b(p), slack, p.b.type, p.b.ld, p.b.alignment, gemm.offset_b);
+  place(align[2], !by_pointer, p.n, slack, c, p.c.ld, p.c.alignment, gemm.offset_c);
+  place(align[3], by_pointer, p.n, slack, p.d.type, p.d.ld, p.d.alignment, gemm.offset_d);
   if (gemm.d_is_c) {
-    p.ldc = p.ldd;
-    p.stride_c = p.stride_d;
-    p.align_c = p.align_d;
+    p.c.ld = p.d.ld;
+    p.c.stride = p.d.stride;
+    p.c.alignment = p.d.alignment;
     gemm.offset_c = gemm.offset_d;
   }
   p = normalise(p);
@@ -93,9 +93,9 @@ std::string to_string(const GemmCase& gemm) {
 }
 
 bool exact_with_integers(const GemmCase& gemm) {
-  const bool cut_off = is_fp8(gemm.problem.a) && gemm.config.main_loop == MainLoop::sm90 &&
+  const bool cut_off = is_fp8(gemm.problem.a.type) && gemm.config.main_loop == MainLoop::sm90 &&
                        gemm.problem.accumulation == Accumulation::fast;
-  return gemm.problem.activation < Activation::gelu_erf && !cut_off;
+  return gemm.problem.epilogue.activation < Activation::gelu_erf && !cut_off;
 }
 
 Scales scales_of(const GemmCase& gemm) {
@@ -124,7 +124,7 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
   make(inputs.a, gemm.offset_a, matrix_a(p), reads_ab(p), 3);
   make(inputs.b, gemm.offset_b, matrix_b(p), reads_ab(p), 3);
   make(inputs.c, gemm.offset_c, matrix_c(p), reads_c(p), 8);
-  make(inputs.bias, 0, bias_of(p), p.bias != Bias::none, 8);
+  make(inputs.bias, 0, bias_of(p), p.epilogue.bias != Bias::none, 8);
   inputs.d = nan_image(2 * d_guard_bytes + std::size_t(gemm.offset_d) + std::size_t(matrix_d(p).batch_bytes()));
   if (gemm.d_is_c) {
     std::copy(inputs.c.begin() + gemm.offset_c, inputs.c.end(),
@@ -137,10 +137,10 @@ std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vec
   const Problem& p = gemm.problem;
   const std::size_t begin = d_guard_bytes + std::size_t(gemm.offset_d);
   std::vector<char> beside = d;  // D's elements put back to what they were
-  const auto row_bytes = std::size_t(p.n) * size_of(p.d);
+  const auto row_bytes = std::size_t(p.n) * size_of(p.d.type);
   for (std::int64_t batch = 0; batch < p.batch; ++batch) {
     for (std::int64_t row = 0; row < p.m; ++row) {
-      const std::size_t at = begin + std::size_t(batch * p.stride_d + row * p.ldd) * size_of(p.d);
+      const std::size_t at = begin + std::size_t(batch * p.d.stride + row * p.d.ld) * size_of(p.d.type);
       std::memcpy(&beside[at], &inputs.d[at], row_bytes);
     }
   }
@@ -158,8 +158,8 @@ std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vec
   if (inputs.fill == Fill::integers && exact_with_integers(gemm)) {  // float64 is exact here, too: D is its rounding
     for (std::size_t i = 0; i < expected.d.size(); ++i) {
       double rounded;
-      store(expected.d[i], &rounded, 0, p.d);
-      expected.d[i] = load(&rounded, 0, p.d);
+      store(expected.d[i], &rounded, 0, p.d.type);
+      expected.d[i] = load(&rounded, 0, p.d.type);
       expected.bound[i] = 0;
     }
   }

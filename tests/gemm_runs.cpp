@@ -57,11 +57,10 @@ Problem split_problem(const KernelConfig& config) {
   return {.m = 2 * config.block_m - 27,
           .n = (sm80 ? 7 : 5) * config.block_n - 5,
           .k = 5 * config.block_k - 9,
-          .d = f32,
+          .d = {f32},
           .alpha = 0.75,
           .beta = -1.5,
-          .bias = Bias::along_n,
-          .activation = Activation::relu};
+          .epilogue = {.bias = Bias::along_n, .activation = Activation::relu}};
 }
 
 std::vector<GemmCase> cases_without_product() {
@@ -83,16 +82,16 @@ namespace {
 
 /// D with one element of A or C replaced; row 3 of A, element (3, 5) of C.
 std::vector<double> row_with(GemmDevice& device, MainLoop main_loop, Activation activation, double in_a, double in_c) {
-  Problem problem{.m = 40, .n = 24, .k = 40, .beta = 1, .activation = activation};
+  Problem problem{.m = 40, .n = 24, .k = 40, .beta = 1, .epilogue = {.activation = activation}};
   const GemmCase gemm = plain_case(problem, small_tile(main_loop));
   GemmInputs inputs = make_inputs(gemm, Fill::normal, 1);
-  if (in_a != 0) store(in_a, inputs.a.data(), 3 * gemm.problem.lda + 7, f16);
-  if (in_c != 0) store(in_c, inputs.c.data(), 3 * gemm.problem.ldc + 5, f16);
+  if (in_a != 0) store(in_a, inputs.a.data(), 3 * gemm.problem.a.ld + 7, f16);
+  if (in_c != 0) store(in_c, inputs.c.data(), 3 * gemm.problem.c.ld + 5, f16);
   const std::vector<char> d = device.run(gemm, inputs);
   CHECK(check(gemm, inputs, d) == "");
   std::vector<double> row;
   for (int column = 0; column < 24; ++column)
-    row.push_back(load(d.data() + d_guard_bytes, 3 * gemm.problem.ldd + column, f16));
+    row.push_back(load(d.data() + d_guard_bytes, 3 * gemm.problem.d.ld + column, f16));
   return row;
 }
 

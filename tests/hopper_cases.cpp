@@ -141,11 +141,11 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
             .pack_b = at(operands, operand_b, 0).packed};
   apply(at(schedules, schedule, 0), config);
   config.grid *= cluster_size_of(config);
-  p.a = types.a, p.b = types.b, p.d = types.d;
+  p.a.type = types.a, p.b.type = types.b, p.d.type = types.d;
   p.accumulation = accumulated;
-  const int unmade_layout = size_of(p.a) != 2 ? 1 : config.swap_ab ? 2 : 0;
-  p.layout_a = at(layouts, layout, unmade_layout)[0];
-  p.layout_b = at(layouts, layout, unmade_layout)[1];
+  const int unmade_layout = size_of(p.a.type) != 2 ? 1 : config.swap_ab ? 2 : 0;
+  p.a.layout = at(layouts, layout, unmade_layout)[0];
+  p.b.layout = at(layouts, layout, unmade_layout)[1];
   p.m = extent(config.swap_ab ? config.block_n : config.block_m, config.swap_ab ? blocks.n : blocks.m,
                std::max(0, row[m]));
   p.n = extent(config.swap_ab ? config.block_m : config.block_n, config.swap_ab ? blocks.m : blocks.n,

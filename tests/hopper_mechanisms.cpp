@@ -62,62 +62,72 @@ std::vector<Mechanism> hopper_mechanisms() {
     mechanisms.push_back({part, plain_case(problem, config, {align_ab, align_ab, align_c, align_d})});
   };
 
-  add("cluster", {.m = 311, .n = 123, .k = 313, .layout_b = columns},
+  add("cluster", {.m = 311, .n = 123, .k = 313, .b = {.layout = columns}},
       dealt(in_cluster(tile(64, 1, 2), 2, 1), persistent, 2));
-  add("cluster", {.m = 150, .n = 300, .k = 313, .layout_a = columns, .beta = 1},
+  add("cluster", {.m = 150, .n = 300, .k = 313, .a = {.layout = columns}, .beta = 1},
       dealt(in_cluster(tile(64), 1, 2), persistent, 2));
-  add("cluster", {.m = 200, .n = 201, .k = 313, .bias = Bias::along_n},
+  add("cluster", {.m = 200, .n = 201, .k = 313, .epilogue = {.bias = Bias::along_n}},
       dealt(in_cluster(tile(64, 1, 2), 2, 2), stream_k, 3));
-  add("cluster", {.m = 300, .n = 100, .k = 440, .a = bf16, .b = bf16, .d = f32, .layout_b = columns},
+  add("cluster", {.m = 300, .n = 100, .k = 440, .a = {bf16}, .b = {.type = bf16, .layout = columns}, .d = {f32}},
       dealt(in_cluster(tile(96, 2), 4, 1), split_k, 2, 3));
   add("cluster", {.m = 90, .n = 70, .k = 200, .batch = 2}, in_cluster(tile(64), 4, 2));  // most blocks lie outside
 
   add("ping_pong", {.m = 311, .n = 123, .k = 250}, dealt(ping_pong(64, 64, 2), persistent, 2));
   add("ping_pong", {.m = 200, .n = 201, .k = 313, .beta = 1}, dealt(ping_pong(128, 72), stream_k, 3));
-  add("ping_pong", {.m = 201, .n = 150, .k = 440, .layout_b = columns, .bias = Bias::along_m},
+  add("ping_pong", {.m = 201, .n = 150, .k = 440, .b = {.layout = columns}, .epilogue = {.bias = Bias::along_m}},
       dealt(in_cluster(ping_pong(64, 64), 2, 1), split_k, 2, 3));
-  add("ping_pong", {.m = 311, .n = 123, .k = 500, .a = e4m3, .b = e4m3, .d = bf16, .layout_b = columns},
+  add("ping_pong", {.m = 311, .n = 123, .k = 500, .a = {e4m3}, .b = {.type = e4m3, .layout = columns}, .d = {bf16}},
       dealt(of_bytes(in_cluster(ping_pong(64, 64), 1, 2)), persistent, 1));
   add("ping_pong",
       {.m = 200,
        .n = 123,
        .k = 500,
-       .a = e5m2,
-       .b = e4m3,
-       .d = f32,
-       .layout_b = columns,
+       .a = {e5m2},
+       .b = {.type = e4m3, .layout = columns},
+       .d = {f32},
        .accumulation = Accumulation::promoted},
       dealt(of_bytes(ping_pong(64, 64, 2)), persistent, 2));
 
   add("cluster_sum", {.m = 200, .n = 100, .k = 313}, in_cluster(tile(64, 2), 1, 1, 2));
-  add("cluster_sum", {.m = 150, .n = 100, .k = 313, .layout_b = columns, .beta = 1}, in_cluster(tile(64), 2, 1, 4));
-  add("cluster_sum", {.m = 100, .n = 150, .k = 400, .a = s8, .b = s8, .d = s32, .layout_b = columns, .batch = 2},
+  add("cluster_sum", {.m = 150, .n = 100, .k = 313, .b = {.layout = columns}, .beta = 1},
+      in_cluster(tile(64), 2, 1, 4));
+  add("cluster_sum",
+      {.m = 100, .n = 150, .k = 400, .batch = 2, .a = {s8}, .b = {.type = s8, .layout = columns}, .d = {s32}},
       of_bytes(swapped(in_cluster(tile(32, 1, 4), 1, 2, 2))));
 
   // By TMA, then by rows through shared memory, then straight.
   add("store", {.m = 300, .n = 300, .k = 130, .beta = 1}, dealt(tile(136), persistent, 2), 16, 16);
-  add("store", {.m = 300, .n = 300, .k = 130, .bias = Bias::along_n}, dealt(swapped(tile(136, 2)), persistent, 1));
-  add("store", {.m = 300, .n = 300, .k = 200, .a = e4m3, .b = e5m2, .d = e4m3, .layout_b = columns, .beta = 1},
+  add("store", {.m = 300, .n = 300, .k = 130, .epilogue = {.bias = Bias::along_n}},
+      dealt(swapped(tile(136, 2)), persistent, 1));
+  add("store",
+      {.m = 300, .n = 300, .k = 200, .a = {e4m3}, .b = {.type = e5m2, .layout = columns}, .d = {e4m3}, .beta = 1},
       dealt(of_bytes(swapped(tile(112))), persistent, 2));
-  add("store", {.m = 200, .n = 300, .k = 130, .d = f32, .bias = Bias::along_m},
+  add("store", {.m = 200, .n = 300, .k = 130, .d = {f32}, .epilogue = {.bias = Bias::along_m}},
       dealt(swapped(tile(72)), persistent, 2));
   add("store", {.m = 211, .n = 300, .k = 440}, dealt(tile(40, 3), split_k, 2, 2));
-  add("store", {.m = 201, .n = 169, .k = 136, .layout_b = columns, .beta = 1}, dealt(tile(136), persistent, 2), 16, 2);
+  add("store", {.m = 201, .n = 169, .k = 136, .b = {.layout = columns}, .beta = 1}, dealt(tile(136), persistent, 2), 16,
+      2);
   mechanisms.push_back(mechanisms.back());  // with rows on and beside 4-byte boundaries in turn
-  mechanisms.back().gemm.problem.ldd = 169;
+  mechanisms.back().gemm.problem.d.ld = 169;
   mechanisms.back().gemm.offset_d = 0;
-  add("store", {.m = 171, .n = 201, .k = 136, .layout_b = columns, .bias = Bias::along_n},
+  add("store", {.m = 171, .n = 201, .k = 136, .b = {.layout = columns}, .epilogue = {.bias = Bias::along_n}},
       dealt(swapped(tile(136, 2)), persistent, 2), 16, 2);
-  add("store", {.m = 170, .n = 202, .k = 136, .a = bf16, .b = bf16, .d = bf16, .layout_b = columns},
+  add("store", {.m = 170, .n = 202, .k = 136, .a = {bf16}, .b = {.type = bf16, .layout = columns}, .d = {bf16}},
       dealt(swapped(tile(72)), persistent, 3), 16, 4);
-  add("store", {.m = 201, .n = 169, .k = 136, .d = f32, .layout_b = columns, .beta = 1},
+  add("store", {.m = 201, .n = 169, .k = 136, .b = {.layout = columns}, .d = {f32}, .beta = 1},
       dealt(tile(104), persistent, 2), 16, 4);
-  add("store", {.m = 201, .n = 169, .k = 200, .a = e5m2, .b = e4m3, .d = e5m2, .layout_b = columns},
+  add("store", {.m = 201, .n = 169, .k = 200, .a = {e5m2}, .b = {.type = e4m3, .layout = columns}, .d = {e5m2}},
       dealt(of_bytes(swapped(tile(80))), persistent, 2), 16, 1);
 
   add("packed", {.m = 201, .n = 169, .k = 301}, dealt(packed(in_cluster(tile(64), 2, 1), true, true), stream_k, 2), 2,
       2);
-  add("packed", {.m = 201, .n = 169, .k = 301, .a = e4m3, .b = e4m3, .d = f16, .layout_a = columns, .layout_b = rows},
+  add("packed",
+      {.m = 201,
+       .n = 169,
+       .k = 301,
+       .a = {.type = e4m3, .layout = columns},
+       .b = {.type = e4m3, .layout = rows},
+       .d = {f16}},
       dealt(of_bytes(packed(swapped(ping_pong(64, 64)), true, true)), persistent, 2), 1, 2);
   return mechanisms;
 }

@@ -100,7 +100,7 @@ double half_smallest_subnormal(DataType type) {
 
 bool saturates(DataType type) { return type == e4m3 || type == e5m2; }
 
-DataType type_of_addends(const Problem& p) { return saturates(p.d) ? bf16 : p.d; }
+DataType type_of_addends(const Problem& p) { return saturates(p.d.type) ? bf16 : p.d.type; }
 
 /// As the multiplication reads it.
 double factor(const void* array, std::int64_t i, DataType type) {
@@ -117,20 +117,20 @@ struct Strides {
   std::int64_t row, column, batch;
 };
 Strides strides_a(const Problem& p) {
-  return p.layout_a == Layout::row_major ? Strides{p.lda, 1, p.stride_a} : Strides{1, p.lda, p.stride_a};
+  return p.a.layout == Layout::row_major ? Strides{p.a.ld, 1, p.a.stride} : Strides{1, p.a.ld, p.a.stride};
 }
 Strides strides_b(const Problem& p) {
-  return p.layout_b == Layout::row_major ? Strides{p.ldb, 1, p.stride_b} : Strides{1, p.ldb, p.stride_b};
+  return p.b.layout == Layout::row_major ? Strides{p.b.ld, 1, p.b.stride} : Strides{1, p.b.ld, p.b.stride};
 }
 
 double activated(double x, const Problem& p) {
-  switch (p.activation) {
+  switch (p.epilogue.activation) {
     case Activation::none:
       return x;
     case Activation::relu:
       return x < 0 ? 0 : x;
     case Activation::leaky_relu:
-      return x < 0 ? p.slope * x : x;
+      return x < 0 ? p.epilogue.slope * x : x;
     case Activation::gelu_erf:
       return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
     case Activation::gelu_tanh:
@@ -155,36 +155,37 @@ ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, 
   const double alpha = p.alpha * scales.product;
   const double product = reads_ab(p) ? alpha * sums.total : 0;
   const DataType addend = type_of_addends(p);
-  const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.stride_c + row * p.ldc + column, addend) : 0;
-  const double bias = p.bias == Bias::none ? 0 : load(operands.bias, p.bias == Bias::along_m ? row : column, addend);
-  if (p.d == s32) {
+  const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.c.stride + row * p.c.ld + column, addend) : 0;
+  const double bias =
+      p.epilogue.bias == Bias::none ? 0 : load(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, addend);
+  if (p.d.type == s32) {
     const double x = wrapped(product + c + bias);  // small enough inputs that the sum itself is exact
     return {activated(x, p), 0};
   }
-  const double u_acc = p.d == f64 ? 0x1p-53 : 0x1p-24, acc_max = p.d == f64 ? 0x1.fp1023 : 0x1.fp127;
+  const double u_acc = p.d.type == f64 ? 0x1p-53 : 0x1p-24, acc_max = p.d.type == f64 ? 0x1.fp1023 : 0x1.fp127;
   const double x = product + c + bias, activation = activated(x, p);
   double lipschitz = 1, h = 0;
-  if (p.activation == Activation::leaky_relu) lipschitz = std::max(1.0, std::abs(p.slope));
-  if (p.activation >= Activation::gelu_erf) {
+  if (p.epilogue.activation == Activation::leaky_relu) lipschitz = std::max(1.0, std::abs(p.epilogue.slope));
+  if (p.epilogue.activation >= Activation::gelu_erf) {
     lipschitz = 1.13;
     h = 16;
   }
   double d = activation * scales.d;
-  if (saturates(p.d) && !std::isnan(d)) {
-    const double largest = decode_finite(format_of(p.d).largest_finite(), format_of(p.d));
+  if (saturates(p.d.type) && !std::isnan(d)) {
+    const double largest = decode_finite(format_of(p.d.type).largest_finite(), format_of(p.d.type));
     d = std::clamp(d, -largest, largest);
   }
   if (!std::isfinite(x)) return {d, 0};  // by the inputs alone: float64 cannot overflow here
 
   const double magnitude = std::abs(product) + std::abs(c) + std::abs(bias);
   if (range > acc_max || magnitude > acc_max || lipschitz * magnitude > acc_max) return {d, infinity};
-  const double smallest = p.d == f64 ? 0x1p-1074 : 0x1p-149;
+  const double smallest = p.d.type == f64 ? 0x1p-1074 : 0x1p-149;
   const double tiny = smallest * (1 + std::abs(alpha)) * (1 + double(p.k));  // partial sums may be subnormal too
   const double error =
       (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) + h * u_acc * std::abs(x)) *
       std::abs(scales.d);
-  const double u = unit_roundoff(p.d);
-  return {d, u * std::abs(d) + (1 + u) * error + half_smallest_subnormal(p.d)};
+  const double u = unit_roundoff(p.d.type);
+  return {d, u * std::abs(d) + (1 + u) * error + half_smallest_subnormal(p.d.type)};
 }
 
 /// In long double, whose rounding is beyond that of a double precision D.
@@ -193,8 +194,8 @@ Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch
   const Strides a = strides_a(p), b = strides_b(p);
   long double total = 0, low = 0, high = 0;
   for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
-    total += (long double)factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a) *
-             factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b);
+    total += (long double)factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type) *
+             factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b.type);
     low = std::min(low, total);
     high = std::max(high, total);
   }
@@ -225,6 +226,8 @@ double load(const void* array, std::int64_t i, DataType type) {
     case e4m3:
     case e5m2:
       return decode(as(std::uint8_t()), format_of(type));
+    case DataType::automatic:
+      break;
   }
   return 0;
 }
@@ -248,6 +251,8 @@ void store(double value, void* array, std::int64_t i, DataType type) {
     case e4m3:
     case e5m2:
       return as(std::uint8_t(encode(value, format_of(type))));
+    case DataType::automatic:
+      break;
   }
 }
 
@@ -255,7 +260,7 @@ double g(MainLoop main_loop, const Problem& p) {
   const bool sm90 = main_loop == MainLoop::sm90;
   const double products = double((p.k + 15) / 16 * 16);
   const auto wgmma_fp8 = [](double count) { return (count + 16) * 0.26 * 0x1p-13; };
-  switch (p.a) {
+  switch (p.a.type) {
     case f64:
       return (products + 4) * 0x1p-53;
     case f32:
@@ -306,7 +311,7 @@ Reference reference(const Problem& p, const Operands& operands, MainLoop main_lo
   for (std::int64_t batch = 0; batch < p.batch; ++batch) {
     for (std::int64_t column = 0; column < p.n; column += width) {
       const std::int64_t columns = std::min(width, p.n - column);
-      if (p.d == f64) {
+      if (p.d.type == f64) {
         for (std::int64_t row = 0; row < p.m; ++row)
           for (std::int64_t j = column; j < column + columns; ++j)
             set(batch, row, j, precise_sums(p, operands, batch, row, j));
@@ -315,10 +320,10 @@ Reference reference(const Problem& p, const Operands& operands, MainLoop main_lo
       for (std::int64_t k = 0; k < depth; ++k)
         for (std::int64_t j = 0; j < columns; ++j)
           b_panel[std::size_t(k * width + j)] =
-              factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b);
+              factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b.type);
       for (std::int64_t row = 0; row < p.m; ++row) {
         for (std::int64_t k = 0; k < depth; ++k)
-          a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a);
+          a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type);
         double total[width] = {}, low[width] = {}, high[width] = {};
         for (std::int64_t k = 0; k < depth; ++k) {
           const double x = a_row[std::size_t(k)];
@@ -361,8 +366,8 @@ std::string violation(const Reference& expected, const Problem& p, const void* d
       for (std::int64_t column = 0; column < p.n; ++column) {
         const auto i = std::size_t((batch * p.m + row) * p.n + column);
         const ReferenceElement element{expected.d[i], expected.bound[i]};
-        const double value = load(d, batch * p.stride_d + row * p.ldd + column, p.d);
-        if (within(value, element, p.d)) continue;
+        const double value = load(d, batch * p.d.stride + row * p.d.ld + column, p.d.type);
+        if (within(value, element, p.d.type)) continue;
         if (wrong++ == 0) {
           text.precision(9);
           text << "D(" << row << ", " << column << ")";

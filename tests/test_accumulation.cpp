@@ -18,23 +18,22 @@ using namespace jitgemm::test;
 
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 Problem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumulation) {
   return normalise({.m = m,
                     .n = n,
                     .k = k,
-                    .a = e4m3,
-                    .b = e4m3,
-                    .d = f32,
-                    .layout_b = Layout::column_major,
+                    .a = {e4m3},
+                    .b = {.type = e4m3, .layout = Layout::column_major},
+                    .d = {f32},
                     .accumulation = accumulation});
 }
 
 /// One to three consumer warpgroups, ping-pong, swapped operands, and each way to cut a tile.
 const std::vector<std::string> configs{
     "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel",
-    "sm90 128x48x128 stages=2 warps=8 operands=swapped schedule=persistent grid=2",
+    "sm90 128x48x128 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
     "sm90 256x32x128 stages=3 warps=8 schedule=data_parallel",
     "sm90 192x32x128 stages=3 warps=12 schedule=data_parallel",
     "sm90 64x32x128 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=1",
@@ -51,15 +50,15 @@ double sum(GemmDevice& device, const std::string& config, Accumulation accumulat
   for (std::int64_t k = 0; k < p.k; ++k) {
     const double first_of_slab = k % 32 == 0 ? double(1 << k / 128) / 4 : 0;
     for (std::int64_t row = 0; row < p.m; ++row)
-      store(k < 256 ? 256 : first_of_slab, inputs.a.data() + gemm.offset_a, row * p.lda + k, p.a);
+      store(k < 256 ? 256 : first_of_slab, inputs.a.data() + gemm.offset_a, row * p.a.ld + k, p.a.type);
     for (std::int64_t column = 0; column < p.n; ++column)
-      store(k < 256 ? 256 : 1, inputs.b.data() + gemm.offset_b, column * p.ldb + k, p.b);
+      store(k < 256 ? 256 : 1, inputs.b.data() + gemm.offset_b, column * p.b.ld + k, p.b.type);
   }
   const std::vector<char> d = device.run(gemm, inputs);
   const char* const begin = d.data() + d_guard_bytes + gemm.offset_d;
   const double first = load(begin, 0, f32);
   for (std::int64_t row = 0; row < p.m; ++row)
-    for (std::int64_t column = 0; column < p.n; ++column) REQUIRE(load(begin, row * p.ldd + column, f32) == first);
+    for (std::int64_t column = 0; column < p.n; ++column) REQUIRE(load(begin, row * p.d.ld + column, f32) == first);
   return first;
 }
 

@@ -160,7 +160,7 @@ TEST_CASE("Tuning says how far it is, and measures no more candidates than asked
 
 TEST_CASE("Without elements of D, or candidates, there is nothing to measure", "[autotuner]") {
   Session session({});
-  CHECK_FALSE(session.run(normalise({.m = 0, .n = 5, .k = 5, .d = f32})));
+  CHECK_FALSE(session.run(normalise({.m = 0, .n = 5, .k = 5, .d = {f32}})));
   CHECK_FALSE(session.run(problem, {}));
   CHECK(session.backend.compiles() == 0);
 }
@@ -183,8 +183,10 @@ TEST_CASE("The autotuner tunes on the emulator", "[autotuner][emulator]") {
   const auto backend = make_emulator_backend({.architecture = "sm_80"});
   KernelCache cache({.directory = directory.path()});
   KernelStore store(*backend, cache);
-  const Problem small = normalise({.m = 40, .n = 72, .k = 200, .alpha = 0.5, .beta = 2, .bias = Bias::along_n});
-  const auto result = tune(*backend, store, small, rank(small, backend->device(), 4), {.budget_seconds = 30});
+  const Problem small =
+      normalise({.m = 40, .n = 72, .k = 200, .alpha = 0.5, .beta = 2, .epilogue = {.bias = Bias::along_n}});
+  const auto result =
+      tune(*backend, store, small, rank(small, RatedDevice(backend->device()), 4), {.budget_seconds = 30});
   REQUIRE(result);
   CHECK(result->median_us > 0);
   REQUIRE(result->candidates.size() == 4);

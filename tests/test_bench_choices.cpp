@@ -130,9 +130,9 @@ TEST_CASE("jitgemm bench --resume tries again what failed, and what was made und
   REQUIRE(jitgemm(arguments).status == 0);
   CHECK(file_text(jitgemm.path("out.csv")) == csv);
 
-  REQUIRE(jitgemm(arguments + "--deterministic").status == 0);
+  REQUIRE(jitgemm(arguments + "--batch-invariant").status == 0);
   CHECK(lines_of(file_text(jitgemm.path("out.csv"))).size() == 1 + 2 + 2);
-  CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring(",emulator deterministic,"));
+  CHECK_THAT(file_text(jitgemm.path("out.csv")), ContainsSubstring(",emulator batch_invariant,"));
   const Output nothing = jitgemm("bench --shapes shapes.txt --device emulator --model --resume");
   CHECK(nothing.status == 1);
   CHECK_THAT(nothing.err, ContainsSubstring("add --csv"));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -42,10 +43,10 @@ constexpr std::array epilogues{
 /// block_k is of 16-bit elements. What a tile can be cut and put together by.
 const std::vector<std::string> sm90_configs{
     "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel",
-    "sm90 64x48x64 stages=3 warps=4 operands=swapped schedule=persistent grid=3",
+    "sm90 64x48x64 stages=3 warps=4 swap_ab=true schedule=persistent grid=3",
     "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=3",
     "sm90 64x32x64 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
-    "sm90 128x32x64 stages=3 warps=8 cluster=2x1x1 operands=swapped schedule=split_k splits=2",
+    "sm90 128x32x64 stages=3 warps=8 cluster=2x1x1 swap_ab=true schedule=split_k splits=2",
     "sm90 64x64x64 stages=3 warps=4 schedule=stream_k grid=4",
 };
 const std::vector<std::string> sm80_configs{
@@ -69,16 +70,16 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
       Problem& p = gemm.problem;
       // K so small that sums fit into the 13 bits that wgmma keeps of 8-bit products. Rows of D that TMA stores, and
       // odd ones.
-      p = {.m = 147, .n = turn % 2 == 0 ? 136 : 139, .k = 176, .a = types.a, .b = types.b, .d = types.d};
-      p.layout_a = Layout::row_major;
-      p.layout_b = size_of(types.a) == 2 && turn % 3 == 0 ? Layout::row_major : Layout::column_major;
-      p.alpha = p.a == s8 ? 3 : epilogue.alpha;
-      p.beta = p.a == s8 ? std::round(epilogue.beta * 10) : epilogue.beta;
-      p.bias = epilogue.bias;
-      p.activation = epilogue.activation;
-      p.slope = 0.3;
-      if (is_fp8(p.a) && turn % 2 == 0) gemm.scales = {1.7f, 0.9f, is_fp8(p.d) ? 0.37f : 0.0f};
-      if (is_fp8(p.a) && turn % 3 == 0) p.accumulation = Accumulation::promoted;
+      p = {.m = 147, .n = turn % 2 == 0 ? 136 : 139, .k = 176, .a = {types.a}, .b = {types.b}, .d = {types.d}};
+      p.a.layout = Layout::row_major;
+      p.b.layout = size_of(types.a) == 2 && turn % 3 == 0 ? Layout::row_major : Layout::column_major;
+      p.alpha = p.a.type == s8 ? 3 : epilogue.alpha;
+      p.beta = p.a.type == s8 ? std::round(epilogue.beta * 10) : epilogue.beta;
+      p.epilogue.bias = epilogue.bias;
+      p.epilogue.activation = epilogue.activation;
+      p.epilogue.slope = 0.3;
+      if (is_fp8(p.a.type) && turn % 2 == 0) gemm.scales = {1.7f, 0.9f, is_fp8(p.d.type) ? 0.37f : 0.0f};
+      if (is_fp8(p.a.type) && turn % 3 == 0) p.accumulation = Accumulation::promoted;
       if (!why_types_unsupported(p).empty()) continue;
       place_all(gemm, {16, 16, 16, 16}, false, 0);
       if (!why_illegal(gemm.config, gemm.problem, device).empty()) continue;
@@ -88,7 +89,7 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
   return chosen;
 }
 
-bool is_exact(const Problem& p) { return p.activation < Activation::gelu_erf; }
+bool is_exact(const Problem& p) { return p.epilogue.activation < Activation::gelu_erf; }
 
 float rounded_fma(float x, float y, float z) { return std::fma(x, y, z); }
 double rounded_fma(double x, double y, double z) { return std::fma(x, y, z); }
@@ -105,13 +106,13 @@ template <typename T>
 T activated(T x, const Problem& p) {
   const auto sigmoid = [](T y) { return T(1 / (1 + std::exp2(double(y)))); };
   constexpr double log2_e = 1.4426950408889634, scale = -2 * log2_e * 0.79788456080286536;
-  switch (p.activation) {
+  switch (p.epilogue.activation) {
     case Activation::none:
       return x;
     case Activation::relu:
       return x < 0 ? T(0) : x;
     case Activation::leaky_relu:
-      return x < 0 ? rounded_product(T(p.slope), x) : x;
+      return x < 0 ? rounded_product(T(p.epilogue.slope), x) : x;
     case Activation::gelu_erf:
       return T(double(x) / 2 * (1 + std::erf(double(x) * 0.70710678118654752)));
     case Activation::gelu_tanh:
@@ -125,7 +126,7 @@ T activated(T x, const Problem& p) {
 /// alpha with the scales of a call, which null leaves out.
 double scaled_alpha(const GemmCase& gemm) {
   const auto scale = [&](std::size_t i) { return gemm.scales[i] == 0 ? 1.0 : double(gemm.scales[i]); };
-  if (!is_fp8(gemm.problem.a)) return gemm.problem.alpha;
+  if (!is_fp8(gemm.problem.a.type)) return gemm.problem.alpha;
   return double(float(scale(0) * scale(1) * gemm.problem.alpha));
 }
 
@@ -141,23 +142,26 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
   const Problem& p = gemm.problem;
   double sum = 0;  // exact
   for (std::int64_t k = 0; k < p.k; ++k) {
-    const std::int64_t a = p.layout_a == Layout::row_major ? row * p.lda + k : k * p.lda + row;
-    const std::int64_t b = p.layout_b == Layout::row_major ? k * p.ldb + column : column * p.ldb + k;
-    sum += load(inputs.a.data() + gemm.offset_a, a, p.a) * load(inputs.b.data() + gemm.offset_b, b, p.b);
+    const std::int64_t a = p.a.layout == Layout::row_major ? row * p.a.ld + k : k * p.a.ld + row;
+    const std::int64_t b = p.b.layout == Layout::row_major ? k * p.b.ld + column : column * p.b.ld + k;
+    sum += load(inputs.a.data() + gemm.offset_a, a, p.a.type) * load(inputs.b.data() + gemm.offset_b, b, p.b.type);
   }
   const DataType type_of_addends = type_of_c(p);
   const T alpha = T(scaled_alpha(gemm)), beta = T(p.beta);
-  const T c = reads_c(p) ? T(load(inputs.c.data() + gemm.offset_c, row * p.ldc + column, type_of_addends)) : T(0);
-  const T bias = p.bias == Bias::none
+  const T c = reads_c(p) ? T(load(inputs.c.data() + gemm.offset_c, row * p.c.ld + column, type_of_addends)) : T(0);
+  const T bias = p.epilogue.bias == Bias::none
                      ? T(0)
-                     : T(load(inputs.bias.data(), p.bias == Bias::along_m ? row : column, type_of_addends));
-  const T addend = !reads_c(p) ? bias : p.bias == Bias::none ? rounded_product(beta, c) : rounded_fma(beta, c, bias);
-  const T x = reads_c(p) || p.bias != Bias::none ? rounded_fma(alpha, T(sum), addend) : rounded_product(alpha, T(sum));
+                     : T(load(inputs.bias.data(), p.epilogue.bias == Bias::along_m ? row : column, type_of_addends));
+  const T addend = !reads_c(p)                     ? bias
+                   : p.epilogue.bias == Bias::none ? rounded_product(beta, c)
+                                                   : rounded_fma(beta, c, bias);
+  const T x =
+      reads_c(p) || p.epilogue.bias != Bias::none ? rounded_fma(alpha, T(sum), addend) : rounded_product(alpha, T(sum));
 
-  const T scale_d = is_fp8(p.d) && gemm.scales[2] != 0 ? T(gemm.scales[2]) : T(1);
+  const T scale_d = is_fp8(p.d.type) && gemm.scales[2] != 0 ? T(gemm.scales[2]) : T(1);
   const T d = rounded_product(activated(x, p), scale_d);
   Expected expected{double(x) * double(scale_d), double(d)};
-  store(double(d), expected.bytes, 0, p.d);
+  store(double(d), expected.bytes, 0, p.d.type);
   return expected;
 }
 Expected expected_at(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
@@ -180,29 +184,30 @@ struct Agreement {
 
   void add(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d, const std::vector<char>* other) {
     const Problem& p = gemm.problem;
-    const std::size_t size = size_of(p.d), begin = d_guard_bytes + std::size_t(gemm.offset_d);
+    const std::size_t size = size_of(p.d.type), begin = d_guard_bytes + std::size_t(gemm.offset_d);
     const double documented = accumulator_of(p) == f64 ? 0x1p-50 : 0x1p-21;
     std::int64_t differ = 0;
     for (std::int64_t row = 0; row < p.m; ++row)
       for (std::int64_t column = 0; column < p.n; ++column) {
-        const std::size_t at = begin + std::size_t(row * p.ldd + column) * size;
+        const std::size_t at = begin + std::size_t(row * p.d.ld + column) * size;
         const Expected expected = expected_at(gemm, inputs, row, column);
-        const double value = load(&d[at], 0, p.d);
+        const double value = load(&d[at], 0, p.d.type);
         const bool same = std::memcmp(&d[at], other ? &(*other)[at] : expected.bytes, size) == 0;
         differ += !same;
         double wrong = 0;
         if (is_exact(p)) {
           wrong = std::memcmp(&d[at], expected.bytes, size) == 0 && same ? 0 : 2;
         } else {
-          const double rounded = load(expected.bytes, 0, p.d);
-          const double rounding = unit_roundoff(p.d) * 2 * std::max(std::abs(rounded), std::abs(value)) + smallest(p.d);
+          const double rounded = load(expected.bytes, 0, p.d.type);
+          const double rounding =
+              unit_roundoff(p.d.type) * 2 * std::max(std::abs(rounded), std::abs(value)) + smallest(p.d.type);
           wrong = std::max(0.0, std::abs(value - rounded) - rounding) / (documented * std::abs(expected.x) + 0x1p-140);
         }
         furthest = std::max(furthest, wrong);
         if (wrong <= 1 || !first.empty()) continue;
         char text[160];
         std::snprintf(text, sizeof text, ": D(%d, %d) is %.17g, by the formula %.17g", int(row), int(column), value,
-                      load(expected.bytes, 0, p.d));
+                      load(expected.bytes, 0, p.d.type));
         first = to_string(gemm) + text;
       }
     ++cases;
@@ -255,8 +260,8 @@ Table agree(GemmDevice& device, GemmDevice* other, const std::vector<GemmCase>& 
     std::optional<std::vector<char>> others;
     if (other) others = other->run(gemm, inputs);
     const std::string loop(to_string(gemm.config.main_loop));
-    Agreement& its = table[loop + " " + std::string(to_string(p.a)) + " " + std::string(to_string(p.b)) + " -> " +
-                           std::string(to_string(p.d)) + " | " + (is_exact(p) ? "exact" : "approximate")];
+    Agreement& its = table[loop + " " + std::string(to_string(p.a.type)) + " " + std::string(to_string(p.b.type)) +
+                           " -> " + std::string(to_string(p.d.type)) + " | " + (is_exact(p) ? "exact" : "approximate")];
     its.add(gemm, inputs, d, others ? &*others : nullptr);
   }
   for (const auto& [kind, its] : table) {
@@ -295,8 +300,8 @@ void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
     do {
       const std::array order{given[places[0]], given[places[1]], given[places[2]]};
       GemmCase gemm;
-      gemm.problem = {.m = 17, .n = 24, .k = 64, .a = e4m3, .b = e5m2, .d = f32};
-      gemm.problem.layout_b = Layout::column_major;
+      gemm.problem = {.m = 17, .n = 24, .k = 64, .a = {e4m3}, .b = {e5m2}, .d = {f32}};
+      gemm.problem.b.layout = Layout::column_major;
       gemm.problem.alpha = order[0];
       gemm.config =
           parse_kernel_config(main_loop == MainLoop::sm90 ? "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel"
@@ -308,7 +313,7 @@ void scales_multiply_in_any_order(GemmDevice& device, MainLoop main_loop) {
       int wrong = 0;
       for (std::int64_t row = 0; row < gemm.problem.m; ++row)
         for (std::int64_t column = 0; column < gemm.problem.n; ++column) {
-          const double value = load(d.data() + d_guard_bytes + gemm.offset_d, row * gemm.problem.ldd + column, f32);
+          const double value = load(d.data() + d_guard_bytes + gemm.offset_d, row * gemm.problem.d.ld + column, f32);
           const double expected = load(expected_at(gemm, inputs, row, column).bytes, 0, f32);
           wrong += value != expected && !(std::isnan(value) && std::isnan(expected));
         }
@@ -332,6 +337,31 @@ TEST_CASE("On the emulator, D has the bits of the documented formula where the s
 TEST_CASE("On the emulator, alpha and the scales multiply in any order without overflow", "[numerics][emulated]") {
   GemmDevice emulator(GemmDevice::emulator(test_seed()));
   for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) scales_multiply_in_any_order(emulator, main_loop);
+}
+
+TEST_CASE("Where nothing is multiplied, scales of NaN are not read", "[numerics][emulated]") {
+  Context context({.device = Device::emulator, .tuning = Tuning::off});
+  const std::vector<std::uint8_t> a(16 * 32, 0x38), b(32 * 16, 0x38);  // ones
+  const std::vector<float> c(16 * 16, 3);
+  const float scale = std::numeric_limits<float>::quiet_NaN();
+  const Problem ones{.m = 16,
+                     .n = 16,
+                     .k = 32,
+                     .a = {e4m3},
+                     .b = {.type = e4m3, .layout = Layout::column_major},
+                     .d = {f32},
+                     .beta = 2};
+  const auto first = [&](double alpha, std::int64_t k) {
+    Problem problem = ones;
+    problem.alpha = alpha;
+    problem.k = k;
+    std::vector<float> d(16 * 16, -1);
+    context.gemm(problem, {.a = a.data(), .b = b.data(), .c = c.data(), .d = d.data(), .scale_a = &scale});
+    return d[0];
+  };
+  CHECK(std::isnan(first(1, 32)));
+  CHECK(first(0, 32) == 6);
+  CHECK(first(1, 0) == 6);
 }
 
 TEST_CASE("GPU and emulator have the bits of the documented formula where the sums are exact", "[gpu][numerics]") {

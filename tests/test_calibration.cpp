@@ -28,21 +28,18 @@ namespace {
 using Samples = std::vector<CalibrationSample>;
 
 /// The device with rates that nothing says but its samples.
-DeviceInfo with_other_rates(DeviceInfo device, Random& random) {
-  device.rates = device.has_wgmma() ? DeviceRates{} : derived_rates(device);
+RatedDevice with_other_rates(const DeviceInfo& info, Random& random) {
+  RatedDevice device(info, info.has_wgmma() ? DeviceRates{} : derived_rates(info));
   for (const auto& [name, rate] : fields_of(device.rates)) {
     *rate *= random.next() % 2 == 0 ? 1.4 : 1 / 1.4;
   }
   return device;
 }
 
-DeviceInfo with_derived_rates(DeviceInfo device) {
-  device.rates = derived_rates(device);
-  return device;
-}
+RatedDevice with_derived_rates(const DeviceInfo& device) { return {device, derived_rates(device)}; }
 
 /// What `truth` takes for some 150 of the tasks' candidates of a main loop: of each task the first and the last.
-Samples samples_of(const DeviceInfo& truth, MainLoop main_loop, double noise = 0) {
+Samples samples_of(const RatedDevice& truth, MainLoop main_loop, double noise = 0) {
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   Samples samples;
@@ -60,12 +57,11 @@ Samples samples_of(const DeviceInfo& truth, MainLoop main_loop, double noise = 0
 }
 
 /// Of what the rates choose among the samples of each problem, by what `truth` takes for it: geometric mean.
-double regret_of(const DeviceRates& rates, const Samples& samples, const DeviceInfo& truth) {
+double regret_of(const DeviceRates& rates, const Samples& samples, const RatedDevice& truth) {
   struct Chosen {
     double predicted = std::numeric_limits<double>::infinity(), us = 0, least = predicted;
   };
-  DeviceInfo device = truth;
-  device.rates = rates;
+  const RatedDevice device(truth, rates);
   std::map<std::string, Chosen> choices;
   for (const CalibrationSample& sample : samples) {
     Chosen& chosen = choices[to_string(sample.problem)];
@@ -89,7 +85,7 @@ std::vector<double> values_of(DeviceRates rates) {
 
 TEST_CASE("Calibration measures some hundred legal candidates of each main loop", "[calibration]") {
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    const DeviceInfo device = with_derived_rates(device_info_for(architecture));
+    const RatedDevice device = with_derived_rates(device_info_for(architecture));
     CAPTURE(architecture);
     const std::vector<CalibrationTask> tasks = calibration_tasks(device);
     std::size_t measurements = 0;
@@ -99,7 +95,7 @@ TEST_CASE("Calibration measures some hundred legal candidates of each main loop"
       CAPTURE(to_string(task.problem));
       CHECK(equal(normalise(task.problem), task.problem));
       CHECK(task.configs.size() >= 2);
-      unaligned |= task.problem.align_a < 16;
+      unaligned |= task.problem.a.alignment < 16;
       skinny |= task.problem.m <= 64;
       large |= flops(task.problem) > 1e11;
       std::set<std::string> configs;
@@ -136,8 +132,8 @@ TEST_CASE("Calibration finds rates that choose as the device's own do", "[calibr
   double before = 0, after = 0;
   for (const auto& [architecture, main_loop] : {std::pair("sm_90a", MainLoop::sm90), {"sm_80", MainLoop::sm80}}) {
     for (int trial = 0; trial < 3; ++trial) {
-      const DeviceInfo truth = with_other_rates(device_info_for(architecture), random);
-      const DeviceInfo device = with_derived_rates(truth);
+      const RatedDevice truth = with_other_rates(device_info_for(architecture), random);
+      const RatedDevice device = with_derived_rates(truth);
       const Samples samples = samples_of(truth, main_loop);
       CAPTURE(architecture, trial, samples.size());
       REQUIRE(samples.size() >= 100);
@@ -168,7 +164,7 @@ TEST_CASE("Calibration finds rates that choose as the device's own do", "[calibr
 
 TEST_CASE("The same samples give the same rates", "[calibration]") {
   Random random(1);
-  const DeviceInfo truth = with_other_rates(h200, random), device = with_derived_rates(h200);
+  const RatedDevice truth = with_other_rates(h200, random), device = with_derived_rates(h200);
   Samples samples = samples_of(truth, MainLoop::sm90);
   samples.resize(40);
   const DeviceRates found = calibrate(samples, device).rates;
@@ -179,7 +175,7 @@ TEST_CASE("The same samples give the same rates", "[calibration]") {
 TEST_CASE("Noise of measurements costs calibration little", "[calibration]") {
   CAPTURE(test_seed());
   Random random(test_seed());
-  const DeviceInfo truth = with_other_rates(h200, random), device = with_derived_rates(h200);
+  const RatedDevice truth = with_other_rates(h200, random), device = with_derived_rates(h200);
   const Samples samples = samples_of(truth, MainLoop::sm90, 0.05);
   const Calibration found = calibrate(samples, device);
   CAPTURE(found.before.regret, found.before.error, found.after.regret, found.after.error);
@@ -192,7 +188,7 @@ TEST_CASE("Noise of measurements costs calibration little", "[calibration]") {
 
 TEST_CASE("Calibration refuses fewer than three problems with a choice", "[calibration]") {
   const Samples all = samples_of(h200, MainLoop::sm90);
-  const DeviceInfo device = with_derived_rates(h200);
+  const RatedDevice device = with_derived_rates(h200);
   /// So many of the first problems' samples.
   const auto first = [&](std::initializer_list<int> counts) {
     Samples samples;

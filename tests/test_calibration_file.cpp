@@ -224,7 +224,7 @@ TEST_CASE("A Context predicts with the rates of its cache directory, else with t
   /// By how much the rates that a new Context's prediction agrees with are scaled; 0: with none of these.
   const auto scale = [&](const ContextOptions& with_options) {
     const Plan plan = Context(with_options).plan(problem);
-    DeviceInfo device = device_info_for(with_options.architecture);
+    RatedDevice device(device_info_for(with_options.architecture));
     if (plan.predicted.us == predict_us(plan.config, problem, device)) return 1.;
     for (const double factor : {2., 4.}) {
       device.rates = scaled_rates(factor);

@@ -11,7 +11,7 @@
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
-#include "plan/candidates.hpp"
+#include "plan/sm80/candidates.hpp"
 
 namespace jitgemm {
 namespace {
@@ -28,7 +28,7 @@ struct Row {
 /// With operands of full alignment.
 Problem typical(DataType a, Layout layout_b = Layout::row_major) {
   const DataType d = a == e4m3 || a == e5m2 ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
-  return normalise({.m = 4096, .n = 4096, .k = 4096, .a = a, .b = a, .d = d, .layout_b = layout_b});
+  return normalise({.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = layout_b}, .d = {d}});
 }
 
 /// Compiles each tile for each way to cut it.

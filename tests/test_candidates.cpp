@@ -6,9 +6,12 @@
 
 #include "catch.hpp"
 #include "core/problem.hpp"
+#include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "plan/candidates.hpp"
+#include "plan/family.hpp"
+#include "plan/sm80/candidates.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;
@@ -26,6 +29,17 @@ bool has_tile(const std::vector<KernelConfig>& configs, int block_m, int block_n
 }
 
 }  // namespace
+
+TEST_CASE("Each family of kernels has a row to choose by, and the last one computes everything", "[candidates]") {
+  CHECK(plan_families.size() == kernel_families.size());
+  for (const KernelFamily* family : kernel_families) {
+    CAPTURE(family->name);
+    CHECK(family->name == to_string(family->main_loop));
+    CHECK(plan_family_of(family->main_loop).main_loop == family->main_loop);
+    CHECK((plan_family_of(family->main_loop).typical == nullptr) == family->portable);
+  }
+  CHECK(plan_families.back()->typical == nullptr);
+}
 
 TEST_CASE("Every default tile is legal on its device", "[candidates]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
@@ -64,11 +78,12 @@ TEST_CASE("Candidates are legal, differ, and do what they say", "[candidates]") 
   CAPTURE(test_seed());
   for (int trial = 0; trial < 200; ++trial) {
     const DeviceInfo device = device_info_for(random.pick(architectures));
-    const Problem problem = normalise({.m = random.log_between(1, 20000),
-                                       .n = random.log_between(1, 20000),
-                                       .k = random.log_between(1, 40000),
-                                       .layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major,
-                                       .layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major});
+    const Problem problem =
+        normalise({.m = random.log_between(1, 20000),
+                   .n = random.log_between(1, 20000),
+                   .k = random.log_between(1, 40000),
+                   .a = {.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major},
+                   .b = {.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major}});
     const std::vector<KernelConfig> configs = candidates(problem, device);
     CAPTURE(to_string(problem), device.name);
     REQUIRE(!configs.empty());
@@ -105,13 +120,13 @@ TEST_CASE("Hopper tiles pack the operands that need it, and no others", "[candid
   CHECK(packed({.m = 1024, .n = 1024, .k = 1024}) == "-");
   CHECK(packed({.m = 1024, .n = 1024, .k = 1023}) == "a");
   CHECK(packed({.m = 1024, .n = 1023, .k = 1024}) == "b");
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .align_b = 8}) == "b");
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .layout_b = columns}) == "ab");
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = tf32, .b = tf32, .d = f32}) == "b");
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = e4m3, .b = e5m2, .layout_a = columns}) == "ab");
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = s8, .b = s8, .d = s32, .layout_b = columns}) == "-");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .b = {.alignment = 8}}) == "b");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .b = {.layout = columns}}) == "ab");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = {tf32}, .b = {tf32}, .d = {f32}}) == "b");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = {.type = e4m3, .layout = columns}, .b = {e5m2}}) == "ab");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1024, .a = {s8}, .b = {.type = s8, .layout = columns}, .d = {s32}}) == "-");
   CHECK(packed({.m = 8191, .n = 8191, .k = 8191}) == "ab");  // in slabs
-  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .a = f64, .b = f64, .d = f64}) == "");
+  CHECK(packed({.m = 1024, .n = 1024, .k = 1023, .a = {f64}, .b = {f64}, .d = {f64}}) == "");
 }
 
 TEST_CASE("Large problems have Hopper tiles that leave little of the last wave idle", "[candidates]") {
@@ -120,7 +135,7 @@ TEST_CASE("Large problems have Hopper tiles that leave little of the last wave i
     double products;  // of the program with most tiles, over an even share
   };
   const Problem square = normalise({.m = 8192, .n = 8192, .k = 8192});
-  const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .layout_b = Layout::column_major});
+  const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .b = {.layout = Layout::column_major}});
   const Problem ragged = normalise({.m = 7552, .n = 2256, .k = 5328});
   const DeviceInfo device = device_info_for("sm_90a");
   for (const auto& [problem, products] : {Case{square, 1.01}, Case{rows_of_b, 1.01}, Case{ragged, 1.04}}) {

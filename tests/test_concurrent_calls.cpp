@@ -40,7 +40,8 @@ struct PackedCall {
 
 std::vector<PackedCall> packed_calls() {
   const auto problem = [](std::int64_t k) {
-    return Problem{.m = 64, .n = 64, .k = k, .layout_b = Layout::column_major};  // odd leading dimensions of A and B
+    return Problem{
+        .m = 64, .n = 64, .k = k, .b = {.layout = Layout::column_major}};  // odd leading dimensions of A and B
   };
   return {{problem(63), parse_kernel_config("sm90 64x64x64 stages=4 warps=4 pack=ab")},
           {problem(511), parse_kernel_config("sm90 64x64x64 stages=4 warps=4 pack=ab schedule=split_k splits=4")},

@@ -1,4 +1,4 @@
-// --deterministic, --workspace-limit and --sm-limit of the jitgemm command.
+// --batch-invariant, --workspace-limit and --sm-limit of the jitgemm command.
 #include <algorithm>
 
 #include "catch.hpp"
@@ -18,8 +18,8 @@ TEST_CASE("jitgemm explain says what a choice was made under", "[cli][constraint
   CHECK(free["constraints"] == "");
   CHECK(parse_kernel_config(std::string(free["config"])).cluster_k > 1);
 
-  const nlohmann::json json = jitgemm(explain + "--json --deterministic --workspace-limit 64K --sm-limit 9").json();
-  CHECK(json["constraints"] == "deterministic workspace_bytes=65536 sms=9");
+  const nlohmann::json json = jitgemm(explain + "--json --batch-invariant --workspace-limit 64K --sm-limit 9").json();
+  CHECK(json["constraints"] == "batch_invariant workspace_bytes=65536 sms=9");
   CHECK(parse_kernel_config(std::string(json["config"])).cluster_k == 1);
   CHECK(json["programs"] <= 9);
   CHECK(json["workspace_bytes"] == 0);
@@ -50,7 +50,7 @@ TEST_CASE("Every command that chooses takes constraints", "[cli][constraints]") 
     CHECK_THAT(output.err, ContainsSubstring("sms=99"));
   }
   const Output output = jitgemm(
-      "run -m 70 -n 66 -k 65 --device emulator --tuning off --deterministic --workspace-limit 0 --sm-limit 1 --json");
+      "run -m 70 -n 66 -k 65 --device emulator --tuning off --batch-invariant --workspace-limit 0 --sm-limit 1 --json");
   INFO(output.err);
   REQUIRE(output.status == 0);
   CHECK(output.json()["check"]["passed"] == true);
@@ -74,12 +74,12 @@ TEST_CASE("jitgemm tune tunes under constraints anew, in workers, too", "[tune_c
   CHECK(records({.workspace_bytes = 0}) == 2);
   CHECK(tuned("--workspace-limit 0") == 2);
   CHECK(tuned("") == 0);
-  CHECK(tuned("--deterministic") == 0);
+  CHECK(tuned("--batch-invariant") == 0);
 
-  const Output output = jitgemm(tune + "--deterministic --workspace-limit 1000 --sm-limit 3 --gpus 2");
+  const Output output = jitgemm(tune + "--batch-invariant --workspace-limit 1000 --sm-limit 3 --gpus 2");
   INFO(output.err);
   REQUIRE(output.status == 0);
-  CHECK(records({.deterministic = true, .workspace_bytes = 1000, .sms = 3}) == 2);
+  CHECK(records({.batch_invariant = true, .workspace_bytes = 1000, .sms = 3}) == 2);
   CHECK(records({}) == 0);
 }
 

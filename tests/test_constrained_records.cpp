@@ -33,8 +33,8 @@ TuningRecord constrained_record(const Problem& problem, const Constraints& const
 TEST_CASE("What is tuned under constraints answers for the same ones alone", "[constraints][tuning_db]") {
   const Problem problem = shape(512, 512, 2048), neighbour = shape(512, 512, 1536), wide = shape(1024, 1024, 2048);
   const std::vector<Constraints> all{
-      {},          {.deterministic = true},           {.workspace_bytes = 0}, {.workspace_bytes = 1 << 20},
-      {.sms = 64}, {.deterministic = true, .sms = 64}};
+      {},          {.batch_invariant = true},           {.workspace_bytes = 0}, {.workspace_bytes = 1 << 20},
+      {.sms = 64}, {.batch_invariant = true, .sms = 64}};
   for (const Constraints& tuned : all) {
     TuningDb db(std::nullopt);
     db.add(constrained_record(problem, tuned));
@@ -70,11 +70,11 @@ TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to
   const Problem tuned = shape(128, 256, 8192), neighbour = shape(128, 256, 6144);
   REQUIRE(cuts_k(rank(neighbour, h200, 1).at(0).config));
   const KernelConfig slow = parse_kernel_config("sm90 64x256x64 group_m=8 stages=3 warps=4 schedule=persistent grid=1");
-  TuningDb(directory.path() / "tuning.jsonl").add(constrained_record(tuned, {.deterministic = true}, slow));
+  TuningDb(directory.path() / "tuning.jsonl").add(constrained_record(tuned, {.batch_invariant = true}, slow));
   Context context({.device = Device::compile_only,
                    .architecture = "sm_90a",
                    .tuning = Tuning::cached,
-                   .constraints = {.deterministic = true},
+                   .constraints = {.batch_invariant = true},
                    .cache_dir = directory.path().string()});
   CHECK(context.plan(tuned).source == PlanSource::exact);
   const Plan plan = context.plan(neighbour);
@@ -88,9 +88,9 @@ TEST_CASE("A record's constraints survive its line, and only those that constrai
   const Problem problem = shape(512, 512, 2048);
   CHECK_THAT(to_json_line(constrained_record(problem, {})), !ContainsSubstring("constraints"));
   for (const Constraints& constraints :
-       {Constraints{}, Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0},
+       {Constraints{}, Constraints{.batch_invariant = true}, Constraints{.workspace_bytes = 0},
         Constraints{.workspace_bytes = SIZE_MAX - 1},
-        Constraints{.deterministic = true, .workspace_bytes = 12345, .sms = 64}}) {
+        Constraints{.batch_invariant = true, .workspace_bytes = 12345, .sms = 64}}) {
     const TuningRecord record = constrained_record(problem, constraints);
     std::string why;
     const auto read = parse_json_line(to_json_line(record), &why);
@@ -107,25 +107,25 @@ TEST_CASE("A record's constraints survive its line, and only those that constrai
   };
   CHECK(with(R"({"sms":65})"));
   for (const char* wrong : {R"({"sms":63})", R"({"sms":-1})", R"({"sms":133})", R"({"sms":"64"})",
-                            R"({"deterministic":1})", R"({"workspace_bytes":-1})", R"({"colour":3})", "64", "[]"}) {
+                            R"({"batch_invariant":1})", R"({"workspace_bytes":-1})", R"({"colour":3})", "64", "[]"}) {
     INFO(wrong);  // 63: 64 blocks do not keep to it
     CHECK_FALSE(with(wrong));
   }
-  CHECK_FALSE(parse_json_line(to_json_line(constrained_record(problem, {.deterministic = true}, split))));
+  CHECK_FALSE(parse_json_line(to_json_line(constrained_record(problem, {.batch_invariant = true}, split))));
   CHECK_FALSE(parse_json_line(to_json_line(constrained_record(problem, {.workspace_bytes = 0}, split))));
 }
 
 TEST_CASE("Wisdom keeps what is tuned under other constraints apart", "[constraints][wisdom]") {
   const Problem problem = shape(512, 512, 2048);
   Wisdom a, b;
-  a.records = {constrained_record(problem, {}, split), constrained_record(problem, {.deterministic = true})};
+  a.records = {constrained_record(problem, {}, split), constrained_record(problem, {.batch_invariant = true})};
   b.records = {constrained_record(problem, {}, split), constrained_record(problem, {.workspace_bytes = 0})};
   CHECK(merge_wisdom({a, b}).records.size() == 3);
   const WisdomDiff diff = diff_wisdom(a, b);
   CHECK(diff.same == 1);
   CHECK(diff.differ.empty());
   REQUIRE(diff.only_a.size() == 1);
-  CHECK(diff.only_a[0].constraints == Constraints{.deterministic = true});
+  CHECK(diff.only_a[0].constraints == Constraints{.batch_invariant = true});
   REQUIRE(diff.only_b.size() == 1);
   CHECK(diff.only_b[0].constraints == Constraints{.workspace_bytes = 0});
 }

@@ -1,4 +1,4 @@
-// What choices keep to, and that it is part of the key. tests/test_deterministic.cpp is about bits.
+// What choices keep to, and that it is part of the key. tests/test_batch_invariant.cpp is about bits.
 #include "plan/constraints.hpp"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "errors.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/launch_shape.hpp"
+#include "kernels/packing.hpp"
 #include "plan/ranking.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
@@ -23,8 +24,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-DeviceInfo emulated(const char* architecture) {
-  DeviceInfo device = device_info_for(architecture);
+RatedDevice emulated(const char* architecture) {
+  RatedDevice device(device_info_for(architecture));
   device.emulated = true;
   device.sm_count = 5;
   return device;
@@ -33,11 +34,11 @@ DeviceInfo emulated(const char* architecture) {
 /// Any type, layout, alignment and batch; tiny, skinny, deep and large.
 Problem random_problem(Random& random) {
   Problem p;
-  p.a = p.b = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
-  p.d = is_fp8(p.a) ? bf16 : p.a == tf32 ? f32 : p.a == s8 ? s32 : p.a;
-  if (is_fp8(p.a) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
-  p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
-  p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.a.type = p.b.type = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
+  p.d.type = is_fp8(p.a.type) ? bf16 : p.a.type == tf32 ? f32 : p.a.type == s8 ? s32 : p.a.type;
+  if (is_fp8(p.a.type) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
+  p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   const int multiple = random.between(0, 1) ? 16 : 1;
   const auto extent = [&](int low, int high) {
     return std::int64_t((random.log_between(low, high) + multiple - 1) / multiple * multiple);
@@ -53,7 +54,7 @@ Problem random_problem(Random& random) {
 Constraints random_constraints(Random& random, const DeviceInfo& device) {
   Constraints constraints;
   do {
-    constraints.deterministic = random.between(0, 1);
+    constraints.batch_invariant = random.between(0, 1);
     if (random.between(0, 1))
       constraints.workspace_bytes = random.between(0, 1) ? 0 : std::size_t(random.log_between(1000, 1 << 24));
     if (random.between(0, 1)) constraints.sms = random.between(1, device.sm_count);
@@ -62,13 +63,13 @@ Constraints random_constraints(Random& random, const DeviceInfo& device) {
 }
 
 struct Broken {
-  bool determinism, workspace, sms;
-  bool any() const { return determinism || workspace || sms; }
+  bool invariance, workspace, sms;
+  bool any() const { return invariance || workspace || sms; }
 };
 Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& constraints) {
   const LaunchShape shape = launch_shape(p, c);
-  return {constraints.deterministic && cuts_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
-          constraints.sms > 0 && std::max(shape.grid, shape.packing.grid) > constraints.sms};
+  return {constraints.batch_invariant && cuts_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
+          constraints.sms > 0 && std::max(shape.grid, packing_of(p, c).launch.grid) > constraints.sms};
 }
 
 }  // namespace
@@ -76,11 +77,11 @@ Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& con
 TEST_CASE("Whatever is ranked keeps to the constraints, and there always is something", "[constraints][ranking]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
-  const std::vector devices{h200, h200, device_info_for("sm_89"), emulated("sm_90a")};
-  int determinism = 0, workspace = 0, sms = 0;  // first choices that keep to nothing
+  const std::vector devices{h200, h200, RatedDevice(device_info_for("sm_89")), emulated("sm_90a")};
+  int invariance = 0, workspace = 0, sms = 0;  // first choices that keep to nothing
   for (int i = 0; i < 300; ++i) {
     const Problem problem = random_problem(random);
-    const DeviceInfo& device = random.pick(devices);
+    const RatedDevice& device = random.pick(devices);
     const Constraints constraints = random_constraints(random, device);
     CAPTURE(to_string(problem), device.name, device.emulated, to_string(constraints));
     std::set<MainLoop> main_loops;
@@ -96,18 +97,18 @@ TEST_CASE("Whatever is ranked keeps to the constraints, and there always is some
         main_loops.insert(choice.config.main_loop);
       }
     }
-    if (constraints.deterministic) CHECK(main_loops.size() == 1);
+    if (constraints.batch_invariant) CHECK(main_loops.size() == 1);
     const Broken free = broken_by(rank(problem, device, 1).front().config, problem, constraints);
-    determinism += free.determinism;
+    invariance += free.invariance;
     workspace += free.workspace;
     sms += free.sms;
   }
-  CHECK(determinism > 0);
+  CHECK(invariance > 0);
   CHECK(workspace > 0);
   CHECK(sms > 0);
 }
 
-TEST_CASE("A deterministic choice has the same main loop however many SMs there are", "[constraints][ranking]") {
+TEST_CASE("A batch-invariant choice has the same main loop however many SMs there are", "[constraints][ranking]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
   int hopper = 0, portable = 0;
@@ -115,9 +116,9 @@ TEST_CASE("A deterministic choice has the same main loop however many SMs there 
     const Problem problem = random_problem(random);
     std::set<MainLoop> main_loops;
     for (const int sm_count : {1, 16, 78, 114, 132, 144}) {
-      DeviceInfo device = h200;
+      RatedDevice device = h200;
       device.sm_count = sm_count;
-      for (const RankedConfig& ranked : rank(problem, device, 12, {.deterministic = true}))
+      for (const RankedConfig& ranked : rank(problem, device, 12, {.batch_invariant = true}))
         main_loops.insert(ranked.config.main_loop);
     }
     CAPTURE(to_string(problem));
@@ -128,10 +129,10 @@ TEST_CASE("A deterministic choice has the same main loop however many SMs there 
   CHECK(portable > 0);
   // The sm90 one if any of its configurations is legal.
   const Problem unaligned = normalise({.m = 1537, .n = 1793, .k = 1001});
-  CHECK(rank(unaligned, h200, 1, {.deterministic = true}).at(0).config.main_loop == MainLoop::sm90);
-  CHECK(rank(unaligned, h200, 1, {.deterministic = true, .workspace_bytes = 0}).at(0).config.main_loop ==
+  CHECK(rank(unaligned, h200, 1, {.batch_invariant = true}).at(0).config.main_loop == MainLoop::sm90);
+  CHECK(rank(unaligned, h200, 1, {.batch_invariant = true, .workspace_bytes = 0}).at(0).config.main_loop ==
         MainLoop::sm80);
-  CHECK(rank(unaligned, h200, 1, {.deterministic = true, .sms = 64}).at(0).config.main_loop == MainLoop::sm80);
+  CHECK(rank(unaligned, h200, 1, {.batch_invariant = true, .sms = 64}).at(0).config.main_loop == MainLoop::sm80);
 }
 
 TEST_CASE("Two stages find what ranking every candidate finds under constraints, too", "[constraints][ranking]") {
@@ -145,7 +146,7 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
         normalise({.m = random.between(1, 64) * 8, .n = random.between(1, 64) * 8, .k = random.between(256, 2048) * 8});
     const Problem problem = problems % 2 == 0 ? random_problem(random) : deep;
     const Constraints constraints =
-        problems % 4 == 1 ? Constraints{.deterministic = true} : random_constraints(random, h200);
+        problems % 4 == 1 ? Constraints{.batch_invariant = true} : random_constraints(random, h200);
     double best = std::numeric_limits<double>::infinity();
     for (const RankedConfig& ranked : rank(problem, h200, 0, constraints)) {
       if (ranked.config.main_loop == MainLoop::sm90) best = std::min(best, ranked.predicted_us);
@@ -162,7 +163,7 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
 
 TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraints][ranking]") {
   const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
-  DeviceInfo smaller = h200;
+  RatedDevice smaller = h200;
   smaller.sm_count = 64;
   const RankedConfig best = rank(problem, h200, 1, {.sms = 64}).at(0);
   CHECK(best.config == rank(problem, smaller, 1).at(0).config);
@@ -170,7 +171,7 @@ TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraint
   CHECK(launch_shape(problem, best.config).grid == 64);
 }
 
-TEST_CASE("A deterministic choice is left with the workspace of the one that decides the main loop",
+TEST_CASE("A batch-invariant choice is left with the workspace of the one that decides the main loop",
           "[constraints][ranking]") {
   const auto seed = test_seed();
   CAPTURE(seed);
@@ -179,12 +180,12 @@ TEST_CASE("A deterministic choice is left with the workspace of the one that dec
     const Problem problem = normalise({.m = random.between(100, 3000),
                                        .n = random.between(100, 6000),
                                        .k = random.between(30000, 90000),
-                                       .layout_b = Layout::column_major});
-    const ConstraintFilter filter({.deterministic = true}, problem, h200);
-    REQUIRE(filter.deterministic_sm90());
+                                       .b = {.layout = Layout::column_major}});
+    const ConstraintFilter filter({.batch_invariant = true}, problem, h200);
+    REQUIRE(filter.batch_invariant_typical());
     const Constraints constraints{
-        .deterministic = true,
-        .workspace_bytes = launch_shape(problem, *filter.deterministic_sm90()).workspace_bytes()};
+        .batch_invariant = true,
+        .workspace_bytes = launch_shape(problem, *filter.batch_invariant_typical()).workspace_bytes()};
     CAPTURE(to_string(problem), to_string(constraints));
     const std::vector<RankedConfig> ranked = rank(problem, h200, 12, constraints);
     REQUIRE(!ranked.empty());
@@ -227,7 +228,7 @@ TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembe
           "[constraints][context]") {
   const TemporaryDirectory cache;
   // Deep, so that cutting k pays: with f64, which has few kernels.
-  const Problem problem{.m = 40, .n = 72, .k = 2000, .a = f64, .b = f64, .d = f64};
+  const Problem problem{.m = 40, .n = 72, .k = 2000, .a = {f64}, .b = {f64}, .d = {f64}};
   const auto context_with = [&](const Constraints& constraints, Tuning tuning = Tuning::cached) {
     return Context({.device = Device::emulator,
                     .architecture = "sm_80",
@@ -242,7 +243,7 @@ TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembe
   };
   const std::vector<Plan> free = context_with({}).candidates(problem);
   for (const Constraints& constraints :
-       {Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}}) {
+       {Constraints{.batch_invariant = true}, Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}}) {
     CAPTURE(to_string(constraints));
     CHECK(breaks(free, constraints) > 0);
     Context context = context_with(constraints);
@@ -270,12 +271,12 @@ TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembe
 TEST_CASE("Calls under constraints compute what they should", "[constraints][emulator]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   for (const Constraints& constraints :
-       {Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}, Constraints{.deterministic = true, .sms = 2}}) {
+       {Constraints{.workspace_bytes = 0}, Constraints{.sms = 1}, Constraints{.batch_invariant = true, .sms = 2}}) {
     ContextOptions options = GemmDevice::emulator(test_seed());
     options.constraints = constraints;
     GemmDevice device(options);
     for (const Problem& problem :
-         {Problem{.m = 150, .n = 200, .k = 200}, Problem{.m = 33, .n = 65, .k = 301, .d = f32}}) {
+         {Problem{.m = 150, .n = 200, .k = 200}, Problem{.m = 33, .n = 65, .k = 301, .d = {f32}}}) {
       GemmCase gemm = plain_case(normalise(problem), {}, {2, 2, 4, 4});
       const Plan plan = device.context().plan(gemm.problem);
       gemm.config = plan.config;

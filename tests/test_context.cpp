@@ -38,17 +38,17 @@ class HostOperands {
     const auto matrix = [&](std::int64_t rows, std::int64_t columns, Layout layout, std::int64_t ld, DataType type) {
       return filled(random, layout == Layout::row_major ? rows * ld : columns * ld, type);
     };
-    operands.a = matrix(p.m, p.k, p.layout_a, p.lda, p.a);
-    operands.b = matrix(p.k, p.n, p.layout_b, p.ldb, p.b);
-    operands.d = matrix(p.m, p.n, Layout::row_major, p.ldd, p.d);
-    if (reads_c(p)) operands.c = matrix(p.m, p.n, Layout::row_major, p.ldc, p.d);
-    if (p.bias != Bias::none) operands.bias = filled(random, p.n, p.d);
+    operands.a = matrix(p.m, p.k, p.a.layout, p.a.ld, p.a.type);
+    operands.b = matrix(p.k, p.n, p.b.layout, p.b.ld, p.b.type);
+    operands.d = matrix(p.m, p.n, Layout::row_major, p.d.ld, p.d.type);
+    if (reads_c(p)) operands.c = matrix(p.m, p.n, Layout::row_major, p.c.ld, p.d.type);
+    if (p.epilogue.bias != Bias::none) operands.bias = filled(random, p.n, p.d.type);
     poison();
   }
 
   void poison() {
-    for (std::int64_t i = 0; i < problem_.m * problem_.ldd; ++i) {
-      store(std::numeric_limits<double>::quiet_NaN(), operands.d, i, problem_.d);
+    for (std::int64_t i = 0; i < problem_.m * problem_.d.ld; ++i) {
+      store(std::numeric_limits<double>::quiet_NaN(), operands.d, i, problem_.d.type);
     }
   }
   std::string violation(MainLoop main_loop) const {
@@ -158,8 +158,7 @@ TEST_CASE("gemm on the emulator is right for each schedule, and its kernel is ma
                         .k = 200,
                         .alpha = 1.5,
                         .beta = -0.5,
-                        .bias = Bias::along_n,
-                        .activation = Activation::leaky_relu};
+                        .epilogue = {.bias = Bias::along_n, .activation = Activation::leaky_relu}};
   const auto [schedule, splits, grid] = GENERATE(table<Schedule, int, int>({{Schedule::data_parallel, 1, 0},
                                                                             {Schedule::persistent, 1, 4},
                                                                             {Schedule::split_k, 3, 0},
@@ -178,8 +177,12 @@ TEST_CASE("gemm on the emulator is right for each schedule, and its kernel is ma
   CHECK(context.counters().memory_hits == 0);  // the warm path does not even ask the store
 
   // Another problem, with the same kernel since its rows are aligned alike.
-  const Problem larger{
-      .m = 70, .n = 134, .k = 96, .alpha = -1, .beta = 2, .bias = Bias::along_n, .activation = problem.activation};
+  const Problem larger{.m = 70,
+                       .n = 134,
+                       .k = 96,
+                       .alpha = -1,
+                       .beta = 2,
+                       .epilogue = {.bias = Bias::along_n, .activation = problem.epilogue.activation}};
   HostOperands more(larger, 2);
   context.gemm(larger, more.operands, nullptr, config);
   CHECK(more.violation(MainLoop::sm80) == "");
@@ -215,8 +218,9 @@ TEST_CASE("An empty D launches nothing, and an empty sum still writes D", "[cont
   context.gemm({.m = 0, .n = 7, .k = 7}, {});
   context.gemm({.m = 7, .n = 0, .k = 7}, {});
   CHECK(context.counters().launches == 0);
-  for (const Problem& problem : {Problem{.m = 40, .n = 40, .k = 0, .beta = 2},
-                                 Problem{.m = 40, .n = 40, .k = 40, .alpha = 0, .beta = 1, .bias = Bias::along_n}}) {
+  for (const Problem& problem :
+       {Problem{.m = 40, .n = 40, .k = 0, .beta = 2},
+        Problem{.m = 40, .n = 40, .k = 40, .alpha = 0, .beta = 1, .epilogue = {.bias = Bias::along_n}}}) {
     HostOperands host(problem);
     host.operands.a = host.operands.b = nullptr;
     context.gemm(problem, host.operands);
@@ -267,8 +271,19 @@ TEST_CASE("Packed operands live in the workspace, a caller's or the Context's", 
   CHECK(plan.workspace_bytes == 2 * 4 * 64 * 64 * sizeof(float) + plan.packed_bytes);
   CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
   CHECK_THAT(plan.explain(), ContainsSubstring("packing") && ContainsSubstring("A and B"));
-  CHECK_THAT(context.packing_source(problem, config), ContainsSubstring("pack_2_copied_copied"));
-  CHECK(context.packing_source(problem, sm80_config) == "");
+  const std::vector<KernelText> sources = context.sources(problem, config),
+                                binaries = context.binaries(problem, config);
+  REQUIRE(sources.size() == 2);
+  REQUIRE(binaries.size() == 2);
+  CHECK(sources[0].name == "packing");
+  CHECK(sources[0].entry == "pack_2_copied_copied");
+  CHECK_THAT(sources[0].text, ContainsSubstring(sources[0].entry));
+  CHECK(sources[1].name == "gemm");
+  CHECK(sources[1].text == context.source(problem, config));
+  CHECK(binaries[0].entry == sources[0].entry);
+  CHECK(binaries[0].text.substr(1, 3) == "ELF");
+  CHECK(binaries[1].text == context.binary(problem, config));
+  CHECK(context.sources(problem, sm80_config).size() == 1);
 
   HostOperands host(problem);
   for (int call = 0; call < 2; ++call) {  // the second finds the first one's copies
@@ -428,7 +443,7 @@ TEST_CASE("What a progress callback of tune() calls does not wait for the measur
 TEST_CASE("The emulator's results do not follow the calling thread's rounding", "[context]") {
   const TemporaryDirectory cache;
   Context context({.device = Device::emulator, .tuning = Tuning::off, .cache_dir = cache.path().string()});
-  const Problem problem{.m = 16, .n = 16, .k = 40, .a = f32, .b = f32, .d = f32, .alpha = 0.3};
+  const Problem problem{.m = 16, .n = 16, .k = 40, .a = {f32}, .b = {f32}, .d = {f32}, .alpha = 0.3};
   std::vector<float> a(16 * 40), b(40 * 16), nearest(16 * 16), upward(16 * 16);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = 1 / float(i + 3), b[i] = 1 / float(2 * i + 5);
   context.gemm(problem, {.a = a.data(), .b = b.data(), .d = nearest.data()});

@@ -54,24 +54,24 @@ int loose_operations(const std::string& ptx) {
 
 /// Of one element of D, as templates/README.md has it.
 Operations of_element(const Problem& p) {
-  const bool c = reads_c(p), bias = p.bias != Bias::none;
+  const bool c = reads_c(p), bias = p.epilogue.bias != Bias::none;
   Operations x = c && bias ? Operations{2, 0, 0}
                  : c       ? Operations{1, 1, 0}
                  : bias    ? Operations{1, 0, 0}
                            : Operations{0, 1, 0};
-  if (p.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
-  if (p.activation == Activation::silu) x = x + Operations{0, 2, 1};
-  if (p.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
-  if (p.d == e4m3 || p.d == e5m2) x = x + Operations{0, 1, 0};  // scale_d
+  if (p.epilogue.activation == Activation::leaky_relu) x = x + Operations{0, 1, 0};
+  if (p.epilogue.activation == Activation::silu) x = x + Operations{0, 2, 1};
+  if (p.epilogue.activation == Activation::gelu_tanh) x = x + Operations{1, 3, 1};
+  if (p.d.type == e4m3 || p.d.type == e5m2) x = x + Operations{0, 1, 0};  // scale_d
   return x;
 }
 
-struct Epilogue {
+struct Variant {
   double beta;
   Bias bias;
   Activation activation;
 };
-const std::vector<Epilogue> epilogues{
+const std::vector<Variant> epilogues{
     {0, Bias::none, Activation::none},      {0.7, Bias::none, Activation::none},
     {0, Bias::along_n, Activation::none},   {0, Bias::along_m, Activation::leaky_relu},
     {0.7, Bias::along_n, Activation::silu}, {0.7, Bias::along_m, Activation::gelu_tanh},
@@ -89,7 +89,7 @@ struct Kernel {
 };
 const std::vector<Kernel> kernels{
     {f16, f32, "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel", 32, 1, 2, {}},
-    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 operands=swapped schedule=data_parallel", 32, 1, 2, {}},
+    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 swap_ab=true schedule=data_parallel", 32, 1, 2, {}},
     {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 2, {}},
     {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 2, {0, 0, 8}},
     {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 2, {0, 0, 16}},
@@ -107,26 +107,24 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
   if (!has_nvrtc()) SKIP("no NVRTC");
   const DeviceInfo device = device_info_for("sm_90a");
   for (const Kernel& kernel : kernels)
-    for (const Epilogue& epilogue : epilogues) {
+    for (const Variant& epilogue : epilogues) {
       if (kernel.a == f64 && epilogue.activation >= Activation::gelu_erf) continue;  // exp2 has operations of its own
       const Problem problem = normalise({.m = 1001,
                                          .n = 1008,
                                          .k = 1024,
-                                         .a = kernel.a,
-                                         .b = kernel.a,
-                                         .d = kernel.d,
-                                         .layout_b = Layout::column_major,
+                                         .a = {kernel.a},
+                                         .b = {.type = kernel.a, .layout = Layout::column_major},
+                                         .d = {kernel.d},
                                          .alpha = 0.3,
                                          .beta = epilogue.beta,
-                                         .bias = epilogue.bias,
-                                         .activation = epilogue.activation,
+                                         .epilogue = {.bias = epilogue.bias, .activation = epilogue.activation},
                                          .accumulation = kernel.accumulation});
       const KernelConfig config = parse_kernel_config(kernel.config);
       CAPTURE(to_string(problem), kernel.config);
       REQUIRE(why_illegal(config, problem, device) == "");
       const std::string ptx = cuda::ptx_of(cuda::nvrtc(), generate(problem, config, device));
       CHECK(loose_operations(ptx) == 0);
-      const bool operands = reads_c(problem) || problem.bias != Bias::none;
+      const bool operands = reads_c(problem) || problem.epilogue.bias != Bias::none;
       const int copies = kernel.elements * (operands ? kernel.copies_with_operands : kernel.copies);
       CHECK(rounded_operations(ptx, kernel.a == f64 ? "f64" : "f32") == of_element(problem) * copies + kernel.beside);
     }

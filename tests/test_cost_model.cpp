@@ -13,7 +13,7 @@ using namespace jitgemm::test;
 
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 
@@ -22,7 +22,7 @@ bool whole_tiles(const KernelConfig& c) {
 }
 bool cut_tiles(const KernelConfig& c) { return !whole_tiles(c); }
 
-double best_of(const Problem& problem, const DeviceInfo& device, bool (*wanted)(const KernelConfig&)) {
+double best_of(const Problem& problem, const RatedDevice& device, bool (*wanted)(const KernelConfig&)) {
   double best = HUGE_VAL;
   for (const RankedConfig& ranked : rank(problem, device)) {
     if (wanted(ranked.config)) best = std::min(best, ranked.predicted_us);
@@ -98,7 +98,7 @@ TEST_CASE("More work takes longer, and unaligned rows do", "[cost_model]") {
 
 TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
   for (const char* architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
-    DeviceInfo device = device_info_for(architecture);
+    RatedDevice device(device_info_for(architecture));
     for (const bool emulated : {false, true}) {
       device.emulated = emulated;
       if (emulated) device.sm_count = 4;
@@ -115,7 +115,7 @@ TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
 }
 
 TEST_CASE("The emulator's model prefers what executes least", "[cost_model]") {
-  DeviceInfo device = h200;
+  RatedDevice device = h200;
   device.emulated = true;
   device.sm_count = 4;
   const KernelConfig best = rank(shape(40, 40, 64), device).front().config;

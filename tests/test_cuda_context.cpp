@@ -9,7 +9,7 @@
 #include "catch.hpp"
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"
-#include "jit/launcher.hpp"
+#include "jit/arguments.hpp"
 #include "jit/source_generator.hpp"
 #include "kernels/launch_shape.hpp"
 

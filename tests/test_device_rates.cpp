@@ -1,5 +1,5 @@
 // The rates that the cost model takes devices to have, before anything is measured.
-#include "core/device_rates.hpp"
+#include "plan/device_rates.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +49,7 @@ Names times(double factor, DeviceRates from, DeviceRates to) {
 TEST_CASE("An H200 has rates of its own, other devices have derived ones", "[device_rates]") {
   CHECK(same(rates_of(device("NVIDIA H200", 90, 132)), DeviceRates{}));
   CHECK(same(rates_of(device("NVIDIA H200 NVL", 90, 132)), DeviceRates{}));
-  CHECK(same(device_info_for("sm_90a").rates, DeviceRates{}));
+  CHECK(same(RatedDevice(device_info_for("sm_90a")).rates, DeviceRates{}));
   for (const DeviceInfo& other :
        {device("NVIDIA H100 PCIe", 90, 114), device("NVIDIA A100-SXM4-80GB", 80, 108),
         device("NVIDIA GeForce RTX 3090", 86, 82), device("NVIDIA L40S", 89, 142), device("NVIDIA B200", 100, 148),
@@ -58,6 +58,15 @@ TEST_CASE("An H200 has rates of its own, other devices have derived ones", "[dev
     CHECK(same(rates_of(other), derived_rates(other)));
     CHECK(rates_of(other).origin.starts_with("derived"));
     CHECK(2 * times(1, DeviceRates{}, rates_of(other)).size() < times(1, {}, {}).size());
+  }
+}
+
+TEST_CASE("An emulated device has the rates of its architecture's typical one", "[device_rates]") {
+  for (const int capability : {80, 89, 90}) {
+    CAPTURE(capability);
+    DeviceInfo emulated = device("emulator", capability, 4);
+    emulated.emulated = true;
+    CHECK(same(rates_of(emulated), rates_of(device_info_for("sm_" + std::to_string(capability)))));
   }
 }
 
@@ -84,7 +93,7 @@ TEST_CASE("Derived rates follow the device's memory, SMs and clock", "[device_ra
     DeviceInfo base = device("a GPU", capability, 100);
     base.clock_ghz = 1.5, base.memory_gb_s = 2000;
     const DeviceRates rates = derived_rates(base);
-    const std::size_t all = fields_of(base.rates).size();
+    const std::size_t all = times(1, rates, rates).size();
     const auto with = [&](auto member, double factor) {
       DeviceInfo other = base;
       other.*member = factor * (other.*member);
@@ -159,8 +168,7 @@ TEST_CASE("The rates' names are unique and cover each rate once", "[device_rates
 TEST_CASE("An H200's derived rates choose nearly what its own choose", "[device_rates][cost_model]") {
   CAPTURE(test_seed());
   Random random(test_seed());
-  DeviceInfo derived = h200;
-  derived.rates = derived_rates(h200);
+  const RatedDevice derived(h200, derived_rates(h200));
   double regrets = 0;
   constexpr int problems = 60;
   for (int i = 0; i < problems; ++i) {

@@ -331,7 +331,7 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   const auto kernel = backend->load(backend->compile({emulator_text(body), "kernel", "sm_89", "test"}), 1 << 20);
   const auto refused = [&](int grid, int threads, std::size_t smem) {
     const auto launch = [&] {
-      backend->launch(*kernel, emulator_shape(grid, threads, smem), device::Arguments{}, nullptr);
+      backend->launch(*kernel, emulator_shape(grid, threads, smem), bytes_of(device::Arguments{}), nullptr);
     };
     return !refusal(ErrorCode::launch_failed, launch).empty();
   };
@@ -339,6 +339,10 @@ TEST_CASE("The emulator refuses options and launches that make no sense", "[emul
   CHECK(refused(1, 33, 0));
   CHECK(refused(1, 2048, 0));
   CHECK(refused(1, 32, 101377));
+  CHECK_THAT(
+      refusal(ErrorCode::launch_failed,
+              [&] { backend->launch(*kernel, emulator_shape(1, 32, 0), bytes_of(device::PackArguments{}), nullptr); }),
+      ContainsSubstring("bytes of arguments for a kernel that takes " + std::to_string(sizeof(device::Arguments))));
   CHECK_THROWS_AS(
       backend->load({.code = "not a shared object", .entry = "kernel", .architecture = "sm_89", .compiler = ""}, 0),
       Error);

@@ -16,7 +16,7 @@ namespace jitgemm::test {
 inline std::string emulator_text(const std::string& body, bool dependent_launch = false) {
   std::string text = "namespace jitgemm::device {\nconstexpr bool DEPENDENT_LAUNCH = " +
                      std::string(dependent_launch ? "true" : "false") + ";\n}\n";
-  for (const char* file : {"types.cuh", "schedule.cuh", "arguments.cuh"}) text += template_text(file);
+  for (const char* file : {"types.cuh", "schedule.cuh", "arguments.cuh"}) text += without_includes(template_text(file));
   return text + "#ifdef JITGEMM_EMULATOR\n#include JITGEMM_EMULATOR\n#endif\n" +
          "namespace jitgemm::device {\nusing namespace ptx;\n" + body +
          "}\nextern \"C\" __global__ void __launch_bounds__(1024, 1) kernel(const __grid_constant__ "
@@ -51,8 +51,9 @@ class EmulatorKernel {
   /// Returns the fault's log, empty if there is none.
   std::string run(const EmulatorOptions& options, const Launch& launch, const device::Arguments& arguments) const {
     try {
-      make_emulator_backend(options)->launch(
-          *kernel_, emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster), arguments, nullptr);
+      make_emulator_backend(options)->launch(*kernel_,
+                                             emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster),
+                                             bytes_of(arguments), nullptr);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::emulator_fault) throw;
       return error.log();

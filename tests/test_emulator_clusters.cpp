@@ -375,7 +375,7 @@ TEST_CASE("The emulator refuses clusters that a device does not have", "[emulato
     p.d = d.data();
     p.m = bases;
     return refusal(ErrorCode::launch_failed,
-                   [&] { backend->launch(*kernel, emulator_shape(grid, 64, 1024, cluster), p, nullptr); });
+                   [&] { backend->launch(*kernel, emulator_shape(grid, 64, 1024, cluster), bytes_of(p), nullptr); });
   };
   CHECK(refused("sm_90a", 16, 8) == "");
   CHECK(refused("sm_89", 16, 1) == "");

@@ -122,10 +122,10 @@ TEST_CASE("Without dependent_launch no kernel lets the next one start, of either
   const Operands operands{.a = a.data(), .b = b.data(), .d = d.data()};
   Context with(on_emulator(cache, true)), without(on_emulator(cache, false));
   for (const KernelConfig& config : {sm80_config, packing}) {
-    std::vector<std::string> texts{without.source(problem, config)};
-    if (config.pack_a) texts.push_back(without.packing_source(problem, config));
-    for (const std::string& text : texts) CHECK_THAT(text, ContainsSubstring("bool DEPENDENT_LAUNCH = false;"));
-    CHECK_THAT(with.source(problem, config), ContainsSubstring("bool DEPENDENT_LAUNCH = true;"));
+    for (const KernelText& kernel : without.sources(problem, config))
+      CHECK_THAT(kernel.text, ContainsSubstring("bool DEPENDENT_LAUNCH = false;"));
+    for (const KernelText& kernel : with.sources(problem, config))
+      CHECK_THAT(kernel.text, ContainsSubstring("bool DEPENDENT_LAUNCH = true;"));
     CHECK_NOTHROW(without.gemm(problem, operands, nullptr, config));  // a trigger would be a fault of the emulator
     CHECK(d == std::string(d.size(), '\0'));
   }

@@ -174,8 +174,8 @@ TEST_CASE("The emulator's error says how to see the fault again", "[emulator]") 
   EmulatorOptions options;
   options.seed = 17;
   options.resident_blocks = 2;
-  const Error error =
-      error_of([&] { make_emulator_backend(options)->launch(*kernel, emulator_shape(1, 32, 0), p, nullptr); });
+  const Error error = error_of(
+      [&] { make_emulator_backend(options)->launch(*kernel, emulator_shape(1, 32, 0), bytes_of(p), nullptr); });
   CHECK(error.code() == ErrorCode::emulator_fault);
   CHECK_THAT(error.what(), ContainsSubstring("the emulator's seed 17 shows it again"));
   CHECK_THAT(error.log(), ContainsSubstring("(seed 17, 2 resident blocks)"));

@@ -45,7 +45,7 @@ struct Kernel {
     arguments.d = d;
     arguments.k = rounds;
     arguments.m = permits;
-    backend->launch(*kernel, emulator_shape(1, 32, 0), arguments, stream);
+    backend->launch(*kernel, emulator_shape(1, 32, 0), bytes_of(arguments), stream);
   }
 };
 
@@ -83,7 +83,7 @@ TEST_CASE("Backends of the emulator share their streams, as contexts of one devi
       if (i % 2)
         kernel.launch(nullptr, 50);
       else
-        other->launch(*others_kernel, emulator_shape(1, 32, 0), arguments, nullptr);
+        other->launch(*others_kernel, emulator_shape(1, 32, 0), bytes_of(arguments), nullptr);
     }
   });
   CHECK(kernel.seen(1) == 0);
@@ -129,7 +129,7 @@ TEST_CASE("Threads that share the emulator's default stream, and its workspace, 
           "[context][threads]") {
   const TemporaryDirectory cache;
   Context context({.device = Device::emulator, .tuning = Tuning::off, .cache_dir = cache.path().string()});
-  const Problem problem{.m = 70, .n = 70, .k = 512, .d = f32};
+  const Problem problem{.m = 70, .n = 70, .k = 512, .d = {f32}};
   const KernelConfig configs[] = {with_schedule(sm80_config, Schedule::split_k, 4, 0),
                                   with_schedule(sm80_config, Schedule::stream_k, 1, 3),
                                   with_schedule(sm80_config, Schedule::data_parallel, 1, 0)};

@@ -80,7 +80,7 @@ class Fixture {
   void give_fallback(bool can = true) {
     options.fallback = [this, can](const Problem& problem, const Operands& given, Stream) {
       ++fallback_calls;
-      if (can) store(fallback_value, given.d, 0, problem.d);
+      if (can) store(fallback_value, given.d, 0, problem.d.type);
       return can;
     };
   }

@@ -107,15 +107,22 @@ TEST_CASE("Packed operands of more than 64 MiB are multiplied slab by slab", "[g
   GemmDevice device(GemmDevice::emulator());
   KernelConfig config{.main_loop = MainLoop::sm90, .block_m = 64, .block_n = 64, .block_k = 32, .warps = 4};
   config.pack_a = config.pack_b = true;
-  const GemmCase both =
-      plain_case({.m = 70, .n = 150, .k = 130001, .a = tf32, .b = tf32, .d = f32, .beta = 0.5, .bias = Bias::along_n},
-                 config, {4, 4, 4, 4});
+  const GemmCase both = plain_case({.m = 70,
+                                    .n = 150,
+                                    .k = 130001,
+                                    .a = {tf32},
+                                    .b = {tf32},
+                                    .d = {f32},
+                                    .beta = 0.5,
+                                    .epilogue = {.bias = Bias::along_n}},
+                                   config, {4, 4, 4, 4});
   config.block_n = 16;
   config.block_k = 64;
   config.pack_b = false;
   config.schedule = Schedule::persistent;
   config.grid = 2;
-  const GemmCase rows = plain_case({.m = 200, .n = 8, .k = 190001, .bias = Bias::along_m}, config, {2, 16, 2, 2});
+  const GemmCase rows =
+      plain_case({.m = 200, .n = 8, .k = 190001, .epilogue = {.bias = Bias::along_m}}, config, {2, 16, 2, 2});
   GemmCase columns = rows;
   columns.config.swap_ab = true;
   for (const GemmCase& gemm : {both, rows, columns}) {
@@ -131,7 +138,7 @@ TEST_CASE("8-bit floating point is right where mma.sync knows it", "[gemm][emula
   GemmDevice device(options);
   std::vector<GemmCase> cases;
   for (const GemmCase& gemm : layout_cases(MainLoop::sm80)) {
-    if (size_of(gemm.problem.a) == 1) cases.push_back(gemm);
+    if (size_of(gemm.problem.a.type) == 1) cases.push_back(gemm);
   }
   device.compile(cases);
   run_all({&device}, cases);
@@ -176,7 +183,7 @@ TEST_CASE("A problem without elements is done at once", "[gemm]") {
 TEST_CASE("The configuration that is chosen by default is right", "[gemm][emulated]") {
   GemmDevice device(GemmDevice::emulator());
   for (const Problem& problem : {Problem{.m = 130, .n = 70, .k = 200}, Problem{.m = 1, .n = 64, .k = 512},
-                                 Problem{.m = 33, .n = 35, .k = 37, .a = bf16, .b = bf16, .d = bf16}}) {
+                                 Problem{.m = 33, .n = 35, .k = 37, .a = {bf16}, .b = {bf16}, .d = {bf16}}}) {
     GemmCase gemm = plain_case(problem, {});
     gemm.config = device.context().plan(gemm.problem).config;
     CHECK(run_and_check(device, gemm, Fill::normal, test_seed()) == "");

@@ -97,8 +97,8 @@ std::string spot_check(GemmDevice& device, const GemmCase& gemm, std::uint64_t s
     const std::int64_t row = i < 4 ? i % 2 * (p.m - 1) : std::int64_t(random.uniform() * double(p.m));
     const std::int64_t column = i < 4 ? i / 2 * (p.n - 1) : std::int64_t(random.uniform() * double(p.n));
     const ReferenceElement expected = reference_element(p, operands, gemm.config.main_loop, 0, row, column);
-    const double value = load(d.data() + d_guard_bytes + gemm.offset_d, row * p.ldd + column, p.d);
-    if (within(value, expected, p.d)) continue;
+    const double value = load(d.data() + d_guard_bytes + gemm.offset_d, row * p.d.ld + column, p.d.type);
+    if (within(value, expected, p.d.type)) continue;
     return to_string(gemm) + ": D(" + std::to_string(row) + ", " + std::to_string(column) + ") is " +
            std::to_string(value) + ", not " + std::to_string(expected.d) + " +- " + std::to_string(expected.bound);
   }
@@ -111,7 +111,7 @@ void run_small(GemmDevice& device, MainLoop main_loop) {
   for (const KernelConfig& config : split_schedules(main_loop)) {
     Problem problem = split_problem(config);
     for (const DataType d : {f16, f32}) {
-      problem.d = d;
+      problem.d.type = d;
       cases.push_back(plain_case(problem, config));
     }
   }

@@ -90,13 +90,13 @@ TEST_CASE("Values that are no enumerators are refused by name", "[hostile]") {
     CHECK_THAT(error.what(), ContainsSubstring(word));
   };
   for (const int value : {77, 255}) {
-    refused([&](Problem& p) { p.a = DataType(value); }, "a = an unknown type");
-    refused([&](Problem& p) { p.b = DataType(value); }, "b = an unknown type");
-    refused([&](Problem& p) { p.a = p.b = DataType(value); }, "an unknown type");
-    refused([&](Problem& p) { p.d = DataType(value); }, "d = an unknown type");
-    refused([&](Problem& p) { p.layout_a = Layout(value); }, "layout");
-    refused([&](Problem& p) { p.layout_b = Layout(value); }, "layout");
-    refused([&](Problem& p) { p.activation = Activation(value); }, "activation");
+    refused([&](Problem& p) { p.a.type = DataType(value); }, "a = an unknown type");
+    refused([&](Problem& p) { p.b.type = DataType(value); }, "b = an unknown type");
+    refused([&](Problem& p) { p.a.type = p.b.type = DataType(value); }, "an unknown type");
+    refused([&](Problem& p) { p.d.type = DataType(value); }, "d = an unknown type");
+    refused([&](Problem& p) { p.a.layout = Layout(value); }, "layout");
+    refused([&](Problem& p) { p.b.layout = Layout(value); }, "layout");
+    refused([&](Problem& p) { p.epilogue.activation = Activation(value); }, "activation");
     refused([&](Problem& p) { p.accumulation = Accumulation(value); }, "accumulation");
 
     const auto illegal = [&](auto change) {

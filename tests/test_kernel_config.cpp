@@ -62,9 +62,9 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
         "sm90 128x128x32 group_m=8 stages=3 warps=4 pack=ab schedule=data_parallel");
   CHECK(to_string(KernelConfig{
             .main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
-        "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 operands=swapped consumers=ping_pong "
+        "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 swap_ab=true consumers=ping_pong "
         "schedule=data_parallel");
-  CHECK(parse_kernel_config("consumers=cooperative operands=in_order") == KernelConfig{});
+  CHECK(parse_kernel_config("consumers=cooperative swap_ab=false") == KernelConfig{});
   CHECK(parse_kernel_config("pack=a") == KernelConfig{.pack_a = true});
   CHECK(parse_kernel_config("pack=b") == KernelConfig{.pack_b = true});
 }
@@ -117,7 +117,7 @@ TEST_CASE("A configuration that cannot be read is refused by the word at fault",
                            "x128x32",     "128x12ax32",    "warps",
                            "warps=",      "warps=4.5",     "warps=99999999999",
                            "=4",          "block_m=128",   "schedule=streamk",
-                           "cluster=2",   "cluster=2x1",   "operands=",
+                           "cluster=2",   "cluster=2x1",   "swap_ab=",
                            "operands=ba", "consumers=two", "sm80,",
                            "pack=",       "pack=ba",       "pack=c"}) {
     CHECK_THAT(refusal(std::string("stages=3 ") + word), ContainsSubstring("\"" + std::string(word) + "\""));
@@ -170,7 +170,8 @@ TEST_CASE("Each rule of the Hopper main loop is refused by name", "[kernel_confi
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 17; }, wgmma), ContainsSubstring("2 stages"));
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 8; }, wgmma), ContainsSubstring("shared memory"));
   const KernelConfig bytes = with(wgmma, [](KernelConfig& c) { c.block_k = 128; });
-  const Problem fp8 = normalise({.m = 512, .n = 512, .k = 512, .a = e4m3, .b = e4m3, .layout_b = Layout::column_major});
+  const Problem fp8 =
+      normalise({.m = 512, .n = 512, .k = 512, .a = {e4m3}, .b = {.type = e4m3, .layout = Layout::column_major}});
   CHECK(why([](KernelConfig& c) { c.block_n = 96; }, bytes, fp8) == "");
   CHECK_THAT(why([](KernelConfig& c) { c.block_n = 104; }, bytes, fp8), ContainsSubstring("of 8-bit operands 16"));
 }
@@ -212,7 +213,7 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
                                 std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
     CHECK_THAT(why(cluster(m, n, k), wgmma), ContainsSubstring("8 thread blocks at most"));
   CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is cut along k
-  const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .layout_b = Layout::column_major});
+  const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .b = {.layout = Layout::column_major}});
   CHECK(why(cluster(2, 1, 1, 48), wgmma, k_major) == "");
   CHECK_THAT(why(cluster(2, 1, 1, 40), wgmma, k_major), ContainsSubstring("multiple of 8 rows"));
   const auto swapped = [&](KernelConfig& c) { cluster(2, 1, 1, 40)(c), c.swap_ab = true; };
@@ -247,7 +248,7 @@ TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[k
     KernelConfig config = wgmma;
     config.block_n = block_n, config.swap_ab = swap_ab, config.cluster_k = cluster_k;
     const DataType in = is_fp8(d) ? d : f16;
-    const Problem problem = normalise({.m = 512, .n = 512, .k = 512, .a = in, .b = in, .d = d});
+    const Problem problem = normalise({.m = 512, .n = 512, .k = 512, .a = {in}, .b = {in}, .d = {d}});
     const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(config, problem));
     return geometry.tma_store ? std::pair(geometry.d_box_bytes / int(size_of(d)), geometry.d_box_rows)
                               : std::pair(0, 0);
@@ -285,7 +286,7 @@ TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its al
 
   KernelConfig words = wgmma;
   words.block_k = 32;
-  const Problem rows = normalise({.m = 64, .n = 64, .k = 64, .a = tf32, .b = tf32, .d = f32});
+  const Problem rows = normalise({.m = 64, .n = 64, .k = 64, .a = {tf32}, .b = {tf32}, .d = {f32}});
   CHECK_THAT(why(pack(false, false), words, rows), ContainsSubstring("K-major"));
   CHECK(why(pack(false, true), words, rows) == "");
 }
@@ -304,7 +305,8 @@ TEST_CASE("Packed operands that outgrow their share of the workspace are multipl
   CHECK_THAT(why(pack_and_split, wgmma, large), ContainsSubstring("without cutting"));
   CHECK_THAT(why(pack, wgmma, normalise({.m = 1 << 18, .n = 1, .k = (std::int64_t(1) << 31) - 1})),
              ContainsSubstring("of a tile"));
-  const Problem shared = normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .stride_a = 0, .stride_b = 0});
+  const Problem shared =
+      normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .a = {.stride = 0}, .b = {.stride = 0}});
   CHECK(why(pack, wgmma, shared) == "");  // one A and one B
 }
 

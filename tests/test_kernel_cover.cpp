@@ -41,7 +41,7 @@ double regret(const CoveredProblem& p, const KernelCover& cover, std::size_t cou
 TEST_CASE("A problem with constraints is covered by a kernel that keeps to them", "[kernel_cover][constraints]") {
   CoveredProblem p{shape(128, 256, 8192), h200};
   CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k > 1);
-  p.constraints.deterministic = true;
+  p.constraints.batch_invariant = true;
   CHECK(cover_kernels({p}, 1).kernels.at(0).config.cluster_k == 1);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("Two configurations have one identity where they have one source", "[k
         kernel_identity(shape(512, 512, 512), another_grid, h200));
   CHECK(kernel_identity(shape(512, 512, 512), other_grid, h200) != kernel_identity(shape(512, 512, 512), config, h200));
   CHECK(kernel_identity(shape(512, 512, 512), config, h200) == kernel_identity(shape(640, 512, 1024), config, h200));
-  const Problem with_bias = shape_of(normalise({.m = 512, .n = 512, .k = 512, .bias = Bias::along_n}));
+  const Problem with_bias = shape_of(normalise({.m = 512, .n = 512, .k = 512, .epilogue = {.bias = Bias::along_n}}));
   CHECK(kernel_identity(shape(512, 512, 512), config, h200) != kernel_identity(with_bias, config, h200));
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("What was measured goes before what is predicted", "[kernel_cover]") {
 
 TEST_CASE("Problems of other kinds are served first of all", "[kernel_cover]") {
   auto problems = some_problems();
-  problems.push_back({shape_of(normalise({.m = 512, .n = 512, .k = 512, .a = f64, .b = f64, .d = f64})), h200});
+  problems.push_back({shape_of(normalise({.m = 512, .n = 512, .k = 512, .a = {f64}, .b = {f64}, .d = {f64}})), h200});
   const KernelCover cover = cover_kernels(problems, 2);
   CHECK(cover.quality[0].without_kernel == 1);
   CHECK(cover.quality[1].without_kernel == 0);

@@ -40,7 +40,6 @@ class FakeBackend : public Backend {
   std::string code_of(const KernelSource& source) const { return "compiled " + source.text; }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return kind; }
   std::string compiler_version() override { return ++versions, "fake 1.0"; }
   KernelBinary compile(const KernelSource& source) override {
@@ -56,8 +55,7 @@ class FakeBackend : public Backend {
   }
 
   [[noreturn]] static void unused() { throw std::logic_error("not for kernel stores"); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override { unused(); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override { unused(); }
+  void launch(const LoadedKernel&, const LaunchGrid&, ArgumentBytes, Stream) override { unused(); }
   bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { unused(); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { unused(); }
   void* allocate(std::size_t) override { unused(); }

@@ -50,7 +50,7 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   problem.n = size();
   problem.batch = problem.m * problem.n < 1 << 22 && random.between(0, 1) == 0 ? random.between(2, 7) : 1;
   const Tile& tile = random.pick(tiles);
-  problem.lda = problem.ldb = 1 << 15;  // whole 16-byte rows, as TMA needs
+  problem.a.ld = problem.b.ld = 1 << 15;  // whole 16-byte rows, as TMA needs
   const int sm_count = random.between(1, 160);
   const std::array group_sizes{0, 1, 2, 3, 4, 6, 8, 16};
   config = {};
@@ -160,13 +160,13 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     problem.n = random.log_between(1, largest);
     problem.k = random.log_between(1, largest);
     if (double(problem.m) * double(problem.n) > 0x1p50) problem.batch = 1;
-    problem.lda = (problem.k + 7) / 8 * 8;
-    problem.ldb = (problem.n + 7) / 8 * 8;
+    problem.a.ld = (problem.k + 7) / 8 * 8;
+    problem.b.ld = (problem.n + 7) / 8 * 8;
     // No matrix may have more than 2^50 bytes.
-    if (std::max({double(problem.m) * double(problem.lda), double(problem.k) * double(problem.ldb),
+    if (std::max({double(problem.m) * double(problem.a.ld), double(problem.k) * double(problem.b.ld),
                   double(problem.m) * double(problem.n)}) > 0x1p49)
       continue;
-    problem.stride_a = problem.stride_b = std::int64_t(1) << 32;
+    problem.a.stride = problem.b.stride = std::int64_t(1) << 32;
     config.group_m = random.pick(std::array{0, 1, 8, 64});
     problem = normalise(problem);
     if (!why_illegal(config, problem, device).empty()) continue;

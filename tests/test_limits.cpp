@@ -12,8 +12,7 @@
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
-#include "jit/launcher.hpp"
-#include "jit/source_generator.hpp"
+#include "jit/call.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "sample_configs.hpp"
@@ -40,7 +39,7 @@ class Edge {
     b_ = room(matrix_b(p));
     c_ = std::make_unique<SparseMemory>(reads_c(p) ? std::size_t(matrix_c(p).batch_bytes()) : 0);
     d_ = room(matrix_d(p));
-    bias_ = std::make_unique<SparseMemory>(std::size_t(bias_elements(p)) * size_of(p.d));
+    bias_ = std::make_unique<SparseMemory>(std::size_t(bias_elements(p)) * size_of(p.d.type));
     d_->set_guard();
     operands_ = {.a = a_->get(), .b = b_->get(), .c = c_->get(), .d = d_->get(), .bias = bias_->get()};
     p = with_operands(p, operands_);
@@ -51,14 +50,14 @@ class Edge {
     store_element(value, memory.get(), element, type);
   }
   void set_a(std::int64_t batch, std::int64_t row, std::int64_t k, double x) {
-    set(*a_, batch * p.stride_a + (p.layout_a == rows ? row * p.lda + k : k * p.lda + row), x, p.a);
+    set(*a_, batch * p.a.stride + (p.a.layout == rows ? row * p.a.ld + k : k * p.a.ld + row), x, p.a.type);
   }
   void set_b(std::int64_t batch, std::int64_t k, std::int64_t column, double x) {
-    set(*b_, batch * p.stride_b + (p.layout_b == rows ? k * p.ldb + column : column * p.ldb + k), x, p.b);
+    set(*b_, batch * p.b.stride + (p.b.layout == rows ? k * p.b.ld + column : column * p.b.ld + k), x, p.b.type);
   }
-  void set_c(std::int64_t row, std::int64_t column, double x) { set(*c_, row * p.ldc + column, x, p.d); }
+  void set_c(std::int64_t row, std::int64_t column, double x) { set(*c_, row * p.c.ld + column, x, p.d.type); }
   double d(std::int64_t batch, std::int64_t row, std::int64_t column) const {
-    return load_element(d_->get(), batch * p.stride_d + row * p.ldd + column, p.d);
+    return load_element(d_->get(), batch * p.d.stride + row * p.d.ld + column, p.d.type);
   }
   bool writes_beside() const { return !d_->guard_is_whole(); }
 
@@ -72,13 +71,10 @@ class Edge {
     const auto backend = make_emulator_backend({.architecture = "sm_90a", .programs = programs});
     KernelCache cache({.directory = *GemmDevice::emulator().cache_dir});
     KernelStore store(*backend, cache);
-    const CallKernels kernels = get_kernels(store, p, config_, shape, backend->device());
-    for_each_launch(
-        p, config_, shape, operands_, {workspace_->get(), counters_.data()},
+    for_each_step(
+        make_ready(store, p, config_, backend->device()), p, operands_, {workspace_->get(), counters_.data()},
         [&](const TensorMapSpec& spec) { return backend->encode_tensor_map(spec); },
-        [&](const LaunchShape& its, const CallArguments& arguments) {
-          launch_kernels(*backend, kernels.packing.get(), *kernels.gemm, its, arguments, nullptr);
-        });
+        [&](const Step& step) { launch(*backend, step, nullptr); });
     CHECK_FALSE(writes_beside());
   }
   std::uint32_t last_program() const { return std::uint32_t(shape.decomposition.programs - 1); }
@@ -162,17 +158,18 @@ TEST_CASE("The last rows and columns of m and n = 2^31 - 16 and 2^31 - 1 are rig
   const std::int64_t extent = GENERATE(two_31 - 16, two_31 - 1);
   CAPTURE(extent);
   SECTION("the portable loop, rows") {
-    check_last_tiles({.m = extent, .n = 16, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2}, small_sm80(1));
+    check_last_tiles({.m = extent, .n = 16, .k = 1, .a = {e5m2}, .b = {e5m2}, .d = {e5m2}}, small_sm80(1));
   }
   SECTION("the portable loop, columns") {
-    check_last_tiles({.m = 32, .n = extent, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns},
+    check_last_tiles({.m = 32, .n = extent, .k = 1, .a = {e5m2}, .b = {.type = e5m2, .layout = columns}, .d = {e5m2}},
                      small_sm80(1));
   }
   SECTION("the portable loop, C and A column-major") {
-    check_last_tiles({.m = extent, .n = 32, .k = 2, .layout_a = columns, .beta = 0.5, .bias = Bias::along_m},
-                     small_sm80(2));
+    check_last_tiles(
+        {.m = extent, .n = 32, .k = 2, .a = {.layout = columns}, .beta = 0.5, .epilogue = {.bias = Bias::along_m}},
+        small_sm80(2));
   }
-  const Problem k_major{.k = 16, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns};
+  const Problem k_major{.k = 16, .a = {e5m2}, .b = {.type = e5m2, .layout = columns}, .d = {e5m2}};
   SECTION("the Hopper loop, rows, stored by TMA") {
     Problem problem = k_major;
     problem.m = extent, problem.n = 16;
@@ -182,20 +179,20 @@ TEST_CASE("The last rows and columns of m and n = 2^31 - 16 and 2^31 - 1 are rig
   }
   SECTION("the Hopper loop, rows, stored by threads and with C") {
     Problem problem = k_major;
-    problem.m = extent, problem.n = 16, problem.ldd = 17;
+    problem.m = extent, problem.n = 16, problem.d.ld = 17;
     check_last_tiles(problem, small_sm90(1));
-    problem.ldd = 0, problem.d = f16, problem.beta = 1;
+    problem.d.ld = 0, problem.d.type = f16, problem.beta = 1;
     check_last_tiles(problem, small_sm90(1));
   }
   SECTION("the Hopper loop, 16-bit rows that TMA does not store") {
-    check_last_tiles({.m = extent, .n = 15, .k = 8, .layout_b = columns, .ldd = 15}, small_sm90(2));
+    check_last_tiles({.m = extent, .n = 15, .k = 8, .b = {.layout = columns}, .d = {.ld = 15}}, small_sm90(2));
   }
   SECTION("the Hopper loop, columns, plain and swapped") {
     Problem problem = k_major;
     problem.m = 16, problem.n = extent;
     check_last_tiles(problem, small_sm90(1));
     check_last_tiles(problem, swapped(small_sm90(1)));
-    problem.ldd = extent + 1;
+    problem.d.ld = extent + 1;
     check_last_tiles(problem, swapped(small_sm90(1)));
     check_last_tiles(problem, clustered(small_sm90(1), 1, 4));
   }
@@ -220,8 +217,8 @@ TEST_CASE("The last k-steps of k = 2^31 - 1 and their place among the peers are 
   const bool hopper = GENERATE(false, true);
   with_address_space([&] {
     const KernelConfig config = with_schedule(hopper ? small_sm90(1) : small_sm80(1), Schedule::stream_k, 1, 65535);
-    Problem problem{.m = 1, .n = 1, .k = two_31 - 1, .a = s8, .b = s8, .d = s32, .layout_b = columns};
-    problem.lda = problem.ldb = two_31;  // a multiple of 16 bytes, of which one row exists
+    Problem problem{.m = 1, .n = 1, .k = two_31 - 1, .a = {s8}, .b = {.type = s8, .layout = columns}, .d = {s32}};
+    problem.a.ld = problem.b.ld = two_31;  // a multiple of 16 bytes, of which one row exists
     Edge edge(problem, config);
     constexpr int ones = 1000;
     for (std::int64_t k = problem.k - ones; k < problem.k; ++k) edge.set_a(0, 0, k, 1), edge.set_b(0, k, 0, 1);
@@ -252,8 +249,8 @@ TEST_CASE("The last of 2^30 - 1 matrices is right", "[limits][emulator]") {
     });
   };
   check({.m = 1, .n = 1, .k = 1, .batch = batch}, small_sm80(2));
-  check({.m = 1, .n = 1, .k = 8, .layout_b = columns, .batch = batch}, small_sm90(2));
-  check({.m = 1, .n = 8, .k = 8, .layout_b = columns, .batch = batch}, swapped(small_sm90(2)));
+  check({.m = 1, .n = 1, .k = 8, .batch = batch, .b = {.layout = columns}}, small_sm90(2));
+  check({.m = 1, .n = 8, .k = 8, .batch = batch, .b = {.layout = columns}}, swapped(small_sm90(2)));
 }
 
 TEST_CASE("Rows and matrices a TiB and more apart are right where they are legal", "[limits][emulator]") {
@@ -277,14 +274,14 @@ TEST_CASE("Rows and matrices a TiB and more apart are right where they are legal
       CHECK(wrong == 0);
     });
   };
-  const Problem small{.m = 3, .n = 8, .k = 8, .layout_b = columns};
+  const Problem small{.m = 3, .n = 8, .k = 8, .b = {.layout = columns}};
   const DeviceInfo device = device_info_for("sm_90a");
   for (const std::int64_t apart : {two_40 / 2 - 8, two_40 / 2, two_40 * 4}) {  // f16: bytes are twice that
     Problem rows_of_a = small, rows_of_d = small, matrices = small;
-    rows_of_a.lda = apart;
-    rows_of_d.ldd = apart;
+    rows_of_a.a.ld = apart;
+    rows_of_d.d.ld = apart;
     matrices.batch = 2;
-    matrices.stride_a = matrices.stride_b = matrices.stride_d = apart;
+    matrices.a.stride = matrices.b.stride = matrices.d.stride = apart;
     for (const Problem& problem : {rows_of_a, rows_of_d, matrices}) {
       check(problem, small_sm80(2));
       const std::string why = why_illegal(small_sm90(2), normalise(problem), device);
@@ -293,13 +290,13 @@ TEST_CASE("Rows and matrices a TiB and more apart are right where they are legal
         check(problem, small_sm90(2));
       } else {
         CHECK(why == "rows and matrices that TMA copies are less than 2^40 bytes apart");
-        if (problem.ldd == 0 && problem.batch == 1) check(problem, packing);
+        if (problem.d.ld == 0 && problem.batch == 1) check(problem, packing);
       }
     }
   }
   // Of one row the leading dimension means nothing, whatever it is.
   Problem one = small;
-  one.m = 1, one.lda = one.ldd = two_50 / 2;
+  one.m = 1, one.a.ld = one.d.ld = two_50 / 2;
   CHECK(why_illegal(small_sm90(2), normalise(one), device) == "");
   check(one, small_sm90(2));
   check(one, small_sm80(2));
@@ -339,19 +336,19 @@ std::vector<Limit> limits() {
       limit(
           "batch", "2^30 - 1", "2^31", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31, range),
       limit(
-          "lda, bytes", "2^50", "more", tiny, [](Problem& p, auto x) { p.lda = x; }, two_50 / 2, two_50 / 2 + 1,
+          "lda, bytes", "2^50", "more", tiny, [](Problem& p, auto x) { p.a.ld = x; }, two_50 / 2, two_50 / 2 + 1,
           "larger than 2^50 bytes"),
       limit(
-          "ldb x rows, bytes", "2^50", "more", two, [](Problem& p, auto x) { p.ldb = x; }, two_50 / 4, two_50 / 4 + 1,
+          "ldb x rows, bytes", "2^50", "more", two, [](Problem& p, auto x) { p.b.ld = x; }, two_50 / 4, two_50 / 4 + 1,
           "larger than 2^50 bytes"),
       limit(
-          "ldd x rows, bytes", "2^50", "more", Problem{.m = 2, .n = 2, .k = 2}, [](Problem& p, auto x) { p.ldd = x; },
+          "ldd x rows, bytes", "2^50", "more", Problem{.m = 2, .n = 2, .k = 2}, [](Problem& p, auto x) { p.d.ld = x; },
           two_50 / 4, two_50 / 4 + 1, "larger than 2^50 bytes"),
       limit(
-          "stride_a, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_a = x; },
+          "stride_a, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.a.stride = x; },
           (std::int64_t(1) << 60) - 2, std::int64_t(1) << 60, "larger than 2^62 bytes"),
       limit(
-          "stride_d, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.stride_d = x; },
+          "stride_d, bytes", "2^61 - 4", "2^61", two, [](Problem& p, auto x) { p.d.stride = x; },
           (std::int64_t(1) << 60) - 2, std::int64_t(1) << 60, "larger than 2^62 bytes"),
   };
 }
@@ -384,7 +381,7 @@ TEST_CASE("The table of limits: what is at one has a plan on every architecture,
 TEST_CASE("Sizes near the limits have plans or errors, whatever the constraints", "[limits]") {
   const auto sizes = {std::int64_t(1), std::int64_t(127), std::int64_t(1) << 20, two_31 - 4096, two_31 - 1};
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    for (const Constraints& constraints : {Constraints{}, Constraints{.deterministic = true}, Constraints{.sms = 7},
+    for (const Constraints& constraints : {Constraints{}, Constraints{.batch_invariant = true}, Constraints{.sms = 7},
                                            Constraints{.workspace_bytes = 0}}) {
       Context context({.device = Device::compile_only,
                        .architecture = architecture,
@@ -393,11 +390,12 @@ TEST_CASE("Sizes near the limits have plans or errors, whatever the constraints"
       for (const std::int64_t m : sizes) {
         for (const std::int64_t n : sizes) {
           for (const std::int64_t k : sizes) {
-            const Problem problem{.m = m, .n = n, .k = k, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns};
+            const Problem problem{
+                .m = m, .n = n, .k = k, .a = {e5m2}, .b = {.type = e5m2, .layout = columns}, .d = {e5m2}};
             Problem half = problem;
-            half.a = half.b = half.d = f16;
+            half.a.type = half.b.type = half.d.type = f16;
             for (const Problem& asked : {problem, half}) {
-              if (architecture == std::string("sm_80") && asked.a == e5m2) continue;
+              if (architecture == std::string("sm_80") && asked.a.type == e5m2) continue;
               INFO(to_string(asked) << " on " << architecture);
               try {
                 const Plan plan = context.plan(asked);
@@ -494,7 +492,7 @@ TEST_CASE("On the GPU, m = 2^31 - 16 is right to the last row, and nothing is wr
     store_element(2.0 * double(problem.k), expected.data(), 0, e5m2);
     CHECK(seen == std::string(guard_bytes, expected[0]));
   };
-  const Problem thin{.m = m, .n = n, .k = 1, .a = e5m2, .b = e5m2, .d = e5m2, .layout_b = columns};
+  const Problem thin{.m = m, .n = n, .k = 1, .a = {e5m2}, .b = {.type = e5m2, .layout = columns}, .d = {e5m2}};
   check(thin, small_sm80(1));
   if (!backend->device().has_wgmma()) return;
   Problem k_major = thin;

@@ -68,9 +68,8 @@ std::vector<std::string> texts(const std::filesystem::path& directory) {
                                .k = 65536,
                                .batch = 1024,
                                .alpha = 1.0 / 3,
-                               .activation = Activation::leaky_relu,
-                               .slope = 0.01},
-                              {.m = 1000, .n = 1000, .k = 1001, .a = f64, .b = f64, .d = f64, .alpha = 0.1}};
+                               .epilogue = {.activation = Activation::leaky_relu, .slope = 0.01}},
+                              {.m = 1000, .n = 1000, .k = 1001, .a = {f64}, .b = {f64}, .d = {f64}, .alpha = 0.1}};
   for (const Problem& problem : problems) {
     const Plan plan = context.plan(problem);
     all.insert(all.end(), {to_string(problem), plan.explain(), to_string(plan.config), plan.why, plan.rates,
@@ -85,9 +84,10 @@ std::vector<std::string> texts(const std::filesystem::path& directory) {
     all.insert(all.end(), {line, read ? to_json_line(*read) : "cannot be read"});
     all.insert(all.end(), {std::to_string(read->median_us == record.median_us), to_string(read->problem)});
   }
-  for (const Problem& problem : {Problem{.m = 1500, .n = -1234567, .k = 8},
-                                 Problem{.m = 1500, .n = 2000, .k = 3000, .a = s8, .b = s8, .d = s32, .alpha = 1.5},
-                                 Problem{.m = 1500, .n = 2000, .k = 3000, .lda = 1234}}) {
+  for (const Problem& problem :
+       {Problem{.m = 1500, .n = -1234567, .k = 8},
+        Problem{.m = 1500, .n = 2000, .k = 3000, .a = {s8}, .b = {s8}, .d = {s32}, .alpha = 1.5},
+        Problem{.m = 1500, .n = 2000, .k = 3000, .a = {.ld = 1234}}}) {
     const auto text = text_of(error_of([&] { context.plan(problem); }));
     all.insert(all.end(), text.begin(), text.end());
   }

@@ -27,7 +27,7 @@ std::size_t memory_in_use() {
 /// Calls whose packed operands take 16 MiB of workspace, beside partial tiles and their counters.
 class Memory {
  public:
-  const Problem problem{.m = 64, .n = 64, .k = 65537, .layout_b = Layout::column_major};
+  const Problem problem{.m = 64, .n = 64, .k = 65537, .b = {.layout = Layout::column_major}};
   const KernelConfig config = parse_kernel_config("sm90 64x64x64 stages=4 warps=4 pack=ab schedule=split_k splits=16");
 
   Memory()

@@ -38,10 +38,10 @@ struct Host {
         store(x, array.data(), i, type);
       }
     };
-    fill(a, p.m * p.k, p.a, inputs == Inputs::cancelling);
-    fill(b, p.k * p.n, p.b, false);
-    fill(c, p.m * p.n, p.d, false);
-    fill(bias, p.n, p.d, false);
+    fill(a, p.m * p.k, p.a.type, inputs == Inputs::cancelling);
+    fill(b, p.k * p.n, p.b.type, false);
+    fill(c, p.m * p.n, p.d.type, false);
+    fill(bias, p.n, p.d.type, false);
     d.resize(c.size());
   }
 
@@ -51,14 +51,14 @@ struct Host {
 
   void store_reference() {
     const Reference exact = reference(MainLoop::sm80);
-    for (std::size_t i = 0; i < exact.d.size(); ++i) store(exact.d[i], d.data(), std::int64_t(i), problem.d);
+    for (std::size_t i = 0; i < exact.d.size(); ++i) store(exact.d[i], d.data(), std::int64_t(i), problem.d.type);
   }
 
   /// D from the reference without the products of [k_begin, k_end).
   void store_without(std::int64_t k_begin, std::int64_t k_end) {
     const std::vector<char> whole = a;
     for (std::int64_t row = 0; row < problem.m; ++row) {
-      for (std::int64_t k = k_begin; k < k_end; ++k) store(0, a.data(), row * problem.lda + k, problem.a);
+      for (std::int64_t k = k_begin; k < k_end; ++k) store(0, a.data(), row * problem.a.ld + k, problem.a.type);
     }
     store_reference();
     a = whole;
@@ -97,17 +97,17 @@ struct TensorCore {
           for (std::int64_t k = begin; k < end; k += terms) {
             const int count = int(std::min<std::int64_t>(terms, end - k));
             for (int i = 0; i < count; ++i) {
-              products[std::size_t(i)] =
-                  load(host.a.data(), row * p.lda + k + i, p.a) * load(host.b.data(), (k + i) * p.ldb + column, p.b);
+              products[std::size_t(i)] = load(host.a.data(), row * p.a.ld + k + i, p.a.type) *
+                                         load(host.b.data(), (k + i) * p.b.ld + column, p.b.type);
             }
             accumulator = add(accumulator, products.data(), count);
           }
           total += accumulator;
         }
         float x = total * float(p.alpha);
-        if (reads_c(p)) x += float(p.beta) * float(load(host.c.data(), row * p.ldc + column, p.d));
-        if (p.bias != Bias::none) x += float(load(host.bias.data(), column, p.d));
-        store(x, host.d.data(), row * p.ldd + column, p.d);
+        if (reads_c(p)) x += float(p.beta) * float(load(host.c.data(), row * p.c.ld + column, p.d.type));
+        if (p.epilogue.bias != Bias::none) x += float(load(host.bias.data(), column, p.d.type));
+        store(x, host.d.data(), row * p.d.ld + column, p.d.type);
       }
     }
   }
@@ -159,12 +159,12 @@ TEST_CASE("A result without one of its k-steps is rejected", "[numerics]") {
           Host host({.m = 16,
                      .n = 24,
                      .k = k,
-                     .a = type,
-                     .b = type,
-                     .d = type_d,
+                     .a = {type},
+                     .b = {type},
+                     .d = {type_d},
                      .alpha = 0.5,
                      .beta = -2,
-                     .bias = Bias::along_n},
+                     .epilogue = {.bias = Bias::along_n}},
                     Inputs::normal, random);
           host.store_reference();
           CAPTURE(to_string(main_loop), to_string(host.problem));
@@ -191,12 +191,12 @@ TEST_CASE("What the tensor cores compute is accepted", "[numerics]") {
           Host host({.m = 4,
                      .n = 8,
                      .k = k,
-                     .a = bf16,
-                     .b = bf16,
-                     .d = type_d,
+                     .a = {bf16},
+                     .b = {bf16},
+                     .d = {type_d},
                      .alpha = -0.375,
                      .beta = 3,
-                     .bias = Bias::along_n},
+                     .epilogue = {.bias = Bias::along_n}},
                     inputs, random);
           CAPTURE(int(inputs), to_string(host.problem), splits);
           TensorCore{8, 24}.multiply(host, splits);
@@ -216,7 +216,7 @@ TEST_CASE("What promoted 8-bit products lose does not grow with k", "[numerics]"
   for (DataType type : {e4m3, e5m2})
     for (Inputs inputs : {Inputs::normal, Inputs::positive, Inputs::cancelling})
       for (int k_steps : {1, 3, 32, 200}) {
-        Host host({.m = 4, .n = 8, .k = 128 * k_steps, .a = type, .b = type, .d = f32}, inputs, random);
+        Host host({.m = 4, .n = 8, .k = 128 * k_steps, .a = {type}, .b = {type}, .d = {f32}}, inputs, random);
         CAPTURE(int(inputs), to_string(host.problem));
         wgmma_fp8.multiply(host, 1);
         CHECK(host.violation(MainLoop::sm90) == "");
@@ -269,7 +269,7 @@ TEST_CASE("Overflow and subnormals of D's type follow its rounding", "[numerics]
 TEST_CASE("NaN and infinity in the inputs come out as they must", "[numerics]") {
   const auto expected = [](double a0, double a1, Activation activation) {
     Random random(9);
-    Host host({.m = 1, .n = 1, .k = 2, .activation = activation}, Inputs::positive, random);
+    Host host({.m = 1, .n = 1, .k = 2, .epilogue = {.activation = activation}}, Inputs::positive, random);
     store(a0, host.a.data(), 0, f16);
     store(a1, host.a.data(), 1, f16);
     const Reference result = host.reference(MainLoop::sm80);
@@ -288,7 +288,7 @@ TEST_CASE("NaN and infinity in the inputs come out as they must", "[numerics]") 
 
 TEST_CASE("The whole reference and its single elements agree", "[numerics]") {
   Random random(10);
-  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .bias = Bias::along_n, .activation = Activation::relu},
+  Host host({.m = 9, .n = 70, .k = 33, .beta = 1, .epilogue = {.bias = Bias::along_n, .activation = Activation::relu}},
             Inputs::normal, random);
   const Reference whole = host.reference(MainLoop::sm90);
   for (std::int64_t row : {0, 4, 8}) {

@@ -36,45 +36,45 @@ constexpr KernelConfig packed_a{.main_loop = MainLoop::sm90, .pack_a = true},
 }  // namespace
 
 TEST_CASE("16-bit operands are packed as they lie, with rows of whole lines", "[packing]") {
-  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .layout_b = columns, .lda = 19, .align_b = 2});
+  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .a = {.ld = 19}, .b = {.layout = columns, .alignment = 2}});
   const Problem p = packed_problem(asked, packed_both);
-  CHECK(p.layout_a == rows);
-  CHECK(p.layout_b == columns);
-  CHECK(p.lda == 64);
-  CHECK(p.ldb == 64);
-  CHECK(p.align_a == 16);
-  CHECK(p.align_b == 16);
+  CHECK(p.a.layout == rows);
+  CHECK(p.b.layout == columns);
+  CHECK(p.a.ld == 64);
+  CHECK(p.b.ld == 64);
+  CHECK(p.a.alignment == 16);
+  CHECK(p.b.alignment == 16);
   CHECK(p.k == 17);  // TMA reads zeros from there on
   CHECK(equal(packed_problem(p, packed_both), p));
   CHECK(equal(packed_problem(asked, KernelConfig{}), asked));
 
   const Problem one = packed_problem(asked, packed_b);
-  CHECK(one.lda == asked.lda);
-  CHECK(one.align_a == asked.align_a);
+  CHECK(one.a.ld == asked.a.ld);
+  CHECK(one.a.alignment == asked.a.alignment);
 }
 
 TEST_CASE("All other operands become K-major", "[packing]") {
-  const Problem asked =
-      normalise({.m = 33, .n = 40, .k = 70, .a = e4m3, .b = e5m2, .layout_a = columns, .layout_b = rows});
+  const Problem asked = normalise(
+      {.m = 33, .n = 40, .k = 70, .a = {.type = e4m3, .layout = columns}, .b = {.type = e5m2, .layout = rows}});
   CHECK(transposes_a(asked, packed_both));
   CHECK(transposes_b(asked, packed_both));
   CHECK_FALSE(transposes_b(asked, packed_a));
   const Problem p = packed_problem(asked, packed_both);
-  CHECK(p.layout_a == rows);
-  CHECK(p.layout_b == columns);
-  CHECK(p.lda == 128);
-  CHECK(p.ldb == 128);
-  CHECK(packed_problem(asked, packed_a).layout_b == rows);
-  const Problem words = normalise({.m = 8, .n = 8, .k = 3, .a = tf32, .b = tf32, .d = f32});
+  CHECK(p.a.layout == rows);
+  CHECK(p.b.layout == columns);
+  CHECK(p.a.ld == 128);
+  CHECK(p.b.ld == 128);
+  CHECK(packed_problem(asked, packed_a).b.layout == rows);
+  const Problem words = normalise({.m = 8, .n = 8, .k = 3, .a = {tf32}, .b = {tf32}, .d = {f32}});
   CHECK_FALSE(transposes_a(words, packed_both));
-  CHECK(packed_problem(words, packed_both).ldb == 32);
+  CHECK(packed_problem(words, packed_both).b.ld == 32);
 }
 
 TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", "[packing]") {
-  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .batch = 3, .stride_b = 0});
+  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .batch = 3, .b = {.stride = 0}});
   const Problem p = packed_problem(asked, packed_both);
-  CHECK(p.stride_a == 5 * 64);
-  CHECK(p.stride_b == 0);
+  CHECK(p.a.stride == 5 * 64);
+  CHECK(p.b.stride == 0);
   const Packing packing = packing_of(asked, packed_both);
   CHECK(packing.offset_b == 0);
   CHECK(packing.offset_a == 2304);  // 17 x 64 x 2 bytes, rounded up to 256
@@ -217,7 +217,7 @@ class PackingKernels {
 
   void launch(const PackCase& a, const PackCase& b, const device::PackArguments& arguments) {
     const LaunchGrid grid{.grid = a.blocks + b.blocks, .threads = 256, .smem_bytes = smem_bytes};
-    backend_->launch(*kernel(a.size, a.transposed, b.transposed), grid, arguments, nullptr);
+    backend_->launch(*kernel(a.size, a.transposed, b.transposed), grid, bytes_of(arguments), nullptr);
   }
 
  private:
@@ -230,10 +230,13 @@ class PackingKernels {
   }
   const KernelBinary& binary(int size, bool transpose_a, bool transpose_b) {
     static std::map<std::string, KernelBinary> binaries;
-    Problem p{
-        .m = 8, .n = 8, .k = 8, .layout_a = transpose_a ? columns : rows, .layout_b = transpose_b ? rows : columns};
-    if (size == 1) p.a = p.b = e4m3;
-    if (size == 4) p.a = p.b = tf32, p.d = f32;
+    Problem p{.m = 8,
+              .n = 8,
+              .k = 8,
+              .a = {.layout = transpose_a ? columns : rows},
+              .b = {.layout = transpose_b ? rows : columns}};
+    if (size == 1) p.a.type = p.b.type = e4m3;
+    if (size == 4) p.a.type = p.b.type = tf32, p.d.type = f32;
     const KernelSource source = generate_packing(normalise(p), packed_both, backend_->device());
     KernelBinary& binary = binaries[source.text];
     if (binary.code.empty()) binary = backend_->compile(source);

@@ -24,39 +24,38 @@ constexpr std::int64_t largest = 0x7fffffff;
 
 TEST_CASE("Normalising fills in packed leading dimensions for every layout", "[problem]") {
   Problem p = normalise({.m = 5, .n = 6, .k = 7, .beta = 1});
-  CHECK(p.lda == 7);
-  CHECK(p.ldb == 6);
-  CHECK(p.ldc == 6);
-  CHECK(p.ldd == 6);
-  p = normalise({.m = 5, .n = 6, .k = 7, .layout_a = Layout::column_major, .layout_b = Layout::column_major});
-  CHECK(p.lda == 5);
-  CHECK(p.ldb == 7);
+  CHECK(p.a.ld == 7);
+  CHECK(p.b.ld == 6);
+  CHECK(p.c.ld == 6);
+  CHECK(p.d.ld == 6);
+  p = normalise({.m = 5, .n = 6, .k = 7, .a = {.layout = Layout::column_major}, .b = {.layout = Layout::column_major}});
+  CHECK(p.a.ld == 5);
+  CHECK(p.b.ld == 7);
 }
 
 TEST_CASE("An empty matrix has a packed leading dimension of one", "[problem]") {
   const Problem p = normalise({});
-  CHECK(p.lda == 1);
-  CHECK(p.ldb == 1);
-  CHECK(p.ldd == 1);
+  CHECK(p.a.ld == 1);
+  CHECK(p.b.ld == 1);
+  CHECK(p.d.ld == 1);
 }
 
 TEST_CASE("Normalising twice changes nothing", "[problem]") {
   const Problem once = normalise({.m = 33,
                                   .n = 10,
                                   .k = 100,
-                                  .d = f32,
-                                  .lda = 104,
+                                  .a = {.ld = 104},
+                                  .d = {f32},
                                   .alpha = 0.1,
                                   .beta = -0.0,
-                                  .activation = Activation::leaky_relu,
-                                  .slope = 0.3});
+                                  .epilogue = {.activation = Activation::leaky_relu, .slope = 0.3}});
   CHECK(equal(normalise(once), once));
   CHECK(hash_value(normalise(once)) == hash_value(once));
 }
 
 TEST_CASE("Alignment is what pointer and leading dimension have in common", "[problem]") {
   const auto align_a = [](std::int64_t lda, int pointer) {
-    return normalise({.m = 4, .n = 4, .k = 4, .lda = lda, .align_a = pointer}).align_a;
+    return normalise({.m = 4, .n = 4, .k = 4, .a = {.ld = lda, .alignment = pointer}}).a.alignment;
   };
   CHECK(align_a(8, 16) == 16);
   CHECK(align_a(12, 16) == 8);
@@ -64,24 +63,25 @@ TEST_CASE("Alignment is what pointer and leading dimension have in common", "[pr
   CHECK(align_a(5, 16) == 2);
   CHECK(align_a(8, 4) == 4);
   CHECK(align_a(6, 2) == 2);
-  CHECK(normalise({.m = 4, .n = 5, .k = 4, .d = f32}).align_d == 4);
-  CHECK(normalise({.m = 4, .n = 6, .k = 4, .d = f32}).align_d == 8);
+  CHECK(normalise({.m = 4, .n = 5, .k = 4, .d = {f32}}).d.alignment == 4);
+  CHECK(normalise({.m = 4, .n = 6, .k = 4, .d = {f32}}).d.alignment == 8);
 }
 
 TEST_CASE("What does not matter is set to its default, so that equal work compares equal", "[problem]") {
   const Problem plain = normalise({.m = 8, .n = 8, .k = 8});
-  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .lda = 8, .ldd = 8})));
-  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .slope = 7})));
-  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = -0.0, .align_c = 2})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .a = {.ld = 8}, .d = {.ld = 8}})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .epilogue = {.slope = 7}})));
+  CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .c = {.ld = 100, .alignment = 2}, .beta = -0.0})));
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .alpha = 1 + 1e-12})));  // not in f32
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .accumulation = Accumulation::promoted})));
-  CHECK_FALSE(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .ldc = 100, .beta = 1})));
-  const Problem fp8{.m = 8, .n = 8, .k = 8, .a = e5m2, .b = e4m3, .accumulation = Accumulation::promoted};
+  CHECK_FALSE(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .c = {.ld = 100}, .beta = 1})));
+  const Problem fp8{.m = 8, .n = 8, .k = 8, .a = {e5m2}, .b = {e4m3}, .accumulation = Accumulation::promoted};
   CHECK(shape_of(normalise(fp8)).accumulation == Accumulation::promoted);
 }
 
 TEST_CASE("Equality and hash see every field", "[problem]") {
-  const Problem base = normalise({.m = 8, .n = 8, .k = 8, .beta = 1, .activation = Activation::leaky_relu});
+  const Problem base =
+      normalise({.m = 8, .n = 8, .k = 8, .beta = 1, .epilogue = {.activation = Activation::leaky_relu}});
   const auto differs = [&base](auto change) {
     Problem other = base;
     change(other);
@@ -91,27 +91,27 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.m = 9; });
   differs([](Problem& p) { p.n = 9; });
   differs([](Problem& p) { p.k = 9; });
-  differs([](Problem& p) { std::swap(p.lda, p.m), p.lda = 9; });
-  differs([](Problem& p) { p.a = bf16; });
-  differs([](Problem& p) { p.b = bf16; });
-  differs([](Problem& p) { p.d = f32; });
-  differs([](Problem& p) { p.layout_a = Layout::column_major; });
-  differs([](Problem& p) { p.layout_b = Layout::column_major; });
-  differs([](Problem& p) { p.lda = 9; });
-  differs([](Problem& p) { p.ldb = 9; });
-  differs([](Problem& p) { p.ldc = 9; });
-  differs([](Problem& p) { p.ldd = 9; });
+  differs([](Problem& p) { std::swap(p.a.ld, p.m), p.a.ld = 9; });
+  differs([](Problem& p) { p.a.type = bf16; });
+  differs([](Problem& p) { p.b.type = bf16; });
+  differs([](Problem& p) { p.d.type = f32; });
+  differs([](Problem& p) { p.a.layout = Layout::column_major; });
+  differs([](Problem& p) { p.b.layout = Layout::column_major; });
+  differs([](Problem& p) { p.a.ld = 9; });
+  differs([](Problem& p) { p.b.ld = 9; });
+  differs([](Problem& p) { p.c.ld = 9; });
+  differs([](Problem& p) { p.d.ld = 9; });
   differs([](Problem& p) { p.alpha = 2; });
   differs([](Problem& p) { p.beta = not_a_number; });
-  differs([](Problem& p) { p.bias = Bias::along_n; });
-  differs([](Problem& p) { p.activation = Activation::relu; });
-  differs([](Problem& p) { p.slope = 0.5; });
+  differs([](Problem& p) { p.epilogue.bias = Bias::along_n; });
+  differs([](Problem& p) { p.epilogue.activation = Activation::relu; });
+  differs([](Problem& p) { p.epilogue.slope = 0.5; });
   differs([](Problem& p) { p.accumulation = Accumulation::promoted; });
   differs([](Problem& p) { p.batch = 2; });
-  differs([](Problem& p) { p.align_a = 8; });
-  differs([](Problem& p) { p.align_b = 8; });
-  differs([](Problem& p) { p.align_c = 8; });
-  differs([](Problem& p) { p.align_d = 8; });
+  differs([](Problem& p) { p.a.alignment = 8; });
+  differs([](Problem& p) { p.b.alignment = 8; });
+  differs([](Problem& p) { p.c.alignment = 8; });
+  differs([](Problem& p) { p.d.alignment = 8; });
   Problem nan = base, other_nan = base;
   nan.beta = not_a_number;
   other_nan.beta = -not_a_number;
@@ -141,74 +141,75 @@ TEST_CASE("The types of the table at Problem are accepted, and no others", "[pro
                               (a == b && (a == tf32 || a == f32) && d == f32) || (a == b && a == f64 && d == f64) ||
                               (a == b && a == s8 && d == s32);
         CAPTURE(to_string(a), to_string(b), to_string(d));
-        CHECK((refusal({.m = 1, .n = 1, .k = 1, .a = a, .b = b, .d = d}) == "no error") == expected);
+        CHECK((refusal({.m = 1, .n = 1, .k = 1, .a = {a}, .b = {b}, .d = {d}}) == "no error") == expected);
         accepted += expected;
       }
   CHECK(accepted == 6 + 20 + 2 + 1 + 1);
-  CHECK_THAT(refusal({.a = f16, .b = bf16}), ContainsSubstring("a = f16 by b = bf16"));
-  CHECK_THAT(refusal({.a = tf32, .b = tf32}), ContainsSubstring("into d = f16: use f32"));
-  CHECK_THAT(refusal({.a = e4m3, .b = e5m2, .d = s32}), ContainsSubstring("use f16, bf16, f32, e4m3 or e5m2"));
-  CHECK_THAT(refusal({.a = DataType(77), .b = DataType(77)}), ContainsSubstring("an unknown type"));
+  CHECK_THAT(refusal({.a = {f16}, .b = {bf16}}), ContainsSubstring("a = f16 by b = bf16"));
+  CHECK_THAT(refusal({.a = {tf32}, .b = {tf32}}), ContainsSubstring("into d = f16: use f32"));
+  CHECK_THAT(refusal({.a = {e4m3}, .b = {e5m2}, .d = {s32}}), ContainsSubstring("use f16, bf16, f32, e4m3 or e5m2"));
+  CHECK_THAT(refusal({.a = {DataType(77)}, .b = {DataType(77)}}), ContainsSubstring("an unknown type"));
 }
 
 TEST_CASE("Scalars print as the kernel gets them, with all their digits", "[problem]") {
   CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .beta = 208000000004.0}) ==
         "m=1 n=1 k=1 a=f16 b=f16 d=f16 beta=2.08000008e+11");
-  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .a = s8, .b = s8, .d = s32, .alpha = 1073741825}) ==
+  CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .a = {s8}, .b = {s8}, .d = {s32}, .alpha = 1073741825}) ==
         "m=1 n=1 k=1 a=s8 b=s8 d=s32 alpha=1073741825");
 }
 
 TEST_CASE("Integers have whole scalars and no curved activations", "[problem]") {
-  const Problem integers{.m = 4, .n = 4, .k = 4, .a = s8, .b = s8, .d = s32};
+  const Problem integers{.m = 4, .n = 4, .k = 4, .a = {s8}, .b = {s8}, .d = {s32}};
   const auto with = [&](auto change) {
     Problem problem = integers;
     change(problem);
     return refusal(problem);
   };
-  CHECK(with([](Problem& p) { p.alpha = -3, p.beta = 7, p.activation = Activation::relu; }) == "no error");
+  CHECK(with([](Problem& p) { p.alpha = -3, p.beta = 7, p.epilogue.activation = Activation::relu; }) == "no error");
   CHECK_THAT(with([](Problem& p) { p.alpha = 0.5; }), ContainsSubstring("alpha = 0.5 multiplies integers"));
   CHECK_THAT(with([](Problem& p) { p.beta = 0x1p31; }), ContainsSubstring("beta"));
   CHECK_THAT(with([](Problem& p) { p.beta = not_a_number; }), ContainsSubstring("whole number"));
-  CHECK_THAT(with([](Problem& p) { p.activation = Activation::silu; }), ContainsSubstring("silu"));
+  CHECK_THAT(with([](Problem& p) { p.epilogue.activation = Activation::silu; }), ContainsSubstring("silu"));
 }
 
 TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
-  Problem p = normalise({.m = 5, .n = 6, .k = 7, .ldd = 8, .batch = 3, .beta = 1});
-  CHECK(p.stride_a == 35);
-  CHECK(p.stride_b == 42);
-  CHECK(p.stride_c == 30);
-  CHECK(p.stride_d == 40);
-  p = normalise({.m = 5, .n = 6, .k = 7, .batch = 1, .stride_a = 99});
-  CHECK(p.stride_a == 0);
-  CHECK(normalise({.m = 5, .n = 6, .k = 7, .batch = 4, .stride_b = 0}).stride_b == 0);
-  CHECK(normalise({.m = 16, .n = 16, .k = 16, .batch = 2, .stride_a = 258}).align_a == 4);
+  Problem p = normalise({.m = 5, .n = 6, .k = 7, .batch = 3, .d = {.ld = 8}, .beta = 1});
+  CHECK(p.a.stride == 35);
+  CHECK(p.b.stride == 42);
+  CHECK(p.c.stride == 30);
+  CHECK(p.d.stride == 40);
+  p = normalise({.m = 5, .n = 6, .k = 7, .batch = 1, .a = {.stride = 99}});
+  CHECK(p.a.stride == 0);
+  CHECK(normalise({.m = 5, .n = 6, .k = 7, .batch = 4, .b = {.stride = 0}}).b.stride == 0);
+  CHECK(normalise({.m = 16, .n = 16, .k = 16, .batch = 2, .a = {.stride = 258}}).a.alignment == 4);
   CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = -1}), ContainsSubstring("batch = -1"));
-  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_a = -2}), ContainsSubstring("stride_a = -2"));
-  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_d = 0}), ContainsSubstring("overlap"));
-  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .stride_d = 29}), ContainsSubstring("at least 30"));
-  CHECK_NOTHROW(normalise({.m = 5, .n = 6, .k = 7, .ldd = 12, .batch = 2, .stride_d = 6}));  // rows interleave
-  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .ldd = 12, .batch = 3, .stride_d = 6}), ContainsSubstring("overlap"));
-  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = largest, .stride_a = std::int64_t(1) << 40}),
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .a = {.stride = -2}}), ContainsSubstring("stride_a = -2"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .d = {.stride = 0}}), ContainsSubstring("overlap"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .d = {.stride = 29}}), ContainsSubstring("at least 30"));
+  CHECK_NOTHROW(normalise({.m = 5, .n = 6, .k = 7, .batch = 2, .d = {.ld = 12, .stride = 6}}));  // rows interleave
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 3, .d = {.ld = 12, .stride = 6}}), ContainsSubstring("overlap"));
+  CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = largest, .a = {.stride = std::int64_t(1) << 40}}),
              ContainsSubstring("2^62"));
 }
 
 TEST_CASE("Leading dimensions that are too small or too large are refused", "[problem]") {
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .lda = 3}), ContainsSubstring("lda = 3"));
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldb = -4}), ContainsSubstring("ldb = -4"));
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldc = 3, .beta = 1}), ContainsSubstring("ldc = 3"));
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .ldd = 3}), ContainsSubstring("ldd = 3"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .a = {.ld = 3}}), ContainsSubstring("lda = 3"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .b = {.ld = -4}}), ContainsSubstring("ldb = -4"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .c = {.ld = 3}, .beta = 1}), ContainsSubstring("ldc = 3"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .d = {.ld = 3}}), ContainsSubstring("ldd = 3"));
   const std::int64_t huge = std::int64_t(1) << 49;
-  CHECK_NOTHROW(normalise({.m = 1, .n = 4, .k = 4, .lda = huge}));
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .lda = huge}), ContainsSubstring("larger than 2^50 bytes"));
-  CHECK_THAT(refusal({.m = 1, .n = 4, .k = 4, .d = f32, .ldd = huge}), ContainsSubstring("larger than 2^50 bytes"));
+  CHECK_NOTHROW(normalise({.m = 1, .n = 4, .k = 4, .a = {.ld = huge}}));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .a = {.ld = huge}}), ContainsSubstring("larger than 2^50 bytes"));
+  CHECK_THAT(refusal({.m = 1, .n = 4, .k = 4, .d = {.type = f32, .ld = huge}}),
+             ContainsSubstring("larger than 2^50 bytes"));
 }
 
 TEST_CASE("Alignments that are no power of two from the element's size to 16 are refused", "[problem]") {
   for (int align : {0, -16, 1, 3, 12, 32}) {
-    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .align_a = align}), ContainsSubstring("align_a"));
-    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .align_b = align}), ContainsSubstring("align_b"));
+    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .a = {.alignment = align}}), ContainsSubstring("align_a"));
+    CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .b = {.alignment = align}}), ContainsSubstring("align_b"));
   }
-  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .d = f32, .align_d = 2}), ContainsSubstring("from 4 to 16"));
+  CHECK_THAT(refusal({.m = 4, .n = 4, .k = 4, .d = {.type = f32, .alignment = 2}}), ContainsSubstring("from 4 to 16"));
 }
 
 TEST_CASE("Scalars are rounded to f32, and may be NaN or infinite", "[problem]") {
@@ -224,8 +225,12 @@ TEST_CASE("Scalars are rounded to f32, and may be NaN or infinite", "[problem]")
 
 TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "[problem]") {
   const auto shape = [](double alpha, double beta, double slope) {
-    return shape_of(normalise(
-        {.m = 8, .n = 8, .k = 8, .alpha = alpha, .beta = beta, .activation = Activation::leaky_relu, .slope = slope}));
+    return shape_of(normalise({.m = 8,
+                               .n = 8,
+                               .k = 8,
+                               .alpha = alpha,
+                               .beta = beta,
+                               .epilogue = {.activation = Activation::leaky_relu, .slope = slope}}));
   };
   CHECK(equal(shape(2, 3, 0.5), shape(-1, not_a_number, 0.01)));
   CHECK_FALSE(equal(shape(0, 3, 0.5), shape(1, 3, 0.5)));
@@ -234,32 +239,31 @@ TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "
 }
 
 TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
-  CHECK(to_string(normalise({.m = 1, .n = 2, .k = 3, .align_a = 2, .align_b = 4, .align_d = 4})) ==
+  CHECK(to_string(
+            normalise({.m = 1, .n = 2, .k = 3, .a = {.alignment = 2}, .b = {.alignment = 4}, .d = {.alignment = 4}})) ==
         "m=1 n=2 k=3 a=f16 b=f16 d=f16 align_a=2 align_b=4 align_d=4");
-  CHECK(to_string(normalise({.m = 8,
-                             .n = 16,
-                             .k = 24,
-                             .a = bf16,
-                             .b = bf16,
-                             .d = f32,
-                             .layout_b = Layout::column_major,
-                             .lda = 32,
-                             .alpha = 0.5,
-                             .beta = not_a_number,
-                             .bias = Bias::along_n,
-                             .activation = Activation::leaky_relu,
-                             .slope = 0.25})) ==
+  CHECK(to_string(
+            normalise({.m = 8,
+                       .n = 16,
+                       .k = 24,
+                       .a = {.type = bf16, .ld = 32},
+                       .b = {.type = bf16, .layout = Layout::column_major},
+                       .d = {f32},
+                       .alpha = 0.5,
+                       .beta = not_a_number,
+                       .epilogue = {.bias = Bias::along_n, .activation = Activation::leaky_relu, .slope = 0.25}})) ==
         "m=8 n=16 k=24 a=bf16 b=bf16 d=f32 layout_b=column_major lda=32 alpha=0.5 beta=nan bias=along_n "
         "activation=leaky_relu slope=0.25");
-  CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .activation = Activation::leaky_relu})) ==
+  CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .epilogue = {.activation = Activation::leaky_relu}})) ==
         "m=8 n=8 k=8 a=f16 b=f16 d=f16 activation=leaky_relu");
-  CHECK(to_string(normalise({.m = 8, .n = 8, .k = 8, .a = e4m3, .b = e5m2, .accumulation = Accumulation::promoted})) ==
+  CHECK(to_string(
+            normalise({.m = 8, .n = 8, .k = 8, .a = {e4m3}, .b = {e5m2}, .accumulation = Accumulation::promoted})) ==
         "m=8 n=8 k=8 a=e4m3 b=e5m2 d=f16 accumulation=promoted align_a=8 align_b=8");
 }
 
 TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30}) == 2 * (10 * 30 + 30 * 20 + 10 * 20));
-  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = f32, .beta = 1, .bias = Bias::along_n}) ==
+  CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = {f32}, .beta = 1, .epilogue = {.bias = Bias::along_n}}) ==
         2 * (10 * 30 + 30 * 20) + 4 * (2 * 10 * 20 + 20));
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .alpha = 0}) == 2 * 10 * 20);
   CHECK(floor_us({}) == 2);

@@ -17,7 +17,7 @@
 namespace jitgemm {
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 /// Every nth shape of the corpora: large and small, aligned and not, square, skinny and deep.
 std::vector<Problem> shapes(std::size_t count) {
@@ -96,11 +96,11 @@ TEST_CASE("Kernels that the model ranks first for f16 compile with NVRTC and spi
 }
 
 TEST_CASE("Kernels that the model ranks first for bf16 compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
-  compile_without_spills({.a = bf16, .b = bf16, .d = bf16, .layout_b = Layout::column_major});
+  compile_without_spills({.a = {bf16}, .b = {.type = bf16, .layout = Layout::column_major}, .d = {bf16}});
 }
 
 TEST_CASE("Kernels that the model ranks first for e4m3 compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
-  compile_without_spills({.a = e4m3, .b = e4m3, .d = bf16, .layout_b = Layout::column_major});
+  compile_without_spills({.a = {e4m3}, .b = {.type = e4m3, .layout = Layout::column_major}, .d = {bf16}});
 }
 
 }  // namespace jitgemm

@@ -17,7 +17,7 @@ using namespace jitgemm::test;
 
 namespace {
 
-const DeviceInfo h200 = device_info_for("sm_90a");
+const RatedDevice h200(device_info_for("sm_90a"));
 
 Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 
@@ -52,23 +52,25 @@ TEST_CASE("Two stages find what ranking every candidate finds", "[ranking]") {
   CAPTURE(seed);
   Random random(test_seed());
   double regrets = 0;
-  constexpr int problems = 60;
+  constexpr int problems = 120;
   for (int i = 0; i < problems; ++i) {
     const int multiple = i % 3 == 0 ? 1 : 16;
     Problem problem{
         .m = log_uniform(random, multiple), .n = log_uniform(random, multiple), .k = log_uniform(random, multiple)};
     if (i % 4 == 1) {
-      problem.a = problem.b = e4m3, problem.d = bf16, problem.layout_b = Layout::column_major;
+      problem.a.type = problem.b.type = e4m3, problem.d.type = bf16, problem.b.layout = Layout::column_major;
       if (i % 8 == 1) problem.accumulation = Accumulation::promoted;
     } else if (i % 4 == 2) {
-      problem.a = problem.b = problem.d = bf16, problem.layout_b = Layout::column_major;
+      problem.a.type = problem.b.type = problem.d.type = bf16, problem.b.layout = Layout::column_major;
+    } else if (i % 4 == 3) {
+      problem.a.type = problem.b.type = i % 8 == 3 ? tf32 : s8, problem.d.type = i % 8 == 3 ? f32 : s32;
+      if (i % 16 == 3) problem.a.layout = Layout::column_major;
     }
+    if (i % 5 == 0) problem.batch = random.between(2, 12);  // so that operands are packed in parts
     problem = normalise(problem);
     CAPTURE(to_string(problem));
     double best = std::numeric_limits<double>::infinity();
-    for (const RankedConfig& ranked : rank(problem, h200)) {
-      if (ranked.config.main_loop == MainLoop::sm90) best = std::min(best, ranked.predicted_us);
-    }
+    for (const RankedConfig& ranked : rank(problem, h200)) best = std::min(best, ranked.predicted_us);
     const std::vector<RankedConfig> few = rank(problem, h200, 12);
     REQUIRE(!few.empty());
     CHECK(few.front().predicted_us <= 1.1 * best);

@@ -144,7 +144,7 @@ TEST_CASE("A captured first call, a tuned one and one with constraints fall back
   FakeGpu::most_clustered_on = {{confined, 1}};
   f.make_context();
   CHECK(f.capture(confined) == 1);
-  for (const Constraints& constraints : {Constraints{.deterministic = true}, Constraints{.workspace_bytes = 0}}) {
+  for (const Constraints& constraints : {Constraints{.batch_invariant = true}, Constraints{.workspace_bytes = 0}}) {
     f.make_context({.constraints = constraints});
     CHECK(f.call(confined) == 1);
   }

@@ -49,7 +49,7 @@ cuda::DriverApi strict_driver() {
   return api;
 }
 
-const DeviceInfo hopper = device_info_for("sm_90a");
+const RatedDevice hopper(device_info_for("sm_90a"));
 
 /// Sizes, strides and tiles of all orders of magnitude.
 Problem draw_problem(Random& random) {
@@ -59,15 +59,15 @@ Problem draw_problem(Random& random) {
   };
   p.m = size(), p.n = size(), p.k = size();
   const std::array types{f16, bf16, tf32, e4m3, s8};
-  p.a = p.b = random.pick(types);
-  p.d = p.a == tf32 ? f32 : p.a == e4m3 ? bf16 : p.a == s8 ? s32 : p.a;
-  p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
-  p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.a.type = p.b.type = random.pick(types);
+  p.d.type = p.a.type == tf32 ? f32 : p.a.type == e4m3 ? bf16 : p.a.type == s8 ? s32 : p.a.type;
+  p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+  p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   const auto apart = [&] { return random.between(0, 2) ? 0 : std::int64_t(16) << random.between(28, 36); };
-  if (random.between(0, 1)) p.lda = apart(), p.ldb = apart(), p.ldd = apart();
+  if (random.between(0, 1)) p.a.ld = apart(), p.b.ld = apart(), p.d.ld = apart();
   if (random.between(0, 2) == 0) {
     p.batch = random.between(2, 5);
-    if (const std::int64_t stride = apart()) p.stride_a = p.stride_b = p.stride_d = stride;
+    if (const std::int64_t stride = apart()) p.a.stride = p.b.stride = p.d.stride = stride;
   }
   return p;
 }
@@ -90,7 +90,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
     KernelConfig c{.main_loop = MainLoop::sm90,
                    .block_m = random.pick(std::array{64, 128, 192, 256, 384}),
                    .block_n = random.between(2, 32) * 8,
-                   .block_k = 128 / int(size_of(p.a)),
+                   .block_k = 128 / int(size_of(p.a.type)),
                    .stages = 2,
                    .warps = random.between(1, 3) * 4,
                    .cluster_m = 1 << random.between(0, 2),
@@ -116,7 +116,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
 }
 
 TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tensor_maps][kernel_config]") {
-  const Problem problem = normalise({.m = 768, .n = 768, .k = 768, .layout_b = Layout::column_major});
+  const Problem problem = normalise({.m = 768, .n = 768, .k = 768, .b = {.layout = Layout::column_major}});
   KernelConfig tall{
       .main_loop = MainLoop::sm90, .block_m = 384, .block_n = 64, .block_k = 64, .stages = 2, .warps = 12};
   CHECK(why_illegal(tall, problem, hopper) == "a TMA box has at most 256 rows");
@@ -128,25 +128,26 @@ TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tens
   CHECK(error.code() == ErrorCode::invalid_config);
   CHECK_THAT(error.what(), ContainsSubstring("a TMA box has at most 256 rows"));
   // Of an M-major A a box has block_k rows.
-  CHECK(why_illegal(tall, normalise({.m = 768, .n = 768, .k = 768, .layout_a = Layout::column_major}), hopper) == "");
+  CHECK(why_illegal(tall, normalise({.m = 768, .n = 768, .k = 768, .a = {.layout = Layout::column_major}}), hopper) ==
+        "");
 }
 
 TEST_CASE("Operands that TMA does not reach are packed, or multiplied by the portable loop", "[tensor_maps]") {
   constexpr std::int64_t far = std::int64_t(1) << 39;  // 2^40 bytes of f16
-  Problem problem{.m = 256, .n = 256, .k = 256, .layout_b = Layout::column_major};
+  Problem problem{.m = 256, .n = 256, .k = 256, .b = {.layout = Layout::column_major}};
   const auto best = [&] { return rank(normalise(problem), hopper, 1).at(0).config; };
-  problem.lda = far;
+  problem.a.ld = far;
   CHECK(best().main_loop == MainLoop::sm90);
   CHECK(best().pack_a);
   CHECK_FALSE(best().pack_b);
-  problem.lda = far - 8;
+  problem.a.ld = far - 8;
   CHECK_FALSE(best().pack_a);
-  problem.lda = 0, problem.ldd = far;
+  problem.a.ld = 0, problem.d.ld = far;
   CHECK(best().main_loop == MainLoop::sm80);
-  problem.ldd = 0, problem.batch = 2, problem.stride_b = far;
+  problem.d.ld = 0, problem.batch = 2, problem.b.stride = far;
   CHECK(best().main_loop == MainLoop::sm90);
   CHECK(best().pack_b);
-  problem.stride_d = far;
+  problem.d.stride = far;
   CHECK(best().main_loop == MainLoop::sm80);
 }
 

@@ -21,22 +21,17 @@ void append(const std::filesystem::path& file, const std::string& text) { std::o
 }  // namespace
 
 TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
-  TuningRecord record = record_of(shape_of(normalise({.m = 77,
-                                                      .n = 1 << 20,
-                                                      .k = 3,
-                                                      .a = bf16,
-                                                      .b = bf16,
-                                                      .d = f32,
-                                                      .layout_a = Layout::column_major,
-                                                      .lda = 100,
-                                                      .batch = 3,
-                                                      .stride_b = 0,
-                                                      .alpha = 0,
-                                                      .beta = 2,
-                                                      .bias = Bias::along_m,
-                                                      .activation = Activation::leaky_relu,
-                                                      .slope = 0.3,
-                                                      .align_b = 4})));
+  TuningRecord record = record_of(
+      shape_of(normalise({.m = 77,
+                          .n = 1 << 20,
+                          .k = 3,
+                          .batch = 3,
+                          .a = {.type = bf16, .layout = Layout::column_major, .ld = 100},
+                          .b = {.type = bf16, .stride = 0, .alignment = 4},
+                          .d = {f32},
+                          .alpha = 0,
+                          .beta = 2,
+                          .epilogue = {.bias = Bias::along_m, .activation = Activation::leaky_relu, .slope = 0.3}})));
   record.device_name = "A \"card\" with \xff odd name";
   record.config = parse_kernel_config("sm80 64x128x64 group_m=4 stages=4 warps=8 schedule=split_k splits=3");
   record.date = "2026-11-21";
@@ -57,7 +52,7 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
 }
 
 TEST_CASE("A line without an accumulation is about the fast one", "[tuning_db]") {
-  Problem problem{.m = 64, .n = 64, .k = 64, .a = e4m3, .b = e5m2, .d = bf16};
+  Problem problem{.m = 64, .n = 64, .k = 64, .a = {e4m3}, .b = {e5m2}, .d = {bf16}};
   const Problem fast = shape_of(normalise(problem));
   problem.accumulation = Accumulation::promoted;
   const Problem promoted = shape_of(normalise(problem));
@@ -85,7 +80,7 @@ TEST_CASE("A line that is damaged anywhere is refused or read, never worse", "[t
     }
     CHECK_FALSE(parse_json_line(line.substr(0, i)));
   }
-  for (const char* text : {"", "{}", "[]", "null", "1", "\"x\"", "{\"schema\":2}"}) CHECK_FALSE(parse_json_line(text));
+  for (const char* text : {"", "{}", "[]", "null", "1", "\"x\"", "{\"schema\":3}"}) CHECK_FALSE(parse_json_line(text));
 }
 
 TEST_CASE("What one process tuned another finds", "[tuning_db]") {
@@ -227,10 +222,10 @@ TEST_CASE("A record answers only for its kind of problem", "[tuning_db]") {
   const auto match = [&](const Problem& problem) { return db.find(shape_of(normalise(problem)), h200).match; };
   CHECK(match({.m = 1024, .n = 1024, .k = 1024, .alpha = 3}) == Match::exact);
   CHECK(match({.m = 1024, .n = 1024, .k = 1024, .beta = 1}) == Match::nearest);
-  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .lda = 2048}) == Match::nearest);
-  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .a = bf16, .b = bf16}) == Match::none);
-  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .d = f32}) == Match::none);
-  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .layout_b = Layout::column_major}) == Match::none);
+  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .a = {.ld = 2048}}) == Match::nearest);
+  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .a = {bf16}, .b = {bf16}}) == Match::none);
+  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .d = {f32}}) == Match::none);
+  CHECK(match({.m = 1024, .n = 1024, .k = 1024, .b = {.layout = Layout::column_major}}) == Match::none);
   CHECK(match({.m = 1024, .n = 1024, .k = 1024, .alpha = 0}) == Match::none);
 
   // Legality is checked again: TMA cannot load rows that are not 16-byte aligned.

@@ -183,11 +183,11 @@ TEST_CASE("A kernel is current while the templates and the version are", "[wisdo
     const Problem p = normalise({.m = 256,
                                  .n = 256,
                                  .k = 256,
-                                 .a = type,
-                                 .b = type,
-                                 .d = type == s8    ? s32
-                                      : type == f64 ? f64
-                                                    : f32});
+                                 .a = {type},
+                                 .b = {type},
+                                 .d = {type == s8    ? s32
+                                       : type == f64 ? f64
+                                                     : f32}});
     KernelSource source = generate(p, KernelConfig{.block_k = 128 / int(size_of(type))}, device_info_for("sm_89"));
     CHECK(is_current(source));
     for (const std::size_t at : {std::size_t(40), source.text.size() / 2, source.text.size() - 30}) {

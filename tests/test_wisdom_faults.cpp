@@ -88,8 +88,8 @@ TEST_CASE("Wisdom that is whole but not what it says is refused with the reason"
   CHECK_THAT(replaced("\"bytes\":", "\"bytes\":-"), ContainsSubstring("it is longer"));
   CHECK_THAT(replaced("12.5", "-2.5"), ContainsSubstring("record") && ContainsSubstring("not a time"));
   CHECK_THAT(replaced("ELF", "elf"), ContainsSubstring("checksum differs"));  // the kernel's own
-  CHECK_THAT(replaced("\"schema\":2", "\"schema\":7"), ContainsSubstring("") && !ContainsSubstring("none"));
-  write_file(file, sealed(std::string(good).replace(good.find("\"schema\":2"), 10, "\"schema\":7")));
+  CHECK_THAT(replaced("\"schema\":3", "\"schema\":7"), ContainsSubstring("") && !ContainsSubstring("none"));
+  write_file(file, sealed(std::string(good).replace(good.find("\"schema\":3"), 10, "\"schema\":7")));
   CHECK(read_wisdom(file).foreign_records == 1);
   CHECK(read_wisdom(file).records.size() == 1);
 

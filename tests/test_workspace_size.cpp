@@ -34,17 +34,17 @@ constexpr Types all_types[] = {{f16, f16, f16},    {f16, f16, f32},    {bf16, bf
 
 void draw_alignments(Random& random, Problem& p) {
   const auto draw = [&](DataType type) { return std::max(int(size_of(type)), 1 << random.between(0, 4)); };
-  p.align_a = draw(p.a);
-  p.align_b = draw(p.b);
-  p.align_c = draw(type_of_c(p));
-  p.align_d = draw(p.d);
+  p.a.alignment = draw(p.a.type);
+  p.b.alignment = draw(p.b.type);
+  p.c.alignment = draw(type_of_c(p));
+  p.d.alignment = draw(p.d.type);
 }
 
 /// Small and deep more often than not, since that is what splits.
 Problem draw(Random& random, bool has_fp8) {
   for (;;) {
     const Types types = all_types[random.next() % std::size(all_types)];
-    Problem p{.a = types.a, .b = types.b, .d = types.d};
+    Problem p{.a = {types.a}, .b = {types.b}, .d = {types.d}};
     const int multiple = random.between(0, 1) ? 16 : 1;
     const auto extent = [&](int high) {
       return std::int64_t((random.log_between(1, high) + multiple - 1) / multiple * multiple);
@@ -52,12 +52,12 @@ Problem draw(Random& random, bool has_fp8) {
     p.m = extent(random.pick(std::vector{40, 300, 3000}));
     p.n = extent(random.pick(std::vector{40, 300, 3000}));
     p.k = extent(random.pick(std::vector{40, 1000, 20000}));
-    p.layout_a = random.between(0, 1) ? Layout::row_major : Layout::column_major;
-    p.layout_b = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+    p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
+    p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
     if (random.between(0, 3) == 0) p.batch = random.between(2, 5);
     if (random.between(0, 3) == 0) p.beta = 1;
     draw_alignments(random, p);
-    if (!has_fp8 && size_of(p.a) == 1 && p.a != s8) continue;
+    if (!has_fp8 && size_of(p.a.type) == 1 && p.a.type != s8) continue;
     return p;
   }
 }
@@ -83,7 +83,7 @@ TEST_CASE("A workspace of workspace_size() does for every choice, by the emulato
       KernelStore store(*backend, cache);
       ChooserOptions options;
       options.tuning = Tuning::off;
-      Chooser chooser(*backend, store, options);
+      Chooser chooser(*backend, store, RatedDevice(backend->device()), options);
       for (int i = 0; i < rounds() / 4; ++i) {
         const Problem asked = normalise(draw(random, architecture != std::string("sm_80")));
         const std::size_t bytes = launch_shape(asked, chooser.choose(asked, false).config).workspace_bytes();
@@ -128,7 +128,8 @@ TEST_CASE("gemm() takes no more than a workspace of workspace_size(), whatever t
       const auto at = [&](std::uintptr_t place, DataType type) {
         return reinterpret_cast<void*>((place << 44) + size_of(type) * std::uintptr_t(random.between(0, 16)));
       };
-      Operands operands{.a = at(1, problem.a), .b = at(2, problem.b), .c = at(3, f64), .d = at(4, problem.d)};
+      Operands operands{
+          .a = at(1, problem.a.type), .b = at(2, problem.b.type), .c = at(3, f64), .d = at(4, problem.d.type)};
       operands.workspace = reinterpret_cast<void*>(std::uintptr_t(5) << 44);
       operands.workspace_bytes = bytes;
       const auto error = error_if_any([&] { context.gemm(problem, operands); });

@@ -4,11 +4,12 @@
 
 #include "core/problem.hpp"
 #include "jitgemm/version.hpp"
+#include "plan/rated_device.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm::test {
 
-inline const DeviceInfo h200 = device_info_for("sm_90a");
+inline const RatedDevice h200(device_info_for("sm_90a"));
 
 inline Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) {
   return shape_of(normalise({.m = m, .n = n, .k = k}));

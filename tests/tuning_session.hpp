@@ -12,7 +12,7 @@
 
 namespace jitgemm::test {
 
-inline const Problem problem = normalise({.m = 48, .n = 40, .k = 64, .d = f32});
+inline const Problem problem = normalise({.m = 48, .n = 40, .k = 64, .d = {f32}});
 
 /// Configurations of three kernels; the model expects them to be the faster the earlier they come.
 inline const std::vector<RankedConfig> ranked{

@@ -37,7 +37,7 @@ FEATURES = {  # the names of tools/jitgemm/bench_draw.cpp
     "clusters above 2": lambda c: math.prod(cluster(c)) > 2,
     "cluster_k": lambda c: cluster(c)[2] > 1,
     "ping-pong": lambda c: "ping_pong" in c,
-    "swapped operands": lambda c: "operands=swapped" in c,
+    "swapped operands": lambda c: "swap_ab=true" in c,
     "three consumers": lambda c: number("warps", c, "") == "12",
     "256 rows": lambda c: c.startswith("sm90") and tile(c)[0] == 256,
     "widths off 64": lambda c: tile(c)[1] % 64 != 0,

@@ -14,7 +14,7 @@ struct Constraints {
   /// tile. On devices of one compute capability the bits then depend neither on what was tuned nor on the number of
   /// SMs; but where operands must be packed they do depend on whether sms, workspace_bytes and a workspace let them be
   /// packed. Costs most where few tiles have a deep k.
-  bool deterministic = false;
+  bool batch_invariant = false;
   std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
   /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all. Then no operands are packed. With
   /// ContextOptions::dependent_launch, blocks of the next call on the stream may begin while these still run.

@@ -26,6 +26,13 @@ struct Counters {
   std::uint64_t graph_workspace_bytes = 0;  ///< by those of captured graphs
 };
 
+/// The source, or the binary, of one kernel of a call.
+struct KernelText {
+  std::string name;   ///< what it does: "gemm", or "packing" of operands that the GEMM kernel cannot read as they lie
+  std::string entry;  ///< the name of its function
+  std::string text;
+};
+
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the
 /// device. Nothing here prints, aborts, or changes the current CUDA context. Every function may throw Error.
 class JITGEMM_EXPORT Context {
@@ -56,15 +63,17 @@ class JITGEMM_EXPORT Context {
   Plan compile(const Problem& problem);
   Plan compile(const Problem& problem, const KernelConfig& config);
 
-  /// The generated kernel source that gemm() would compile.
+  /// The generated source of the GEMM kernel that gemm() would run.
   std::string source(const Problem& problem);
   std::string source(const Problem& problem, const KernelConfig& config);
-  /// The source of the kernel that packs operands before it; empty if the configuration packs none.
-  std::string packing_source(const Problem& problem, const KernelConfig& config);
-  /// The compiled kernel: a cubin, or a shared object on the emulator.
+  /// The same compiled: a cubin, or a shared object on the emulator.
   std::string binary(const Problem& problem);
   std::string binary(const Problem& problem, const KernelConfig& config);
-  std::string packing_binary(const Problem& problem, const KernelConfig& config);
+  /// Of all kernels that gemm() would run, in the order of their launches. The GEMM kernel is the last.
+  std::vector<KernelText> sources(const Problem& problem);
+  std::vector<KernelText> sources(const Problem& problem, const KernelConfig& config);
+  std::vector<KernelText> binaries(const Problem& problem);
+  std::vector<KernelText> binaries(const Problem& problem, const KernelConfig& config);
 
   /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
   void warm(const Problem& problem);
@@ -73,7 +82,8 @@ class JITGEMM_EXPORT Context {
   /// on the calling thread; what it calls of this Context measures nothing.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
-  /// Every legal configuration that keeps to the constraints, best predicted first.
+  /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best
+  /// predicted first. Others may be pinned: other grids and splits, say.
   std::vector<Plan> candidates(const Problem& problem);
 
   /// Bytes of Operands::workspace with which gemm() runs what it would run without one, if the pointers are aligned as

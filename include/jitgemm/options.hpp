@@ -50,7 +50,7 @@ struct ContextOptions {
   bool dependent_launch = true;
   /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
   /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round
-  /// differently; if choices are deterministic, the fallback alone may. Nothing is measured then: Tuning::on is as
+  /// differently; if choices are batch-invariant, the fallback alone may. Nothing is measured then: Tuning::on is as
   /// cached. The Context's end waits for a compile that has begun.
   bool compile_in_background = false;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls

@@ -61,6 +61,7 @@ struct JITGEMM_EXPORT Plan {
   int registers = -1, spill_bytes = -1;
 
   std::string explain() const;  ///< all of the above for people, several lines
+  std::string json() const;     ///< and for programs: one object, in a line; problem and config as to_string() has them
 };
 
 struct TunedCandidate {

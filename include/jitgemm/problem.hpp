@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "jitgemm/export.hpp"
 #include "jitgemm/types.hpp"
@@ -9,6 +10,28 @@ namespace jitgemm {
 
 /// A batch stride that follows from the matrix: one after the other without a gap.
 inline constexpr std::int64_t packed_stride = -1;
+
+/// A matrix as its elements lie in memory.
+struct Matrix {
+  DataType type = f16;
+  Layout layout = Layout::row_major;
+  /// Leading dimension in elements: from one row to the next (row-major) or one column to the next; 0 means packed.
+  /// Times the rows (columns), at least one, it comes to 2^50 bytes at most.
+  std::int64_t ld = 0;
+  /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at
+  /// most. 0 uses one A, B or C for all; matrices of D may not overlap.
+  std::int64_t stride = packed_stride;
+  /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, 16 at most. gemm() looks at
+  /// the pointers it is given instead.
+  int alignment = 16;
+};
+
+/// What becomes of x = alpha * A * B + beta * C before it is stored.
+struct Epilogue {
+  Bias bias = Bias::none;  ///< of C's type, the same for all matrices of a batch
+  Activation activation = Activation::none;
+  double slope = 0.01;  ///< of leaky_relu
+};
 
 /// What is computed, for each of `batch` matrices:  D = activation(alpha * A * B + beta * C + bias)
 ///
@@ -35,46 +58,34 @@ inline constexpr std::int64_t packed_stride = -1;
 struct Problem {
   /// Each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles. With k = 0 the product is zero.
   std::int64_t m = 0, n = 0, k = 0;
-  DataType a = f16, b = f16;
-  DataType d = f16;
-  Layout layout_a = Layout::row_major;
-  Layout layout_b = Layout::row_major;
-  /// Leading dimensions in elements: from one row to the next (row-major) or one column to the next; 0 means packed.
-  /// Times the rows (columns), at least one, they come to 2^50 bytes at most.
-  std::int64_t lda = 0, ldb = 0, ldc = 0, ldd = 0;
   std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
-  /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at
-  /// most. 0 uses one A, B or C for all; matrices of D may not overlap.
-  std::int64_t stride_a = packed_stride, stride_b = packed_stride, stride_c = packed_stride, stride_d = packed_stride;
+  Matrix a = {}, b = {};
+  Matrix c = {.type = DataType::automatic};  ///< of the type that goes with D's: the table's, or automatic
+  Matrix d = {};
   // Scalars are rounded to f32 unless the table says otherwise. NaN and infinity are allowed and propagate: a beta of
   // NaN is not 0, so it reads C.
-  double alpha = 1;  ///< alpha = 0, of either sign, never reads A and B, and counts as +0
+  double alpha = 1;  ///< alpha = 0, of either sign, never reads A, B and their scales, and counts as +0
   double beta = 0;   ///< beta = 0, of either sign, never reads C
-  Bias bias = Bias::none;
-  Activation activation = Activation::none;
-  double slope = 0.01;  ///< of leaky_relu
+  Epilogue epilogue = {};
   /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for,
   /// too.
   Accumulation accumulation = Accumulation::fast;
-  /// What plan(), warm() and source() may assume of the pointers, in bytes: a power of two, 16 at most. gemm() looks at
-  /// the pointers it is given instead.
-  int align_a = 16, align_b = 16, align_c = 16, align_d = 16;
 };
 
 /// The memory of one call, owned by the caller and alive until the stream has passed the call: host memory on the
 /// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
-/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer and leading
-/// dimension); any other overlap of D with an input is an error, judged by the addresses from first to last element:
-/// matrices whose rows interleave count as overlapping.
+/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer, type,
+/// leading dimension and stride); any other overlap of D with an input is an error, judged by the addresses from first
+/// to last element: matrices whose rows interleave count as overlapping.
 struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;
-  const void* bias = nullptr;  ///< ignored without Problem::bias
+  const void* bias = nullptr;  ///< ignored without Epilogue::bias
   /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand
-  /// for scale_a * A and scale_b * B: alpha * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that
-  /// neither its factors nor their order make it overflow. scale_d multiplies what the activation gives before it
+  /// for scale_a * A and scale_b * B: alpha, rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded
+  /// to f32, so that the order of these three does not matter. scale_d multiplies what the activation gives before it
   /// becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
@@ -90,5 +101,15 @@ struct Operands {
 
 /// One line, `m=.. n=.. k=.. a=.. b=.. d=.. ...`, fields at their default left out.
 JITGEMM_EXPORT std::string to_string(const Problem& problem);
+
+/// The inverse of to_string, which also takes 64x64x64 for m=64 n=64 k=64. Fields that are not there have their
+/// default, but b is a's type, and d what default_output() says, where a or b is given. Throws Error{invalid_problem}.
+JITGEMM_EXPORT Problem parse_problem(std::string_view text);
+/// Sets what to_string calls `name`. Throws Error{invalid_problem} for a field or a value that there is not.
+JITGEMM_EXPORT void set_field(Problem& problem, std::string_view name, std::string_view value);
+
+/// The type of D that is usual for an A of this type: bf16 for e4m3 and e5m2, else A's or, of tf32 and s8, the
+/// accumulator's.
+JITGEMM_EXPORT DataType default_output(DataType a);
 
 }  // namespace jitgemm

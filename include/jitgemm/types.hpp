@@ -25,6 +25,7 @@ enum class DataType : std::uint8_t {
   e5m2,  ///< 8 bits, as f16 with a short fraction, largest finite 57344
   s8,
   s32,
+  automatic,  ///< no type, but of C the one that goes with D's: see Problem
 };
 inline constexpr DataType f16 = DataType::f16;
 inline constexpr DataType bf16 = DataType::bf16;
@@ -67,7 +68,8 @@ enum class Accumulation : std::uint8_t {
   promoted,
 };
 
-JITGEMM_EXPORT std::size_t size_of(DataType type);  ///< bytes of one element; 0 for what is no DataType
+JITGEMM_EXPORT int bits_of(DataType type);          ///< of one element; 0 for what is no element type
+JITGEMM_EXPORT std::size_t size_of(DataType type);  ///< bytes of one element; 0 for what is no element type
 
 JITGEMM_EXPORT std::string_view to_string(DataType type);
 JITGEMM_EXPORT std::string_view to_string(Layout layout);

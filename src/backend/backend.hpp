@@ -36,8 +36,6 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const DeviceInfo& device() const = 0;
-  /// Of device(), from now on. Before anything else uses it.
-  virtual void set_rates(const DeviceRates& rates) = 0;
 
   /// Names the compiler without loading it if it can: what the cache records, e.g. "nvrtc" or "g++".
   virtual std::string compiler_kind() const = 0;
@@ -46,11 +44,9 @@ class Backend {
   virtual KernelBinary compile(const KernelSource& source) = 0;
   virtual std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) = 0;
 
-  /// Asynchronous on the stream: a GEMM kernel, or one that packs its operands.
-  virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
-                      Stream stream) = 0;
-  virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
-                      Stream stream) = 0;
+  /// Asynchronous on the stream. The bytes are those of the struct that this kernel takes, and are read before it
+  /// returns.
+  virtual void launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) = 0;
   /// Whether the part of the device that the stream has (all of it, but for green contexts, MIG and MPS) can hold such
   /// a block, or a whole cluster of them, at once. Else a launch fails, on any day.
   virtual bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) = 0;

@@ -31,11 +31,8 @@ std::string DeviceInfo::architecture() const {
 DeviceInfo device_info_for(const std::string& architecture) {
   std::string known;
   for (const DeviceInfo& device : typical_devices) {
-    if (architecture == device.architecture() || architecture == "sm_" + std::to_string(device.compute_capability)) {
-      DeviceInfo typical = device;
-      typical.rates = rates_of(device);
-      return typical;
-    }
+    if (architecture == device.architecture() || architecture == "sm_" + std::to_string(device.compute_capability))
+      return device;
     known += (known.empty() ? "" : ", ") + device.architecture();
   }
   throw Error(ErrorCode::invalid_option, "unknown architecture \"" + architecture + "\": use one of " + known);

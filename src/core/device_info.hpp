@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "core/device_rates.hpp"
 #include "jitgemm/device.hpp"
 
 namespace jitgemm {
@@ -18,7 +17,6 @@ struct DeviceInfo {
   bool emulated = false;
   bool dependent_launch = true;           ///< ContextOptions::dependent_launch
   double clock_ghz = 0, memory_gb_s = 0;  ///< at most; 0: not known
-  DeviceRates rates = {};
 
   /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
   std::string architecture() const;

@@ -101,6 +101,8 @@ double load_element(const void* memory, std::int64_t index, DataType type) {
     case e4m3:
     case e5m2:
       return decode(read<std::uint8_t>(memory, index), 8, *format_of(type));
+    case DataType::automatic:
+      break;
   }
   return 0;
 }
@@ -122,6 +124,8 @@ void store_element(double value, void* memory, std::int64_t index, DataType type
     case e4m3:
     case e5m2:
       return write(std::uint8_t(encode(value, 8, *format_of(type))), memory, index);
+    case DataType::automatic:
+      break;
   }
 }
 

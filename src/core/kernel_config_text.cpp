@@ -3,6 +3,7 @@
 #include <charconv>
 #include <vector>
 
+#include "core/main_loop_names.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/kernel_config.hpp"
 
@@ -51,8 +52,10 @@ bool parse_pack(std::string_view text, bool& a, bool& b) {
 bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos) {
-    for (MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
-      if (word == to_string(main_loop)) return field = "main loop", config.main_loop = main_loop, true;
+    if (const auto name = std::ranges::find(main_loop_names, word); name != main_loop_names.end()) {
+      field = "main loop";
+      config.main_loop = MainLoop(name - main_loop_names.begin());
+      return true;
     }
     field = "tile";
     return parse_extents(word, config.block_m, config.block_n, config.block_k);
@@ -69,7 +72,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "warps") return parse_int(value, config.warps);
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
   if (field == "consumers") return parse_flag(value, "cooperative", "ping_pong", config.ping_pong);
-  if (field == "operands") return parse_flag(value, "in_order", "swapped", config.swap_ab);
+  if (field == "swap_ab") return parse_flag(value, "false", "true", config.swap_ab);
   if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
   if (field == "splits") return parse_int(value, config.splits);
   if (field == "grid") return parse_int(value, config.grid);
@@ -79,13 +82,8 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
 }  // namespace
 
 std::string_view to_string(MainLoop main_loop) {
-  switch (main_loop) {
-    case MainLoop::sm80:
-      return "sm80";
-    case MainLoop::sm90:
-      return "sm90";
-  }
-  return "unknown";
+  const auto place = std::size_t(main_loop);
+  return place < main_loop_names.size() ? main_loop_names[place] : "unknown";
 }
 
 std::string_view to_string(Schedule schedule) {
@@ -123,7 +121,7 @@ std::string to_string(const KernelConfig& config) {
   if (config.cluster_m != 1 || config.cluster_n != 1 || config.cluster_k != 1) {
     text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
-  if (config.swap_ab) text += " operands=swapped";
+  if (config.swap_ab) text += " swap_ab=true";
   if (config.ping_pong) text += " consumers=ping_pong";
   if (config.pack_a || config.pack_b)
     text += std::string(" pack=") + (config.pack_a ? "a" : "") + (config.pack_b ? "b" : "");

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <type_traits>
 
 namespace jitgemm {
 
@@ -11,5 +13,14 @@ struct LaunchGrid {
   int threads = 0;
   std::size_t smem_bytes = 0;
 };
+
+/// A kernel's one parameter, a struct that it takes by value.
+using ArgumentBytes = std::span<const std::byte>;
+
+template <typename Arguments>
+ArgumentBytes bytes_of(const Arguments& arguments) {
+  static_assert(std::is_trivially_copyable_v<Arguments>, "the driver copies bytes");
+  return std::as_bytes(std::span(&arguments, 1));
+}
 
 }  // namespace jitgemm

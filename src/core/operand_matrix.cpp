@@ -1,25 +1,33 @@
 #include "core/operand_matrix.hpp"
 
+#include <utility>
+
 #include "core/type_rules.hpp"
 
 namespace jitgemm {
 
-OperandMatrix matrix_a(const Problem& p) {
-  const bool rows = p.layout_a == Layout::row_major;
-  return {rows ? p.k : p.m, rows ? p.m : p.k, p.a, p.lda, p.batch, p.stride_a};
+namespace {
+
+/// Of `rows` x `columns`.
+OperandMatrix in_memory(const Matrix& matrix, std::int64_t rows, std::int64_t columns, const Problem& p) {
+  if (matrix.layout == Layout::column_major) std::swap(rows, columns);
+  return {columns, rows, matrix.type, matrix.ld, p.batch, matrix.stride};
 }
 
-OperandMatrix matrix_b(const Problem& p) {
-  const bool rows = p.layout_b == Layout::row_major;
-  return {rows ? p.n : p.k, rows ? p.k : p.n, p.b, p.ldb, p.batch, p.stride_b};
+}  // namespace
+
+OperandMatrix matrix_a(const Problem& p) { return in_memory(p.a, p.m, p.k, p); }
+OperandMatrix matrix_b(const Problem& p) { return in_memory(p.b, p.k, p.n, p); }
+OperandMatrix matrix_d(const Problem& p) { return in_memory(p.d, p.m, p.n, p); }
+
+OperandMatrix matrix_c(const Problem& p) {
+  OperandMatrix c = in_memory(p.c, p.m, p.n, p);
+  c.type = type_of_c(p);
+  return c;
 }
-
-OperandMatrix matrix_c(const Problem& p) { return {p.n, p.m, type_of_c(p), p.ldc, p.batch, p.stride_c}; }
-
-OperandMatrix matrix_d(const Problem& p) { return {p.n, p.m, p.d, p.ldd, p.batch, p.stride_d}; }
 
 std::int64_t bias_elements(const Problem& p) {
-  switch (p.bias) {
+  switch (p.epilogue.bias) {
     case Bias::none:
       return 0;
     case Bias::along_n:

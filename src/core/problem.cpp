@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
-#include <tuple>
 
 #include "core/operand_matrix.hpp"
+#include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "util/number_text.hpp"
@@ -33,24 +34,27 @@ void check_size(const char* name, std::int64_t size, const Problem& problem) {
 }
 
 /// Fills in and checks an operand's leading dimension, batch stride and alignment.
-void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std::int64_t& ld, std::int64_t& stride,
-                      int& align, const Problem& problem) {
-  const std::int64_t size = std::int64_t(size_of(matrix.type));
-  if (ld == 0) ld = matrix.packed_ld();
-  if (ld < matrix.packed_ld()) {
+void normalise_matrix(const std::string& name, const OperandMatrix& operand, Matrix& matrix, const Problem& problem) {
+  const std::int64_t size = std::int64_t(size_of(operand.type));
+  const Matrix given = matrix;
+  auto& [type, layout, ld, stride, alignment] = matrix;
+  if (ld == 0) ld = operand.packed_ld();
+  if (ld < operand.packed_ld()) {
     invalid(ErrorCode::invalid_problem,
             "ld" + name + " = " + std::to_string(ld) + " is less than one row (column) of " +
-                std::to_string(matrix.packed_ld()) + " elements: give at least that, or 0 for packed",
+                std::to_string(operand.packed_ld()) + " elements: give at least that, or 0 for packed",
             problem);
   }
-  const auto too_large = [&](const std::string& what, std::int64_t value, const std::string& limit) {
+  const auto too_large = [&](const std::string& what, std::int64_t value, bool packed, const std::string& limit) {
     invalid(ErrorCode::invalid_problem,
-            what + name + " = " + std::to_string(value) + " makes " + limit + " bytes: lower it", problem);
+            what + name + " = " + std::to_string(value) + (packed ? ", packed," : "") + " makes " + limit +
+                " bytes: lower " + (packed ? "the problem's sizes" : "it"),
+            problem);
   };
   std::int64_t elements, bytes;
-  if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, matrix.vectors), &elements) ||
+  if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, operand.vectors), &elements) ||
       __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
-    too_large("ld", ld, "the matrix larger than 2^50");
+    too_large("ld", ld, given.ld == 0, "the matrix larger than 2^50");
   if (problem.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
@@ -60,14 +64,14 @@ void normalise_matrix(const std::string& name, const OperandMatrix& matrix, std:
   }
   if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
       __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
-    too_large("stride_", stride, "the batch larger than 2^62");
-  if (align < size || align > 16 || !std::has_single_bit(unsigned(align))) {
+    too_large("stride_", stride, given.stride == packed_stride, "the batch larger than 2^62");
+  if (alignment < size || alignment > 16 || !std::has_single_bit(unsigned(alignment))) {
     invalid(ErrorCode::invalid_problem,
-            "align_" + name + " = " + std::to_string(align) + " is not a power of two from " + std::to_string(size) +
-                " to 16: give the bytes that the pointer is a multiple of",
+            "align_" + name + " = " + std::to_string(alignment) + " is not a power of two from " +
+                std::to_string(size) + " to 16: give the bytes that the pointer is a multiple of",
             problem);
   }
-  align = std::min(align, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
+  alignment = std::min(alignment, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
 }
 
 /// The matrices of D side by side, or their rows interleaved, but no element in two.
@@ -93,8 +97,6 @@ double as_scalar(const char* name, double x, const Problem& problem) {
   if (std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
   return (type == f64 ? x : double(float(x))) + 0.0;
 }
-
-bool same(double x, double y) { return x == y || (x != x && y != y); }
 
 /// Half-open.
 struct AddressRange {
@@ -130,12 +132,13 @@ void check_apart(const Operand& written, const Operand& other, const Problem& pr
   if (!written.range().overlaps(other.range())) return;
   invalid(ErrorCode::invalid_operand,
           std::string(written.name) + " overlaps " + other.name + " in memory: give " + written.name +
-              " memory of its own" + (std::string(other.name) == "C" ? ", or C's pointer, type and strides" : ""),
+              " memory of its own" +
+              (std::string(written.name) + other.name == "DC" ? ", or C's pointer, type and strides" : ""),
           problem);
 }
 
 /// TMA clips what it stores to 16 bytes, not to elements: a row of D has to end at such a boundary, too.
-int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n) * size_of(p.d)); }
+int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n) * size_of(p.d.type)); }
 
 }  // namespace
 
@@ -149,20 +152,18 @@ Problem normalise(const Problem& problem) {
     invalid(ErrorCode::invalid_problem, broken, problem);
   p.alpha = as_scalar("alpha", p.alpha, problem);
   p.beta = as_scalar("beta", p.beta, problem);
-  p.slope = p.activation == Activation::leaky_relu ? as_scalar("slope", p.slope, problem) : Problem{}.slope;
-  if (!is_fp8(p.a)) p.accumulation = Problem{}.accumulation;
-  if (!reads_c(p)) p.stride_c = 0;  // whatever it is, D's may be too far apart for it
-  normalise_matrix("a", matrix_a(p), p.lda, p.stride_a, p.align_a, problem);
-  normalise_matrix("b", matrix_b(p), p.ldb, p.stride_b, p.align_b, problem);
-  normalise_matrix("c", matrix_c(p), p.ldc, p.stride_c, p.align_c, problem);
-  normalise_matrix("d", matrix_d(p), p.ldd, p.stride_d, p.align_d, problem);
+  Epilogue& epilogue = p.epilogue;
+  epilogue.slope =
+      epilogue.activation == Activation::leaky_relu ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
+  if (!is_fp8(p.a.type)) p.accumulation = Problem{}.accumulation;
+  p.c.type = type_of_c(p);
+  normalise_matrix("a", matrix_a(p), p.a, problem);
+  normalise_matrix("b", matrix_b(p), p.b, problem);
+  if (reads_c(p)) normalise_matrix("c", matrix_c(p), p.c, problem);
+  normalise_matrix("d", matrix_d(p), p.d, problem);
   check_batch_of_d(p, problem);
-  p.align_d = std::min(p.align_d, row_end_alignment(p));
-  if (!reads_c(p)) {
-    p.ldc = matrix_c(p).packed_ld();
-    p.stride_c = 0;
-    p.align_c = Problem{}.align_c;
-  }
+  p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
+  if (!reads_c(p)) p.c = {.type = p.c.type, .ld = matrix_c(p).packed_ld(), .stride = 0};
   return p;
 }
 
@@ -170,21 +171,22 @@ Problem shape_of(const Problem& normalised) {
   Problem p = normalised;
   if (p.alpha != 0) p.alpha = 1;
   if (p.beta != 0) p.beta = 1;
-  if (p.slope != 0) p.slope = Problem{}.slope;
+  if (p.epilogue.slope != 0) p.epilogue.slope = Epilogue{}.slope;
   return p;
 }
 
 Problem with_operands(const Problem& normalised, const Operands& operands) {
   Problem p = normalised;
   if (is_empty(p)) return p;
-  const auto set_alignment = [](int& align, const Operand& operand, const OperandMatrix& matrix) {
-    align = alignment_of(operand.range().begin | std::uint64_t(matrix.ld | matrix.stride) * size_of(matrix.type));
+  const auto set_alignment = [](Matrix& matrix, const Operand& operand) {
+    matrix.alignment =
+        alignment_of(operand.range().begin | std::uint64_t(matrix.ld | matrix.stride) * size_of(matrix.type));
   };
 
   const Operand d{"D", operands.d, matrix_d(p).batch_bytes()};
-  check_pointer(d, size_of(p.d), p);
-  set_alignment(p.align_d, d, matrix_d(p));
-  p.align_d = std::min(p.align_d, row_end_alignment(p));
+  check_pointer(d, size_of(p.d.type), p);
+  set_alignment(p.d, d);
+  p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
 
   const Operand workspace{"workspace", operands.workspace, std::int64_t(operands.workspace_bytes)};
   if (workspace.pointer != nullptr) {
@@ -200,21 +202,19 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
   if (reads_ab(p)) {
     const Operand a{"A", operands.a, matrix_a(p).batch_bytes()};
     const Operand b{"B", operands.b, matrix_b(p).batch_bytes()};
-    check_input(a, p.a);
-    check_input(b, p.b);
-    set_alignment(p.align_a, a, matrix_a(p));
-    set_alignment(p.align_b, b, matrix_b(p));
+    check_input(a, p.a.type);
+    check_input(b, p.b.type);
+    set_alignment(p.a, a);
+    set_alignment(p.b, b);
   }
   if (reads_c(p)) {
-    const OperandMatrix matrix = matrix_c(p);
-    const Operand c{"C", operands.c, matrix.batch_bytes()};
-    const bool is_d = c.pointer == d.pointer && matrix.type == p.d && p.ldc == p.ldd && p.stride_c == p.stride_d;
-    if (!is_d) check_input(c, matrix.type);
-    set_alignment(p.align_c, c, matrix);
+    const Operand c{"C", operands.c, matrix_c(p).batch_bytes()};
+    const bool is_d = c.pointer == d.pointer && p.c.type == p.d.type && p.c.ld == p.d.ld && p.c.stride == p.d.stride;
+    if (!is_d) check_input(c, p.c.type);
+    set_alignment(p.c, c);
   }
-  const DataType addend = type_of_c(p);
-  if (p.bias != Bias::none)
-    check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(addend))}, addend);
+  if (p.epilogue.bias != Bias::none)
+    check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type))}, p.c.type);
 
   const auto check_scale = [&](const char* name, const float* scale, bool applies) {
     if (scale == nullptr) return;
@@ -225,42 +225,33 @@ Problem with_operands(const Problem& normalised, const Operands& operands) {
     }
     check_input({name, scale, sizeof(float)}, f32);
   };
-  check_scale("scale_a", operands.scale_a, is_fp8(p.a));
-  check_scale("scale_b", operands.scale_b, is_fp8(p.b));
-  check_scale("scale_d", operands.scale_d, is_fp8(p.d));
+  check_scale("scale_a", operands.scale_a, is_fp8(p.a.type));
+  check_scale("scale_b", operands.scale_b, is_fp8(p.b.type));
+  check_scale("scale_d", operands.scale_d, is_fp8(p.d.type));
   return p;
 }
 
 bool equal(const Problem& x, const Problem& y) {
-  const auto integers = [](const Problem& p) {
-    return std::tuple(p.m, p.n, p.k, p.a, p.b, p.d, p.layout_a, p.layout_b, p.lda, p.ldb, p.ldc, p.ldd, p.batch,
-                      p.stride_a, p.stride_b, p.stride_c, p.stride_d, p.bias, p.activation, p.accumulation, p.align_a,
-                      p.align_b, p.align_c, p.align_d);
-  };
-  return integers(x) == integers(y) && same(x.alpha, y.alpha) && same(x.beta, y.beta) && same(x.slope, y.slope);
+  bool same = true;
+  for_each_field([&](const ProblemField&, auto member) { same = same && same_value(member(x), member(y)); });
+  return same;
 }
 
+/// Multilinear: the sum of each field times an odd number of its own, so that no field waits for the one before.
 std::size_t hash_value(const Problem& p) {
-  std::uint64_t hash = 0;
-  const auto mix = [&hash](std::uint64_t value) {
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 32;
+  std::uint64_t hash = 0, factor = 0x9e3779b97f4a7c15u;
+  const auto bits = []<typename T>(T value) {
+    if constexpr (std::floating_point<T>)
+      return value == 0 ? 0 : value != value ? 1 : std::bit_cast<std::uint64_t>(value);  // one of all zeros, all NaN
+    else
+      return std::uint64_t(value);
   };
-  const auto mix_scalar = [&mix](double x) { mix(x == 0 ? 0 : x != x ? 1 : std::bit_cast<std::uint64_t>(x)); };
-  for (std::int64_t value : {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd, p.batch}) mix(std::uint64_t(value));
-  if (p.batch > 1) {
-    for (std::int64_t value : {p.stride_a, p.stride_b, p.stride_c, p.stride_d}) mix(std::uint64_t(value));
-  }
-  std::uint64_t small = 0;  // everything with few values, packed
-  for (int value : {int(p.a), int(p.b), int(p.d), int(p.layout_a), int(p.layout_b), int(p.bias), int(p.activation),
-                    int(p.accumulation), p.align_a, p.align_b, p.align_c, p.align_d}) {
-    small = small * 32 + std::uint64_t(value);
-  }
-  mix(small);
-  mix_scalar(p.alpha);
-  mix_scalar(p.beta);
-  mix_scalar(p.slope);
-  return hash;
+  for_each_field([&](const ProblemField&, auto member) {
+    hash += bits(member(p)) * factor;
+    factor = factor * 0xd1342543de82ef95u | 1;
+  });
+  hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
 }
 
 double minimum_bytes(const Problem& p) {
@@ -277,68 +268,12 @@ double minimum_bytes(const Problem& p) {
 
 double floor_us(const Problem& problem) {
   // What an H200 sustains, TFLOP/s or 1e12 multiplications and additions of integers.
-  const double rate = problem.a == f64 || is_simt(problem.a) ? 55
-                      : problem.a == tf32                    ? 400
-                      : size_of(problem.a) == 1              ? 1500
-                                                             : 800;
+  const double rate = problem.a.type == f64 || is_simt(problem.a.type) ? 55
+                      : problem.a.type == tf32                         ? 400
+                      : size_of(problem.a.type) == 1                   ? 1500
+                                                                       : 800;
   const double compute_us = (reads_ab(problem) ? flops(problem) : 0.0) / (rate * 1e6);
   return std::max(compute_us, minimum_bytes(problem) / 4.2e6) + 2;
-}
-
-std::string to_string(const Problem& p) {
-  const Problem defaults;
-  std::string text;
-  const auto add = [&text](std::string_view name, std::string_view value) {
-    text.append(text.empty() ? "" : " ").append(name).append("=").append(value);
-  };
-  const auto add_integer = [&add](const std::string& name, std::int64_t value) { add(name, std::to_string(value)); };
-  add_integer("m", p.m);
-  add_integer("n", p.n);
-  add_integer("k", p.k);
-  add("a", to_string(p.a));
-  add("b", to_string(p.b));
-  add("d", to_string(p.d));
-  if (p.layout_a != defaults.layout_a) add("layout_a", to_string(p.layout_a));
-  if (p.layout_b != defaults.layout_b) add("layout_b", to_string(p.layout_b));
-  const auto operand = [&](const char* name, const OperandMatrix& x) {
-    const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
-    if (ld != x.packed_ld()) add_integer(std::string("ld") + name, ld);
-  };
-  operand("a", matrix_a(p));
-  operand("b", matrix_b(p));
-  operand("c", matrix_c(p));
-  operand("d", matrix_d(p));
-  if (p.batch != 1) add_integer("batch", p.batch);
-  const auto stride = [&](const char* name, const OperandMatrix& x) {
-    const std::int64_t ld = x.ld == 0 ? x.packed_ld() : x.ld;
-    const bool packed =
-        x.stride == packed_stride || double(x.stride) == double(ld) * double(std::max<std::int64_t>(1, x.vectors));
-    if (p.batch > 1 && !packed) add_integer(std::string("stride_") + name, x.stride);
-  };
-  stride("a", matrix_a(p));
-  stride("b", matrix_b(p));
-  if (reads_c(p)) stride("c", matrix_c(p));
-  stride("d", matrix_d(p));
-  // As the kernel gets them, with the digits that tell any two apart.
-  const bool in_f32 = accumulator_of(p) == f32;
-  const auto add_scalar = [&](const char* name, double x) {
-    add(name, in_f32 ? general_text(double(float(x)), 9) : general_text(x, 17));
-  };
-  if (!same(p.alpha, defaults.alpha)) add_scalar("alpha", p.alpha);
-  if (!same(p.beta, defaults.beta)) add_scalar("beta", p.beta);
-  if (p.bias != Bias::none) add("bias", to_string(p.bias));
-  if (p.activation != defaults.activation) add("activation", to_string(p.activation));
-  if (p.activation == Activation::leaky_relu && p.slope != defaults.slope && p.slope != double(float(defaults.slope)))
-    add_scalar("slope", p.slope);
-  if (p.accumulation != defaults.accumulation) add("accumulation", to_string(p.accumulation));
-  const auto alignment = [&](const char* name, int value) {
-    if (value != 16) add_integer(name, value);
-  };
-  alignment("align_a", p.align_a);
-  alignment("align_b", p.align_b);
-  alignment("align_c", p.align_c);
-  alignment("align_d", p.align_d);
-  return text;
 }
 
 }  // namespace jitgemm

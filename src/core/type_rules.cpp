@@ -1,60 +1,43 @@
 #include "core/type_rules.hpp"
 
-#include <algorithm>
 #include <vector>
+
+#include "core/enumerators.hpp"
+#include "util/alternatives.hpp"
 
 namespace jitgemm {
 namespace {
 
-bool known(DataType type) { return size_of(type) != 0; }
-
-/// Types that D may have, none for inputs that nothing multiplies.
-std::vector<DataType> outputs_of(DataType a, DataType b) {
-  if (is_fp8(a) && is_fp8(b)) return {f16, bf16, f32, e4m3, e5m2};
-  if (a != b) return {};
-  switch (a) {
-    case f16:
-    case bf16:
-      return {f16, bf16, f32};
-    case f32:
-    case tf32:
-      return {f32};
-    case f64:
-      return {f64};
-    case s8:
-      return {s32};
-    default:
-      return {};
-  }
-}
-
-std::string name(DataType type) { return known(type) ? std::string(to_string(type)) : "an unknown type"; }
+std::string name(DataType type) { return info_of(type).bits != 0 ? std::string(to_string(type)) : "an unknown type"; }
 
 }  // namespace
 
 std::string why_types_unsupported(const Problem& p) {
-  const std::vector<DataType> outputs = outputs_of(p.a, p.b);
-  if (outputs.empty())
-    return "no kernel multiplies a = " + name(p.a) + " by b = " + name(p.b) +
+  const DataTypeInfo& a = info_of(p.a.type);
+  if (!a.partners.contains(p.b.type))
+    return "no kernel multiplies a = " + name(p.a.type) + " by b = " + name(p.b.type) +
            ": use f16, bf16, tf32, f32, f64 or s8 for both, or e4m3 and e5m2";
-  if (std::find(outputs.begin(), outputs.end(), p.d) == outputs.end()) {
-    std::string list;
-    for (DataType type : outputs) list += (list.empty() ? "" : type == outputs.back() ? " or " : ", ") + name(type);
-    return "no kernel turns a = " + name(p.a) + " into d = " + name(p.d) + ": use " + list;
+  if (!a.outputs.contains(p.d.type)) {
+    std::vector<std::string_view> outputs;
+    for (const DataTypeInfo& info : data_types())
+      if (a.outputs.contains(info.type)) outputs.push_back(info.name);
+    return "no kernel turns a = " + name(p.a.type) + " into d = " + name(p.d.type) + ": use " + alternatives(outputs);
   }
-  if (to_string(p.layout_a) == "unknown" || to_string(p.layout_b) == "unknown")
-    return "unknown layout: use row_major or column_major";
-  if (to_string(p.bias) == "unknown") return "unknown bias: use none, along_n or along_m";
-  if (to_string(p.activation) == "unknown")
-    return "unknown activation: use none, relu, leaky_relu, gelu_erf, gelu_tanh or silu";
-  if (to_string(p.accumulation) == "unknown") return "unknown accumulation: use fast or promoted";
-  if (p.a == s8 && p.activation != Activation::none && p.activation != Activation::relu)
-    return "no kernel applies " + std::string(to_string(p.activation)) + " to integers: use none or relu";
+  if (p.c.type != DataType::automatic && p.c.type != info_of(p.d.type).addend)
+    return "no kernel adds c = " + name(p.c.type) + " to d = " + name(p.d.type) + ": use " +
+           name(info_of(p.d.type).addend) + ", or automatic";
+  if (!is_known(p.a.layout) || !is_known(p.b.layout)) return "unknown layout: use row_major or column_major";
+  if (p.c.layout != Layout::row_major || p.d.layout != Layout::row_major)
+    return "C and D are row-major: compute the transpose of a column-major D, with A and B, m and n and the bias's "
+           "direction swapped";
+  if (!is_known(p.epilogue.bias)) return "unknown bias: use " + names_of_all<Bias>();
+  if (!is_known(p.epilogue.activation)) return "unknown activation: use " + names_of_all<Activation>();
+  if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
+  if (a.accumulator == s32 && p.epilogue.activation != Activation::none && p.epilogue.activation != Activation::relu)
+    return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use none or relu";
   return {};
 }
 
-DataType accumulator_of(DataType a) { return a == f64 ? f64 : a == s8 ? s32 : f32; }
-
-DataType type_of_c(const Problem& p) { return is_fp8(p.d) ? bf16 : p.d; }
+DataType type_of_c(const Problem& p) { return p.c.type == DataType::automatic ? info_of(p.d.type).addend : p.c.type; }
 
 }  // namespace jitgemm

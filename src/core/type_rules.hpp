@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/data_types.hpp"
 #include "jitgemm/problem.hpp"
 
 namespace jitgemm {
@@ -10,14 +11,14 @@ namespace jitgemm {
 std::string why_types_unsupported(const Problem& problem);
 
 /// f32, f64 or s32: of sums, partial tiles, alpha and beta.
-DataType accumulator_of(DataType a);
-inline DataType accumulator_of(const Problem& problem) { return accumulator_of(problem.a); }
+inline DataType accumulator_of(DataType a) { return info_of(a).accumulator; }
+inline DataType accumulator_of(const Problem& problem) { return accumulator_of(problem.a.type); }
 
-/// Of C and bias.
+/// Of C and bias: what goes with D's where the problem says automatic.
 DataType type_of_c(const Problem& problem);
 
-inline bool is_fp8(DataType type) { return type == e4m3 || type == e5m2; }
+inline bool is_fp8(DataType type) { return info_of(type).fp8; }
 /// Without tensor cores.
-inline bool is_simt(DataType a) { return a == f32; }
+inline bool is_simt(DataType a) { return !info_of(a).tensor_cores; }
 
 }  // namespace jitgemm

@@ -2,131 +2,68 @@
 
 #include <array>
 
+#include "core/data_types.hpp"
+#include "core/enumerators.hpp"
+
 namespace jitgemm {
-namespace {
 
-template <typename Enum, std::size_t N>
-std::optional<Enum> parse(std::string_view text, const std::array<Enum, N>& values) {
-  for (Enum value : values) {
-    if (to_string(value) == text) return value;
-  }
-  return std::nullopt;
+template <>
+std::span<const Enumerator<DataType>> enumerators() {
+  static const auto all = [] {
+    std::array<Enumerator<DataType>, std::size_t(DataType::automatic)> names{};
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = {data_types()[i].type, data_types()[i].name};
+    return names;
+  }();
+  return all;
 }
 
-}  // namespace
-
-std::size_t size_of(DataType type) {
-  switch (type) {
-    case e4m3:
-    case e5m2:
-    case s8:
-      return 1;
-    case f16:
-    case bf16:
-      return 2;
-    case f32:
-    case tf32:
-    case s32:
-      return 4;
-    case f64:
-      return 8;
-  }
-  return 0;
+template <>
+std::span<const Enumerator<Layout>> enumerators() {
+  static constexpr std::array all{Enumerator<Layout>{Layout::row_major, "row_major"},
+                                  Enumerator<Layout>{Layout::column_major, "column_major"}};
+  return all;
 }
 
-std::string_view to_string(DataType type) {
-  switch (type) {
-    case f16:
-      return "f16";
-    case bf16:
-      return "bf16";
-    case f32:
-      return "f32";
-    case tf32:
-      return "tf32";
-    case f64:
-      return "f64";
-    case e4m3:
-      return "e4m3";
-    case e5m2:
-      return "e5m2";
-    case s8:
-      return "s8";
-    case s32:
-      return "s32";
-  }
-  return "unknown";
+template <>
+std::span<const Enumerator<Bias>> enumerators() {
+  static constexpr std::array all{Enumerator<Bias>{Bias::none, "none"}, Enumerator<Bias>{Bias::along_n, "along_n"},
+                                  Enumerator<Bias>{Bias::along_m, "along_m"}};
+  return all;
 }
 
-std::string_view to_string(Layout layout) {
-  switch (layout) {
-    case Layout::row_major:
-      return "row_major";
-    case Layout::column_major:
-      return "column_major";
-  }
-  return "unknown";
+template <>
+std::span<const Enumerator<Activation>> enumerators() {
+  static constexpr std::array all{
+      Enumerator<Activation>{Activation::none, "none"},
+      Enumerator<Activation>{Activation::relu, "relu"},
+      Enumerator<Activation>{Activation::leaky_relu, "leaky_relu"},
+      Enumerator<Activation>{Activation::gelu_erf, "gelu_erf"},
+      Enumerator<Activation>{Activation::gelu_tanh, "gelu_tanh"},
+      Enumerator<Activation>{Activation::silu, "silu"},
+  };
+  return all;
 }
 
-std::string_view to_string(Bias bias) {
-  switch (bias) {
-    case Bias::none:
-      return "none";
-    case Bias::along_n:
-      return "along_n";
-    case Bias::along_m:
-      return "along_m";
-  }
-  return "unknown";
+template <>
+std::span<const Enumerator<Accumulation>> enumerators() {
+  static constexpr std::array all{Enumerator<Accumulation>{Accumulation::fast, "fast"},
+                                  Enumerator<Accumulation>{Accumulation::promoted, "promoted"}};
+  return all;
 }
 
-std::string_view to_string(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return "none";
-    case Activation::relu:
-      return "relu";
-    case Activation::leaky_relu:
-      return "leaky_relu";
-    case Activation::gelu_erf:
-      return "gelu_erf";
-    case Activation::gelu_tanh:
-      return "gelu_tanh";
-    case Activation::silu:
-      return "silu";
-  }
-  return "unknown";
-}
+int bits_of(DataType type) { return info_of(type).bits; }
+std::size_t size_of(DataType type) { return std::size_t(bits_of(type) / 8); }
 
-std::string_view to_string(Accumulation accumulation) {
-  switch (accumulation) {
-    case Accumulation::fast:
-      return "fast";
-    case Accumulation::promoted:
-      return "promoted";
-  }
-  return "unknown";
-}
+std::string_view to_string(DataType type) { return type == DataType::automatic ? "automatic" : name_of(type); }
+std::string_view to_string(Layout layout) { return name_of(layout); }
+std::string_view to_string(Bias bias) { return name_of(bias); }
+std::string_view to_string(Activation activation) { return name_of(activation); }
+std::string_view to_string(Accumulation accumulation) { return name_of(accumulation); }
 
-std::optional<DataType> parse_data_type(std::string_view text) {
-  return parse(text, std::array{f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32});
-}
-
-std::optional<Layout> parse_layout(std::string_view text) {
-  return parse(text, std::array{Layout::row_major, Layout::column_major});
-}
-
-std::optional<Bias> parse_bias(std::string_view text) {
-  return parse(text, std::array{Bias::none, Bias::along_n, Bias::along_m});
-}
-
-std::optional<Activation> parse_activation(std::string_view text) {
-  return parse(text, std::array{Activation::none, Activation::relu, Activation::leaky_relu, Activation::gelu_erf,
-                                Activation::gelu_tanh, Activation::silu});
-}
-
-std::optional<Accumulation> parse_accumulation(std::string_view text) {
-  return parse(text, std::array{Accumulation::fast, Accumulation::promoted});
-}
+std::optional<DataType> parse_data_type(std::string_view text) { return parse_enumerator<DataType>(text); }
+std::optional<Layout> parse_layout(std::string_view text) { return parse_enumerator<Layout>(text); }
+std::optional<Bias> parse_bias(std::string_view text) { return parse_enumerator<Bias>(text); }
+std::optional<Activation> parse_activation(std::string_view text) { return parse_enumerator<Activation>(text); }
+std::optional<Accumulation> parse_accumulation(std::string_view text) { return parse_enumerator<Accumulation>(text); }
 
 }  // namespace jitgemm

@@ -23,9 +23,9 @@ namespace {
 /// For work on the templates: JITGEMM_TEMPLATES_DIR names a folder that is read instead of the embedded files.
 std::string template_file(const std::string& name) {
   const auto directory = environment("JITGEMM_TEMPLATES_DIR");
-  if (!directory) return std::string(template_text(name));
+  if (!directory) return without_includes(template_text(name));
   const auto path = std::filesystem::path(*directory) / name;
-  if (auto text = read_file(path)) return *std::move(text);
+  if (auto text = read_file(path)) return without_includes(*text);
   throw Error(ErrorCode::invalid_option,
               "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
 }
@@ -96,6 +96,7 @@ Values gemm_files(const TemplateFiles& files) {
           {"geometry", text_of(files.geometry)},
           {"arguments.cuh", template_file("arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
+          {"work_tile.cuh", template_file("work_tile.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};
@@ -109,29 +110,7 @@ Values packing_files() {
           {"pack.cuh", template_file("pack.cuh")}};
 }
 
-std::string device_type(DataType type) {
-  switch (type) {
-    case f16:
-      return "F16";
-    case bf16:
-      return "BF16";
-    case f32:
-      return "float";
-    case tf32:
-      return "TF32";
-    case f64:
-      return "double";
-    case e4m3:
-      return "E4M3";
-    case e5m2:
-      return "E5M2";
-    case s8:
-      return "signed char";
-    case s32:
-      return "int";
-  }
-  throw Error(ErrorCode::internal, "a data type without a name in the templates");
-}
+std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
 
 std::string_view partition_name(device::Partition partition) {
   switch (partition) {
@@ -149,13 +128,13 @@ std::string flag(bool value) { return value ? "true" : "false"; }
 
 /// What of the problem the source depends on, in words.
 std::string describe(const Problem& p, bool promoted) {
-  std::string text = "A " + std::string(to_string(p.a)) + " " + std::string(to_string(p.layout_a)) + ", B " +
-                     std::string(to_string(p.b)) + " " + std::string(to_string(p.layout_b)) + ", D " +
-                     std::string(to_string(p.d));
+  std::string text = "A " + std::string(to_string(p.a.type)) + " " + std::string(to_string(p.a.layout)) + ", B " +
+                     std::string(to_string(p.b.type)) + " " + std::string(to_string(p.b.layout)) + ", D " +
+                     std::string(to_string(p.d.type));
   if (p.batch > 1) text += ", batched";
   if (reads_c(p)) text += ", with C";
-  if (p.bias != Bias::none) text += ", with bias " + std::string(to_string(p.bias));
-  if (p.activation != Activation::none) text += ", " + std::string(to_string(p.activation));
+  if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
+  if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
   if (promoted) text += ", promoted";
   return text;
 }
@@ -166,7 +145,7 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
   const device::Partition partition = partition_of(c.schedule);
   const KernelFamily& family = family_of(c);
   const bool promoted = parameters_of(c, p).promoted;
-  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+  const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
 
   // The part of the configuration that is compiled in.
   KernelConfig compiled = c;
@@ -181,9 +160,10 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
   source.architecture = device.architecture();
   source.config = to_string(compiled);
   source.entry = "gemm_" + std::string(family.name) + "_" + std::to_string(c.block_m) + "x" +
-                 std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a)) + "_" +
-                 (p.a == p.b ? "" : std::string(to_string(p.b)) + "_") + std::string(to_string(p.d)) + "_" +
-                 (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition));
+                 std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) +
+                 "_" + (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") +
+                 std::string(to_string(p.d.type)) + "_" + (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
+                 std::string(partition_name(partition));
 
   values = {{"config", "main loop " + source.config},
             {"architecture", source.architecture},
@@ -198,28 +178,28 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
             {"cluster_k", std::to_string(c.cluster_k)},
             {"ping_pong", flag(c.ping_pong)},
             {"promoted", flag(promoted)},
-            {"d_transposed", flag(c.swap_ab)},
+            {"swap_ab", flag(c.swap_ab)},
             {"dependent_launch", flag(device.launches_dependents())},
             {"partition", std::string(partition_name(partition))},
             {"family", std::string(family.name)},
-            {"element_a", device_type(p.a)},
-            {"element_b", device_type(p.b)},
+            {"element_a", device_type(p.a.type)},
+            {"element_b", device_type(p.b.type)},
             {"accumulator", device_type(accumulator_of(p))},
             {"element_c", device_type(type_of_c(p))},
-            {"element_d", device_type(p.d)},
+            {"element_d", device_type(p.d.type)},
             {"a_k_major", flag(a_k_major)},
             {"b_k_major", flag(b_k_major)},
-            {"align_a", std::to_string(p.align_a)},
-            {"align_b", std::to_string(p.align_b)},
-            {"align_c", std::to_string(p.align_c)},
-            {"align_d", std::to_string(p.align_d)},
+            {"align_a", std::to_string(p.a.alignment)},
+            {"align_b", std::to_string(p.b.alignment)},
+            {"align_c", std::to_string(p.c.alignment)},
+            {"align_d", std::to_string(p.d.alignment)},
             {"reads_c", flag(reads_c(p))},
             {"batched", flag(p.batch > 1)},
-            {"has_scales", flag(is_fp8(p.a))},
+            {"has_scales", flag(is_fp8(p.a.type))},
             {"mma_fp8", flag(device.has_mma_fp8())},
-            {"tensor_cores", flag(!is_simt(p.a))},
-            {"bias", std::string(to_string(p.bias))},
-            {"activation", std::string(to_string(p.activation))},
+            {"tensor_cores", flag(!is_simt(p.a.type))},
+            {"bias", std::string(to_string(p.epilogue.bias))},
+            {"activation", std::string(to_string(p.epilogue.activation))},
             {"entry", source.entry},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   return source;
@@ -232,7 +212,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   KernelSource source = outline(asked, c, device, values);
   const Problem p = kernel_problem(asked, c);
   const KernelFamily& family = family_of(c);
-  values.merge(gemm_files(family.template_files(p.a)));
+  values.merge(gemm_files(family.template_files(p.a.type)));
   values["macros"] = family.macros ? family.macros(p, c) : "";
   source.text = fill_in("gemm.cu.in", values);
   return source;
@@ -249,7 +229,7 @@ std::string kernel_identity(const Problem& asked, const KernelConfig& c, const D
 KernelSource generate_packing(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
   const bool transpose_a = transposes_a(p, c), transpose_b = transposes_b(p, c);
   const auto what = [](bool transpose) { return std::string(transpose ? "transposed" : "copied"); };
-  const std::string size = std::to_string(size_of(p.a));
+  const std::string size = std::to_string(size_of(p.a.type));
   KernelSource source;
   source.architecture = device.architecture();
   source.config = "packing";
@@ -259,9 +239,9 @@ KernelSource generate_packing(const Problem& p, const KernelConfig& c, const Dev
                  {"size", size},
                  {"what_a", what(transpose_a)},
                  {"what_b", what(transpose_b)},
-                 {"element", size_of(p.a) == 1   ? "u8"
-                             : size_of(p.a) == 2 ? "u16"
-                                                 : "u32"},
+                 {"element", size_of(p.a.type) == 1   ? "u8"
+                             : size_of(p.a.type) == 2 ? "u16"
+                                                      : "u32"},
                  {"dependent_launch", flag(device.launches_dependents())},
                  {"transpose_a", flag(transpose_a)},
                  {"transpose_b", flag(transpose_b)},

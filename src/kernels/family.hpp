@@ -7,6 +7,7 @@
 
 #include "core/device_info.hpp"
 #include "core/kernel_interface.hpp"
+#include "core/main_loop_names.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
 #include "kernels/sm90/tensor_maps.hpp"
@@ -28,7 +29,8 @@ struct TemplateFiles {
 /// file, its templates, a folder in plan/, and a row in each of the two tables.
 struct KernelFamily {
   MainLoop main_loop;
-  std::string_view name;  ///< in a configuration's text, in its kernels' names, of the geometry's namespace
+  /// In a configuration's text, in its kernels' names, of the geometry's namespace.
+  std::string_view name = main_loop_names[std::size_t(main_loop)];
   Footprint (*footprint)(const device::KernelParameters& parameters);
   /// Empty, or the rule that a configuration of the family breaks, besides those of all families.
   std::string (*why_illegal)(const KernelConfig& config, const Problem& asked, const Problem& kernel_problem,
@@ -40,6 +42,7 @@ struct KernelFamily {
   TensorMaps (*tensor_maps)(const Problem& asked, const Problem& kernel_problem, const KernelConfig& config);
   bool takes_packed;  ///< operands that were packed into the workspace
   bool promotes;      ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type
+  bool portable;      ///< every GPU since sm_80 has the instructions
 };
 
 /// Throws Error{internal} for what is no enumerator.

@@ -7,14 +7,13 @@
 
 namespace jitgemm {
 
-/// Everything about a launch that follows from (problem, configuration) alone. The one function that sizes both the
-/// workspace that is asked for and the one that the kernel uses.
+/// Everything about the GEMM kernel's launch and the call's workspace that follows from (problem, configuration) alone.
+/// The one function that sizes both the workspace that is asked for and the one that the kernels use.
 struct LaunchShape : LaunchGrid {
   device::Decomposition decomposition;  ///< what schedule.cuh works on
   std::size_t partial_bytes = 0;        ///< slots for partial tiles
   int counters = 0;                     ///< arrival counters of split tiles, zero before and after each launch
-  LaunchGrid packing;            ///< of the packing kernel, which runs first; its grid is 0 when nothing is packed
-  std::size_t packed_bytes = 0;  ///< packed operands
+  std::size_t packed_bytes = 0;         ///< packed operands
 
   /// Where the packed operands begin in the workspace, behind the slots.
   std::size_t packed_offset() const { return (partial_bytes + 255) / 256 * 256; }

@@ -20,7 +20,7 @@ constexpr std::size_t tile_bytes = std::size_t(tile_rows) * tile_chunks * 16;
 std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
 /// 16-bit operands keep their layout, all others become K-major.
-bool becomes_k_major(const Problem& p) { return size_of(p.a) != 2; }
+bool becomes_k_major(const Problem& p) { return size_of(p.a.type) != 2; }
 
 /// Rows of whole 128-byte lines: TMA reads rows that straddle them at half the speed.
 std::int64_t packed_ld(const OperandMatrix& packed) {
@@ -52,30 +52,30 @@ int blocks(const OperandMatrix& packed, bool transposed) {
 }  // namespace
 
 bool needs_packing_a(const Problem& p) {
-  return p.align_a < 16 || !strides_are_mappable(matrix_a(p)) ||
-         (becomes_k_major(p) && p.layout_a != Layout::row_major);
+  return p.a.alignment < 16 || !strides_are_mappable(matrix_a(p)) ||
+         (becomes_k_major(p) && p.a.layout != Layout::row_major);
 }
 bool needs_packing_b(const Problem& p) {
-  return p.align_b < 16 || !strides_are_mappable(matrix_b(p)) ||
-         (becomes_k_major(p) && p.layout_b != Layout::column_major);
+  return p.b.alignment < 16 || !strides_are_mappable(matrix_b(p)) ||
+         (becomes_k_major(p) && p.b.layout != Layout::column_major);
 }
 
 bool transposes_a(const Problem& p, const KernelConfig& c) {
-  return c.pack_a && becomes_k_major(p) && p.layout_a != Layout::row_major;
+  return c.pack_a && becomes_k_major(p) && p.a.layout != Layout::row_major;
 }
 bool transposes_b(const Problem& p, const KernelConfig& c) {
-  return c.pack_b && becomes_k_major(p) && p.layout_b != Layout::column_major;
+  return c.pack_b && becomes_k_major(p) && p.b.layout != Layout::column_major;
 }
 
 Problem packed_problem(const Problem& normalised, const KernelConfig& c) {
   Problem p = normalised;
   if (c.pack_a) {
-    if (becomes_k_major(p)) p.layout_a = Layout::row_major;
-    pack(matrix_a(p), p.lda, p.stride_a, p.align_a);
+    if (becomes_k_major(p)) p.a.layout = Layout::row_major;
+    pack(matrix_a(p), p.a.ld, p.a.stride, p.a.alignment);
   }
   if (c.pack_b) {
-    if (becomes_k_major(p)) p.layout_b = Layout::column_major;
-    pack(matrix_b(p), p.ldb, p.stride_b, p.align_b);
+    if (becomes_k_major(p)) p.b.layout = Layout::column_major;
+    pack(matrix_b(p), p.b.ld, p.b.stride, p.b.alignment);
   }
   return p;
 }
@@ -99,8 +99,8 @@ Slab slab_of(const Problem& normalised, const KernelConfig& c) {
   // An operand that stays M-major (N-major) has rows of whole lines then, too.
   int tile_m = c.block_m * c.cluster_m, tile_n = c.block_n * c.cluster_n;
   if (c.swap_ab) std::swap(tile_m, tile_n);
-  const Slab slab{part(a_bytes, a_share, p.m, p.layout_a == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
-                  part(b_bytes, b_share, p.n, p.layout_b == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
+  const Slab slab{part(a_bytes, a_share, p.m, p.a.layout == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
+                  part(b_bytes, b_share, p.n, p.b.layout == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
 }
 

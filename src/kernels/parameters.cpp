@@ -18,15 +18,15 @@ device::KernelParameters parameters_of(const KernelConfig& c, const Problem& p) 
           .swap_ab = c.swap_ab,
           .whole_tiles = c.schedule == Schedule::data_parallel,
           .promoted = p.accumulation == Accumulation::promoted && family_of(c).promotes,
-          .tensor_cores = !is_simt(p.a),
-          .size_a = int(size_of(p.a)),
+          .tensor_cores = !is_simt(p.a.type),
+          .size_a = int(size_of(p.a.type)),
           .size_accumulator = int(size_of(accumulator_of(p))),
-          .size_d = int(size_of(p.d)),
-          .a_k_major = p.layout_a == Layout::row_major,
-          .b_k_major = p.layout_b == Layout::column_major,
-          .align_a = p.align_a,
-          .align_b = p.align_b,
-          .align_d = p.align_d};
+          .size_d = int(size_of(p.d.type)),
+          .a_k_major = p.a.layout == Layout::row_major,
+          .b_k_major = p.b.layout == Layout::column_major,
+          .align_a = p.a.alignment,
+          .align_b = p.b.alignment,
+          .align_d = p.d.alignment};
 }
 
 }  // namespace jitgemm

@@ -6,13 +6,8 @@
 
 namespace jitgemm {
 
-/// Tile, stages and warps of the portable loop's candidates for inputs of a type on a device: the seeds' configurations
-/// (Triton's matrix multiplication tutorial has eight for fp16 and eight for fp8) and deeper ones. Schedule fields are
-/// at their default.
-std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a = f16);
-
-/// Every configuration that is worth ranking for a normalised problem: the portable tiles x schedules x splits and
-/// grids x group sizes, and candidates_sm90().
+/// Every configuration that is worth ranking for a normalised problem: those of each family, in the order of
+/// plan_families.
 std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -1,27 +1,13 @@
 #include "plan/constraints.hpp"
 
-#include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
+#include "plan/family.hpp"
 
 namespace jitgemm {
 namespace {
-
-/// Of the sm90 main loop, legal for nearly all that any is legal for.
-KernelConfig typical_sm90(const Problem& problem, int sms) {
-  return {.main_loop = MainLoop::sm90,
-          .block_m = 128,
-          .block_n = 128,
-          .block_k = 128 / int(size_of(problem.a)),
-          .stages = 4,
-          .warps = 8,
-          .pack_a = needs_packing_a(problem),
-          .pack_b = needs_packing_b(problem),
-          .schedule = sms > 0 ? Schedule::persistent : Schedule::data_parallel,
-          .grid = sms};
-}
 
 bool cuts_k(const KernelConfig& c) {
   return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
@@ -33,7 +19,7 @@ std::string to_string(const Constraints& constraints) {
   constexpr Constraints none;
   std::string text;
   const auto add = [&text](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
-  if (constraints.deterministic) add("deterministic");
+  if (constraints.batch_invariant) add("batch_invariant");
   if (constraints.workspace_bytes != none.workspace_bytes)
     add("workspace_bytes=" + std::to_string(constraints.workspace_bytes));
   if (constraints.sms != none.sms) add("sms=" + std::to_string(constraints.sms));
@@ -51,19 +37,28 @@ DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints) {
   return part;
 }
 
+RatedDevice part_of(const RatedDevice& device, const Constraints& constraints) {
+  return {part_of(static_cast<const DeviceInfo&>(device), constraints), device.rates};
+}
+
 ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
     : constraints_(constraints), problem_(problem) {
-  if (!constraints.deterministic || !device.has_wgmma()) return;
-  const KernelConfig sm90 = typical_sm90(problem, constraints.sms);
-  if (why_illegal(sm90, problem, device).empty() && why_too_much(sm90).empty()) deterministic_sm90_ = sm90;
+  if (!constraints.batch_invariant) return;
+  for (const PlanFamily* family : plan_families) {
+    batch_invariant_loop_ = family->main_loop;
+    if (!family->typical) return;
+    const KernelConfig typical = family->typical(problem, constraints.sms);
+    if (!why_illegal(typical, problem, device).empty() || !why_too_much(typical).empty()) continue;
+    batch_invariant_typical_ = typical;
+    return;
+  }
 }
 
 std::string ConstraintFilter::why_not(const KernelConfig& config) const {
-  if (constraints_.deterministic) {
-    if (cuts_k(config)) return "a deterministic choice does not cut k";
-    const MainLoop main_loop = deterministic_sm90_ ? MainLoop::sm90 : MainLoop::sm80;
-    if (config.main_loop != main_loop)
-      return "a deterministic choice has the " + std::string(to_string(main_loop)) + " main loop here";
+  if (constraints_.batch_invariant) {
+    if (cuts_k(config)) return "a batch-invariant choice does not cut k";
+    if (config.main_loop != batch_invariant_loop_)
+      return "a batch-invariant choice has the " + std::string(to_string(*batch_invariant_loop_)) + " main loop here";
   }
   return why_too_much(config);
 }

@@ -3,19 +3,20 @@
 #include <optional>
 #include <string>
 
-#include "core/device_info.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm {
 
-/// "deterministic workspace_bytes=0 sms=64": those that constrain; empty if none does.
+/// "batch_invariant workspace_bytes=0 sms=64": those that constrain; empty if none does.
 std::string to_string(const Constraints& constraints);
 inline bool constrain(const Constraints& constraints) { return constraints != Constraints{}; }
 
 /// The device with only the SMs that calls may use. Throws Error{invalid_option} if it has not so many.
 DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints);
+RatedDevice part_of(const RatedDevice& device, const Constraints& constraints);
 
 /// Which configurations keep to constraints, for one normalised problem on a device.
 class ConstraintFilter {
@@ -26,16 +27,18 @@ class ConstraintFilter {
   std::string why_not(const KernelConfig& config) const;
   bool allows(const KernelConfig& config) const { return why_not(config).empty(); }
 
-  /// Deterministic choices have one main loop a problem: whether it is the sm90 one depends on this configuration
-  /// alone, so not on what is a candidate on a device. nullopt: it is the sm80 one.
-  const std::optional<KernelConfig>& deterministic_sm90() const { return deterministic_sm90_; }
+  /// Batch-invariant choices have one main loop a problem: the first family's of which this configuration, the family's
+  /// typical one, keeps to the constraints. So it does not depend on what is a candidate on a device. nullopt: it is
+  /// that of the family that computes everything.
+  const std::optional<KernelConfig>& batch_invariant_typical() const { return batch_invariant_typical_; }
 
  private:
   std::string why_too_much(const KernelConfig& config) const;
 
   Constraints constraints_;
   const Problem& problem_;
-  std::optional<KernelConfig> deterministic_sm90_;
+  std::optional<MainLoop> batch_invariant_loop_;
+  std::optional<KernelConfig> batch_invariant_typical_;
 };
 
 }  // namespace jitgemm

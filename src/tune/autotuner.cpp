@@ -11,8 +11,6 @@
 #include <set>
 
 #include "core/problem.hpp"
-#include "jit/launcher.hpp"
-#include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
 #include "tune/compile_ahead.hpp"
@@ -66,7 +64,7 @@ struct Candidate {
   RoundTimes times;
   std::exception_ptr failure;  // that it was skipped for
 
-  bool runs() const { return runnable.kernels.gemm != nullptr; }
+  bool runs() const { return !runnable.kernels.empty(); }
   bool measured() const { return runs() && times.size() > 0; }
   /// How many times as long as the other it takes.
   Statistics over(const Candidate& other) const { return summarise(times.over(other.times)); }
@@ -135,7 +133,7 @@ class Tuner {
     std::vector<KernelConfig> configs;
     for (const Candidate& candidate : candidates_) configs.push_back(candidate.report.config);
     kernels_.emplace(backend_, configs.size(), [this, configs](std::size_t i) {
-      return get_kernels(store_, problem_, configs[i], launch_shape(problem_, configs[i]), backend_.device());
+      return get_kernels(store_, problem_, configs[i], backend_.device());
     });
     std::vector<std::size_t> pending(candidates_.size());
     std::iota(pending.begin(), pending.end(), 0);

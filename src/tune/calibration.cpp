@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <random>
@@ -11,11 +12,12 @@
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/family.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr int first_choices = 10, drawn_choices = 3, portable_choices = 8;
+constexpr int first_choices = 10, drawn_choices = 3, choices_of_other_loops = 8;
 constexpr double worth_a_look = 2;  // times the best predicted, of those drawn
 
 std::vector<Problem> problems_for(const DeviceInfo& device) {
@@ -45,12 +47,15 @@ std::vector<Problem> problems_for(const DeviceInfo& device) {
        {1800, 1800, 1800}},
       {});
   add({{501, 1003, 777}, {2047, 1999, 1501}, {151, 3001, 2003}},
-      {.align_a = 2, .align_b = 2, .align_c = 2, .align_d = 2});
+      {.a = {.alignment = 2}, .b = {.alignment = 2}, .c = {.alignment = 2}, .d = {.alignment = 2}});
   add({{16, 4096, 4096}, {64, 8192, 2048}, {4, 2112, 7168}, {128, 7168, 4096}},
-      {.a = bf16, .b = bf16, .d = bf16, .layout_b = Layout::column_major});
+      {.a = {bf16}, .b = {.type = bf16, .layout = Layout::column_major}, .d = {bf16}});
   if (device.compute_capability >= 89) {
     add({{1024, 1024, 1024}, {4096, 2048, 2048}, {512, 4096, 1024}},
-        {.a = e4m3, .b = e4m3, .d = bf16, .layout_b = Layout::column_major, .accumulation = Accumulation::promoted});
+        {.a = {e4m3},
+         .b = {.type = e4m3, .layout = Layout::column_major},
+         .d = {bf16},
+         .accumulation = Accumulation::promoted});
   }
   return problems;
 }
@@ -75,7 +80,7 @@ class Samples {
 
   /// The larger, the worse. The expected regret of a choice that takes what is predicted to be 1.5 % slower with 1 / e
   /// of the best's weight, so that it changes smoothly with the rates, and the errors.
-  double loss(const DeviceInfo& device) {
+  double loss(const RatedDevice& device) {
     predict_all(device);
     std::vector<double> weights(least_.size()), regrets(least_.size());
     double errors = 0, error_weights = 0;
@@ -98,7 +103,7 @@ class Samples {
     return loss;
   }
 
-  CalibrationFit fit(const DeviceInfo& device) {
+  CalibrationFit fit(const RatedDevice& device) {
     predict_all(device);
     std::vector<double> chosen(least_.size());
     double errors = 0, count = 0, regrets = 0;
@@ -115,7 +120,7 @@ class Samples {
   }
 
  private:
-  void predict_all(const DeviceInfo& device) {
+  void predict_all(const RatedDevice& device) {
     best_predicted_.assign(least_.size(), std::numeric_limits<double>::infinity());
     predicted_.resize(samples_.size());
     for (std::size_t i = 0; i < samples_.size(); ++i) {
@@ -166,7 +171,7 @@ void search(const std::vector<double*>& values, const std::function<double()>& l
 
 }  // namespace
 
-std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device) {
+std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device) {
   std::vector<CalibrationTask> tasks;
   std::mt19937 random(1);
   const std::vector<Problem> problems = problems_for(device);
@@ -181,37 +186,37 @@ std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device) {
     std::vector<RankedConfig> all = rank(problems[i], device);
     const MainLoop main_loop = task.configs.front().config.main_loop;
     const double limit = worth_a_look * task.configs.front().predicted_us;
-    std::vector<RankedConfig> others, portable;
+    std::vector<RankedConfig> others, of_other_loops;
     for (const RankedConfig& ranked : all) {
-      if (ranked.config.main_loop == main_loop && ranked.predicted_us < limit) others.push_back(ranked);
-      if (main_loop == MainLoop::sm90 && ranked.config.main_loop == MainLoop::sm80) portable.push_back(ranked);
+      if (ranked.config.main_loop != main_loop)
+        of_other_loops.push_back(ranked);
+      else if (ranked.predicted_us < limit)
+        others.push_back(ranked);
     }
     std::shuffle(others.begin(), others.end(), random);
     for (std::size_t j = 0, added = 0; j < others.size() && added < drawn_choices; ++j) added += add(others[j]);
     tasks.push_back(std::move(task));
-    if (i % 2 == 0 && problems[i].a == f16 && !portable.empty()) {
-      portable.resize(std::min<std::size_t>(portable.size(), portable_choices));
-      tasks.push_back({problems[i], std::move(portable)});
+    if (i % 2 == 0 && problems[i].a.type == f16 && !of_other_loops.empty()) {
+      of_other_loops.resize(std::min<std::size_t>(of_other_loops.size(), choices_of_other_loops));
+      tasks.push_back({problems[i], std::move(of_other_loops)});
     }
   }
   return tasks;
 }
 
-Calibration calibrate(const std::vector<CalibrationSample>& samples, const DeviceInfo& device) {
-  DeviceInfo fitted = device;
+Calibration calibrate(const std::vector<CalibrationSample>& samples, const RatedDevice& device) {
+  RatedDevice fitted = device;
   Calibration result;
-  std::vector<CalibrationSample> of_loop[2];
-  for (const CalibrationSample& sample : samples) of_loop[sample.config.main_loop == MainLoop::sm90].push_back(sample);
   // The loop that decides most choices says how good the fit is.
   bool any = false;
-  for (const char* prefix : {"sm90.", "sm80."}) {
-    Samples some(of_loop[prefix == std::string("sm90.")]);
+  for (const PlanFamily* family : plan_families) {
+    std::vector<CalibrationSample> of_family;
+    std::ranges::copy_if(samples, std::back_inserter(of_family),
+                         [&](const CalibrationSample& sample) { return sample.config.main_loop == family->main_loop; });
+    Samples some(of_family);
     if (some.problems_with_a_choice() < 3) continue;
     if (!any) result.before = some.fit(fitted);
-    std::vector<double*> values;
-    for (const auto& [name, value] : fields_of(fitted.rates)) {
-      if (name.starts_with(prefix) && name != "sm90.clocks_us") values.push_back(value);  // the others' unit
-    }
+    const std::vector<double*> values = family->fitted_rates(fitted.rates);
     search(values, [&] { return some.loss(fitted); });
     if (!any) result.after = some.fit(fitted);
     any = true;

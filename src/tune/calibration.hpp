@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "core/device_info.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm {
@@ -14,7 +13,7 @@ struct CalibrationTask {
 };
 /// What tells the rates of a device apart: aligned and unaligned problems, skinny and large ones, each of the device's
 /// main loops; of each the first choices and a few drawn at random. Some 400 measurements.
-std::vector<CalibrationTask> calibration_tasks(const DeviceInfo& device);
+std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device);
 
 /// A measured time.
 struct CalibrationSample {
@@ -36,6 +35,6 @@ struct Calibration {
 /// Rates that explain the samples best, starting from those of `device`: random search in the logarithms of the rates,
 /// for a small expected regret and small errors where it matters. The same samples give the same rates. Throws
 /// Error{invalid_option} for fewer than 3 problems with 2 samples each.
-Calibration calibrate(const std::vector<CalibrationSample>& samples, const DeviceInfo& device);
+Calibration calibrate(const std::vector<CalibrationSample>& samples, const RatedDevice& device);
 
 }  // namespace jitgemm

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/device_info.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm {
 

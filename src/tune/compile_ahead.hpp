@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "jit/launcher.hpp"
+#include "jit/call.hpp"
 
 namespace jitgemm {
 

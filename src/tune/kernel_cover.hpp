@@ -3,16 +3,16 @@
 #include <utility>
 #include <vector>
 
-#include "core/device_info.hpp"
 #include "jitgemm/constraints.hpp"
 #include "kernels/legality.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm {
 
 /// A problem that a set of kernels is to serve.
 struct CoveredProblem {
   Problem problem;
-  DeviceInfo device;
+  RatedDevice device;
   std::vector<std::pair<KernelConfig, double>> measured = {};  ///< microseconds
   Constraints constraints = {};
 };

@@ -34,7 +34,7 @@ OutputCheck::OutputCheck(Backend& backend, const Problem& problem, const Operand
       reference_(backend, problem, operands),
       all_rows_(problem.batch * problem.m) {
   const std::vector<std::int64_t> rows = sample(all_rows_, sample_rows, 1);
-  if (double(all_rows_) * double(problem.n) * double(size_of(problem.d)) <= double(whole_bytes)) {
+  if (double(all_rows_) * double(problem.n) * double(size_of(problem.d.type)) <= double(whole_bytes)) {
     rows_.resize(std::size_t(all_rows_));
     std::iota(rows_.begin(), rows_.end(), 0);
     sampled_rows_ = rows;
@@ -55,24 +55,25 @@ Reference::Element OutputCheck::reference_at(std::int64_t row, std::int64_t colu
 }
 
 std::size_t OutputCheck::offset(std::int64_t row) const {
-  return std::size_t(row / problem_.m * problem_.stride_d + row % problem_.m * problem_.ldd) * size_of(problem_.d);
+  return std::size_t(row / problem_.m * problem_.d.stride + row % problem_.m * problem_.d.ld) *
+         size_of(problem_.d.type);
 }
 
 bool OutputCheck::in_one_piece() const {
-  return std::int64_t(rows_.size()) == all_rows_ && problem_.ldd == problem_.n &&
-         (problem_.batch == 1 || problem_.stride_d == problem_.m * problem_.n);
+  return std::int64_t(rows_.size()) == all_rows_ && problem_.d.ld == problem_.n &&
+         (problem_.batch == 1 || problem_.d.stride == problem_.m * problem_.n);
 }
 
 void OutputCheck::poison() {
   const bool whole = in_one_piece();
-  const std::size_t bytes = std::size_t(problem_.n) * size_of(problem_.d) * (whole ? rows_.size() : 1);
+  const std::size_t bytes = std::size_t(problem_.n) * size_of(problem_.d.type) * (whole ? rows_.size() : 1);
   const std::vector<char> nan(bytes, char(0xff));
   for (std::size_t i = 0; i < (whole ? 1 : rows_.size()); ++i)
     backend_.copy_to_device(static_cast<char*>(operands_.d) + offset(rows_[i]), nan.data(), bytes);
 }
 
 std::vector<double> OutputCheck::read() {
-  const std::size_t row_bytes = std::size_t(problem_.n) * size_of(problem_.d);
+  const std::size_t row_bytes = std::size_t(problem_.n) * size_of(problem_.d.type);
   const bool whole = in_one_piece();
   std::vector<char> bytes(row_bytes * rows_.size());
   for (std::size_t i = 0; i < (whole ? 1 : rows_.size()); ++i) {
@@ -80,7 +81,7 @@ std::vector<double> OutputCheck::read() {
                           whole ? bytes.size() : row_bytes);
   }
   std::vector<double> rows(std::size_t(problem_.n) * rows_.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = load_element(bytes.data(), std::int64_t(i), problem_.d);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = load_element(bytes.data(), std::int64_t(i), problem_.d.type);
   return rows;
 }
 

@@ -14,13 +14,13 @@ namespace {
 constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
 
 double activated(double x, const Problem& problem) {
-  switch (problem.activation) {
+  switch (problem.epilogue.activation) {
     case Activation::none:
       return x;
     case Activation::relu:
       return x < 0 ? 0 : x;
     case Activation::leaky_relu:
-      return x < 0 ? x * problem.slope : x;
+      return x < 0 ? x * problem.epilogue.slope : x;
     case Activation::gelu_erf:
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::gelu_tanh:
@@ -33,8 +33,8 @@ double activated(double x, const Problem& problem) {
 
 /// The largest slope of the activation.
 double lipschitz(const Problem& problem) {
-  if (problem.activation == Activation::leaky_relu) return std::max(1.0, std::abs(problem.slope));
-  return problem.activation >= Activation::gelu_erf ? 1.13 : 1.0;
+  if (problem.epilogue.activation == Activation::leaky_relu) return std::max(1.0, std::abs(problem.epilogue.slope));
+  return problem.epilogue.activation >= Activation::gelu_erf ? 1.13 : 1.0;
 }
 
 /// As the multiplication reads it.
@@ -59,16 +59,16 @@ double Reference::scale(const float* memory) {
   return value;
 }
 
-double Reference::rounding() const { return unit_roundoff(problem_.d); }
+double Reference::rounding() const { return unit_roundoff(problem_.d.type); }
 
 double Reference::accumulation() const {
   const double k = double(problem_.k);
   if (accumulator_of(problem_) == s32) return 0;
   if (accumulator_of(problem_) == f64) return 0x1p-53 * (4 + k);
-  if (is_simt(problem_.a)) return 0x1p-24 * (4 + k);
-  if (is_fp8(problem_.a) && problem_.accumulation == Accumulation::fast) return 0x1p-13 * (4 + k / 32);
+  if (is_simt(problem_.a.type)) return 0x1p-24 * (4 + k);
+  if (is_fp8(problem_.a.type) && problem_.accumulation == Accumulation::fast) return 0x1p-13 * (4 + k / 32);
   // Promoted, each sum of 128 products is as above, and f32 adds those up as it does what follows.
-  const double within_a_step = is_fp8(problem_.a) ? 0x1p-13 * (4 + 128 / 32) : 0;
+  const double within_a_step = is_fp8(problem_.a.type) ? 0x1p-13 * (4 + 128 / 32) : 0;
   // Tensor cores truncate each sum of 8 to 16 products, and f32 adds those up: so many roundings, all of one sign at
   // worst.
   return within_a_step + 0x1p-22 * (16 + k / 16);
@@ -82,8 +82,8 @@ bool Reference::Element::accepts(double d) const {
 void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
                       const std::vector<std::int64_t>& columns) {
   if (!reads_ab(problem_)) return;
-  fetch_vectors(matrix_a(problem_), operands_.a, problem_.layout_a == Layout::row_major, batch, rows, rows_);
-  fetch_vectors(matrix_b(problem_), operands_.b, problem_.layout_b == Layout::column_major, batch, columns, columns_);
+  fetch_vectors(matrix_a(problem_), operands_.a, problem_.a.layout == Layout::row_major, batch, rows, rows_);
+  fetch_vectors(matrix_b(problem_), operands_.b, problem_.b.layout == Layout::column_major, batch, columns, columns_);
 }
 
 void Reference::fetch_vectors(const OperandMatrix& matrix, const void* operand, bool k_adjacent, std::int64_t batch,
@@ -145,9 +145,11 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   const bool multiplies = reads_ab(problem_);
   const std::vector<double>& a = multiplies ? rows_.at({batch, row}) : none;
   const std::vector<double>& b = multiplies ? columns_.at({batch, column}) : none;
-  const double c = reads_c(problem_) ? addend(operands_.c, batch * problem_.stride_c + row * problem_.ldc + column) : 0;
-  const double bias =
-      problem_.bias == Bias::none ? 0 : addend(operands_.bias, problem_.bias == Bias::along_m ? row : column);
+  const double c =
+      reads_c(problem_) ? addend(operands_.c, batch * problem_.c.stride + row * problem_.c.ld + column) : 0;
+  const double bias = problem_.epilogue.bias == Bias::none
+                          ? 0
+                          : addend(operands_.bias, problem_.epilogue.bias == Bias::along_m ? row : column);
   if (accumulator_of(problem_) == s32) return integer_at(a, b, c, bias);
 
   double sum = 0, absolute = 0;
@@ -168,9 +170,9 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   const double after = std::abs(scale_d_) * (lipschitz(problem_) * before +
                                              4 * scalar_rounding * std::abs(value));  // erf, tanh and exp round, too
   result.value = scale_d_ * activated(value, problem_);
-  result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d);
-  const double largest = largest_finite(problem_.d);
-  if (is_fp8(problem_.d)) {
+  result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d.type);
+  const double largest = largest_finite(problem_.d.type);
+  if (is_fp8(problem_.d.type)) {
     result.value = std::clamp(result.value, -largest, largest);
   } else if (std::abs(result.value) + result.tolerance >= largest) {
     result.tolerance = HUGE_VAL;  // infinity, or the last numbers before it

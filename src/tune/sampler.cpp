@@ -18,7 +18,7 @@ constexpr double host_launch_us = 6;  // generous: 3 measured
 constexpr double no_lead_us = 500;    // of a kernel: 1 % that is every candidate's is no reason to run it twice
 
 /// To enqueue one call.
-double host_us(const Runnable& runnable) { return (runnable.kernels.packing ? 2 : 1) * host_launch_us; }
+double host_us(const Runnable& runnable) { return double(runnable.kernels.size()) * host_launch_us; }
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Sampler::Sampler(Backend& backend, const Problem& problem, std::size_t workspace
 
 void Sampler::run(const Runnable& runnable) {
   scratch_.zero_counters();  // one that failed may have left some
-  launch(runnable, make_call(runnable, 0));
+  launch_call(make_call(runnable, 0));
   backend_.synchronize(timer_.stream());
 }
 
@@ -52,25 +52,28 @@ void Sampler::prepare_lead(Runnable& runnable) {
   KernelConfig config = runnable.config;
   Problem longer = packed_problem(problem_, config);
   config.pack_a = config.pack_b = false;
-  const bool a_rows = longer.layout_a == Layout::row_major, b_rows = longer.layout_b == Layout::row_major;
-  const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.lda) + (b_rows ? longer.ldb : longer.n)) *
-                                   std::int64_t(size_of(longer.a)) * longer.batch;
+  const bool a_rows = longer.a.layout == Layout::row_major, b_rows = longer.b.layout == Layout::row_major;
+  const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.a.ld) + (b_rows ? longer.b.ld : longer.n)) *
+                                   std::int64_t(size_of(longer.a.type)) * longer.batch;
   const std::int64_t affordable = (std::int64_t(scratch_.input_bytes()) - 512) / bytes_per_k / 64 * 64;
   longer.k = std::min<std::int64_t>(affordable, 1 << 20);
   if (longer.k <= 2 * problem_.k) return;
-  if (a_rows) longer.lda = longer.k;
-  if (!b_rows) longer.ldb = longer.k;
-  if (longer.stride_a != 0) longer.stride_a = matrix_a(longer).vectors * longer.lda;
-  if (longer.stride_b != 0) longer.stride_b = matrix_b(longer).vectors * longer.ldb;
+  if (a_rows) longer.a.ld = longer.k;
+  if (!b_rows) longer.b.ld = longer.k;
+  if (longer.a.stride != 0) longer.a.stride = matrix_a(longer).vectors * longer.a.ld;
+  if (longer.b.stride != 0) longer.b.stride = matrix_b(longer).vectors * longer.b.ld;
 
-  Runnable::Launch lead{launch_shape(longer, config), {}};
-  if (lead.shape.partial_bytes > scratch_.workspace_bytes() || lead.shape.counters > scratch_.counters()) return;
+  const LaunchShape shape = launch_shape(longer, config);
+  if (shape.partial_bytes > scratch_.workspace_bytes() || shape.counters > scratch_.counters()) return;
   Operands operands = scratch_.operands(0);
   const auto a_bytes = std::size_t(matrix_a(longer).batch_bytes());
   operands.a = scratch_.inputs();
   operands.b = static_cast<const char*>(scratch_.inputs()) + (a_bytes + 255) / 256 * 256;
-  lead.arguments = make_arguments(longer, config, lead.shape, operands, scratch_.workspace(), encode_);
-  const auto run_lead = [&](int) { launch_lead(runnable, lead); };
+  Step lead;
+  lead.kernel = &runnable.gemm();
+  lead.grid = shape;
+  lead.set_arguments([&] { return make_arguments(longer, config, shape, operands, scratch_.workspace(), encode_); });
+  const auto run_lead = [&](int) { launch(backend_, lead, timer_.stream()); };
   const double lead_us = timer_.time_us(1, run_lead, [&] { run_lead(0); });
   runnable.lead_launches = std::clamp(int(std::ceil(runnable.launches * host_us(runnable) / lead_us)), 1, 16);
   runnable.lead = lead;
@@ -82,28 +85,21 @@ double Sampler::sample(const Runnable& runnable) {
   const auto lead = [&] {
     if (backend_.device().emulated) return;
     for (int i = 0; i < runnable.lead_launches; ++i) {
-      runnable.lead ? launch_lead(runnable, *runnable.lead) : launch(runnable, batch.back());
+      runnable.lead ? launch(backend_, *runnable.lead, timer_.stream()) : launch_call(batch.back());
     }
   };
-  return timer_.time_us(runnable.launches, [&](int i) { launch(runnable, batch[std::size_t(i)]); }, lead);
+  return timer_.time_us(runnable.launches, [&](int i) { launch_call(batch[std::size_t(i)]); }, lead);
 }
 
 Sampler::Call Sampler::make_call(const Runnable& runnable, int set) {
   Call call;
-  for_each_launch(
-      problem_, runnable.config, runnable.shape, scratch_.operands(set), scratch_.workspace(), encode_,
-      [&](const LaunchShape& shape, const CallArguments& arguments) { call.launches.emplace_back(shape, arguments); });
+  for_each_step(runnable, problem_, scratch_.operands(set), scratch_.workspace(), encode_,
+                [&](const Step& step) { call.push_back(step); });
   return call;
 }
 
-void Sampler::launch(const Runnable& runnable, const Call& call) {
-  for (const auto& [shape, arguments] : call.launches) {
-    launch_kernels(backend_, runnable.kernels.packing.get(), *runnable.kernels.gemm, shape, arguments, timer_.stream());
-  }
-}
-
-void Sampler::launch_lead(const Runnable& runnable, const Runnable::Launch& lead) {
-  backend_.launch(*runnable.kernels.gemm->loaded, lead.shape, lead.arguments, timer_.stream());
+void Sampler::launch_call(const Call& call) {
+  for (const Step& step : call) launch(backend_, step, timer_.stream());
 }
 
 }  // namespace jitgemm

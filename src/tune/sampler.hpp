@@ -3,26 +3,17 @@
 #include <functional>
 #include <optional>
 
-#include "jit/launcher.hpp"
-#include "kernels/launch_shape.hpp"
+#include "jit/call.hpp"
 #include "tune/measurement.hpp"
 #include "tune/scratch.hpp"
 
 namespace jitgemm {
 
 /// A configuration's kernels, and how they are to be timed.
-struct Runnable {
-  struct Launch {
-    LaunchShape shape;
-    device::Arguments arguments;
-  };
-
-  KernelConfig config;
-  LaunchShape shape;
-  CallKernels kernels;
-  int launches = 1;            // of a batch between two events
-  std::optional<Launch> lead;  // of something longer instead of its own
-  int lead_launches = 1;       // before the batch
+struct Runnable : Ready {
+  int launches = 1;          // of a batch between two events
+  std::optional<Step> lead;  // of something longer instead of its own
+  int lead_launches = 1;     // before the batch
 };
 
 /// Runs and times configurations of one problem on scratch operands and a stream of its own.
@@ -39,12 +30,9 @@ class Sampler {
   double sample(const Runnable& runnable);
 
  private:
-  struct Call {
-    std::vector<std::pair<LaunchShape, CallArguments>> launches;
-  };
+  using Call = std::vector<Step>;
   Call make_call(const Runnable& runnable, int set);
-  void launch(const Runnable& runnable, const Call& call);
-  void launch_lead(const Runnable& runnable, const Runnable::Launch& lead);
+  void launch_call(const Call& call);
   void prepare_lead(Runnable& runnable);
   int next_set() { return set_ = (set_ + 1) % scratch_.sets(); }
 

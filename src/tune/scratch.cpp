@@ -44,7 +44,7 @@ Scratch::Scratch(Backend& backend, const Problem& p, std::size_t workspace_bytes
     }
   }
   zero_counters();
-  backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a)), p.a, seed);
+  backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a.type)), p.a.type, seed);
   if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
     backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(addend)), addend, seed + 1);
   }

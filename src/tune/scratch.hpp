@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "jit/launcher.hpp"
+#include "jit/arguments.hpp"
 
 namespace jitgemm {
 

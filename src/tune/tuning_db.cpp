@@ -31,8 +31,9 @@ bool same_device(const TuningRecord& record, const DeviceInfo& device) {
 double distance(const TuningRecord& record, const Problem& shape, const DeviceInfo& device) {
   const Problem& p = record.problem;
   constexpr double none = std::numeric_limits<double>::infinity();
-  if (p.a != shape.a || p.b != shape.b || p.d != shape.d || p.layout_a != shape.layout_a ||
-      p.layout_b != shape.layout_b || reads_ab(p) != reads_ab(shape) || p.batch != shape.batch) {
+  if (p.a.type != shape.a.type || p.b.type != shape.b.type || p.d.type != shape.d.type ||
+      p.a.layout != shape.a.layout || p.b.layout != shape.b.layout || reads_ab(p) != reads_ab(shape) ||
+      p.batch != shape.batch) {
     return none;
   }
   if (record.compute_capability != device.compute_capability || record.emulated != device.emulated) return none;
@@ -44,7 +45,7 @@ double distance(const TuningRecord& record, const Problem& shape, const DeviceIn
                k = ratio(double(p.k), double(shape.k));
   if (std::max({m, n, k}) > 1) return none;
   // Rows that are aligned otherwise, or another size of device, count as distance too.
-  return m + n + k + ratio(p.align_a, shape.align_a) + ratio(p.align_b, shape.align_b) +
+  return m + n + k + ratio(p.a.alignment, shape.a.alignment) + ratio(p.b.alignment, shape.b.alignment) +
          ratio(record.sm_count, device.sm_count);
 }
 

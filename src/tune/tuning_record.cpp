@@ -7,7 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/enumerators.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/constraints.hpp"
@@ -21,39 +23,30 @@ using nlohmann::json;
 
 // Raised when a field changes its meaning. A new one needs no other schema: a line without it means the default, and
 // versions that do not know it skip the lines that have it in "problem", which they could not ask for.
-constexpr int schema = 2;
+constexpr int schema = 3;
 
 /// What differs from the default.
 json to_json(const Constraints& constraints) {
   constexpr Constraints none;
   json object = json::object();
-  if (constraints.deterministic) object["deterministic"] = true;
+  if (constraints.batch_invariant) object["batch_invariant"] = true;
   if (constraints.workspace_bytes != none.workspace_bytes) object["workspace_bytes"] = constraints.workspace_bytes;
   if (constraints.sms != none.sms) object["sms"] = constraints.sms;
   return object;
 }
 
+/// What differs from the default, and what texts always have.
 json to_json(const Problem& p, const Constraints& constraints) {
-  json object{{"m", p.m},
-              {"n", p.n},
-              {"k", p.k},
-              {"a", to_string(p.a)},
-              {"b", to_string(p.b)},
-              {"d", to_string(p.d)},
-              {"layout_a", to_string(p.layout_a)},
-              {"layout_b", to_string(p.layout_b)},
-              {"ld", {p.lda, p.ldb, p.ldc, p.ldd}},
-              {"align", {p.align_a, p.align_b, p.align_c, p.align_d}},
-              {"alpha", p.alpha},
-              {"beta", p.beta},
-              {"bias", to_string(p.bias)},
-              {"activation", to_string(p.activation)},
-              {"slope", p.slope}};
-  if (p.batch != 1) {
-    object["batch"] = p.batch;
-    object["stride"] = {p.stride_a, p.stride_b, p.stride_c, p.stride_d};
-  }
-  if (p.accumulation != Problem{}.accumulation) object["accumulation"] = to_string(p.accumulation);
+  const Problem defaults;
+  json object = json::object();
+  for_each_field([&](const ProblemField& field, auto member) {
+    const auto& value = member(p);
+    if (!field.always_written && same_value(value, member(defaults))) return;
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>)
+      object[std::string(field.name)] = to_string(value);
+    else
+      object[std::string(field.name)] = value;
+  });
   if (constrain(constraints)) object["constraints"] = to_json(constraints);
   return object;
 }
@@ -63,30 +56,19 @@ class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
 
-  bool has(const char* key) const { return object_.contains(key); }
+  bool has(const std::string& key) const { return object_.contains(key); }
 
   template <typename T>
-  void read(const char* key, T& value) {
+  void read(const std::string& key, T& value) {
     known_.insert(key);
     convert(key, object_.at(key), value);
   }
-  template <typename Enum>
-  void read(const char* key, Enum& value, std::optional<Enum> (*parse)(std::string_view)) {
-    std::string text;
-    read(key, text);
-    const auto parsed = parse(text);
-    if (!parsed) refuse(key, "has the unknown value " + text);
-    value = *parsed;
+  /// If it is there.
+  template <typename T>
+  void read_if(const std::string& key, T& value) {
+    if (has(key)) read(key, value);
   }
-  template <std::integral Integer, std::size_t count>
-  void read(const char* key, Integer* const (&values)[count]) {
-    known_.insert(key);
-    const json& array = object_.at(key);
-    if (!array.is_array() || array.size() != count) refuse(key, "is not a list of " + std::to_string(count));
-    for (std::size_t i = 0; i < count; ++i) convert(key, array[i], *values[i]);
-  }
-
-  const json& object(const char* key) {
+  const json& object(const std::string& key) {
     known_.insert(key);
     const json& object = object_.at(key);
     if (!object.is_object()) refuse(key, "is not an object");
@@ -104,22 +86,31 @@ class Fields {
   [[noreturn]] static void refuse(const std::string& key, const std::string& why) {
     throw std::invalid_argument(key + " " + why);
   }
-  static void convert(const char* key, const json& from, bool& to) {
+  static void convert(const std::string& key, const json& from, bool& to) {
     if (!from.is_boolean()) refuse(key, "is neither true nor false");
     to = from.get<bool>();
   }
-  static void convert(const char* key, const json& from, double& to) {
+  static void convert(const std::string& key, const json& from, double& to) {
     if (!from.is_number() || !std::isfinite(from.get<double>())) refuse(key, "is not a number");
     to = from.get<double>();
   }
-  static void convert(const char* key, const json& from, std::string& to) {
+  static void convert(const std::string& key, const json& from, std::string& to) {
     if (!from.is_string()) refuse(key, "is not a text");
     to = from.get<std::string>();
     if (std::any_of(to.begin(), to.end(), is_control_character))
       refuse(key, "has control characters");  // it is shown on terminals
   }
+  template <typename Enum>
+    requires std::is_enum_v<Enum>
+  static void convert(const std::string& key, const json& from, Enum& to) {
+    std::string text;
+    convert(key, from, text);
+    const auto parsed = parse_enumerator<Enum>(text);
+    if (!parsed) refuse(key, "has the unknown value " + text);
+    to = *parsed;
+  }
   template <std::integral Integer>
-  static void convert(const char* key, const json& from, Integer& to) {
+  static void convert(const std::string& key, const json& from, Integer& to) {
     const bool fits = from.is_number_unsigned()
                           ? std::in_range<Integer>(from.get<std::uint64_t>())
                           : from.is_number_integer() && std::in_range<Integer>(from.get<std::int64_t>());
@@ -133,9 +124,9 @@ class Fields {
 
 void read_constraints(const json& object, Constraints& constraints) {
   Fields fields(object);
-  if (fields.has("deterministic")) fields.read("deterministic", constraints.deterministic);
-  if (fields.has("workspace_bytes")) fields.read("workspace_bytes", constraints.workspace_bytes);
-  if (fields.has("sms")) fields.read("sms", constraints.sms);
+  fields.read_if("batch_invariant", constraints.batch_invariant);
+  fields.read_if("workspace_bytes", constraints.workspace_bytes);
+  fields.read_if("sms", constraints.sms);
   fields.refuse_others();
 }
 
@@ -143,26 +134,12 @@ void read_constraints(const json& object, Constraints& constraints) {
 Problem problem_from(const json& object, Constraints& constraints) {
   Fields fields(object);
   Problem p;
-  fields.read("m", p.m);
-  fields.read("n", p.n);
-  fields.read("k", p.k);
-  fields.read("a", p.a, parse_data_type);
-  fields.read("b", p.b, parse_data_type);
-  fields.read("d", p.d, parse_data_type);
-  fields.read("layout_a", p.layout_a, parse_layout);
-  fields.read("layout_b", p.layout_b, parse_layout);
-  fields.read("ld", {&p.lda, &p.ldb, &p.ldc, &p.ldd});
-  fields.read("align", {&p.align_a, &p.align_b, &p.align_c, &p.align_d});
-  fields.read("alpha", p.alpha);
-  fields.read("beta", p.beta);
-  fields.read("bias", p.bias, parse_bias);
-  if (fields.has("batch")) {
-    fields.read("batch", p.batch);
-    fields.read("stride", {&p.stride_a, &p.stride_b, &p.stride_c, &p.stride_d});
-  }
-  fields.read("activation", p.activation, parse_activation);
-  fields.read("slope", p.slope);
-  if (fields.has("accumulation")) fields.read("accumulation", p.accumulation, parse_accumulation);
+  for_each_field([&](const ProblemField& field, auto member) {
+    if (field.always_written)
+      fields.read(std::string(field.name), member(p));
+    else
+      fields.read_if(std::string(field.name), member(p));
+  });
   if (fields.has("constraints")) read_constraints(fields.object("constraints"), constraints);
   fields.refuse_others();
   return shape_of(normalise(p));
@@ -204,7 +181,7 @@ TuningRecord record_from(const json& object) {
   fields.read("spread", record.spread);
   fields.read("library", record.library_version);
   fields.read("date", record.date);
-  if (fields.has("candidates")) fields.read("candidates", record.candidates);
+  fields.read_if("candidates", record.candidates);
   if (object.contains("runners_up")) {
     for (const json& runner_up : object.at("runners_up")) {
       MeasuredConfig& measured = record.runners_up.emplace_back();

@@ -7,10 +7,10 @@
 
 #include "core/problem.hpp"
 #include "jit/cache_entry.hpp"
+#include "jit/call.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
-#include "kernels/packing.hpp"
 #include "plan/constraints.hpp"
 #include "util/hash.hpp"
 
@@ -27,8 +27,8 @@ DeviceInfo device_of(const TuningRecord& record) {
 /// The digests of the source texts that a record's calls compile.
 void add_sources(const TuningRecord& record, std::set<std::string>& digests) {
   const DeviceInfo device = device_of(record);
-  digests.insert(digest_of(generate(record.problem, record.config, device).text));
-  if (packs(record.config)) digests.insert(digest_of(generate_packing(record.problem, record.config, device).text));
+  for (const KernelRole* role : roles_of(record.problem, record.config))
+    digests.insert(digest_of(role->generate(record.problem, record.config, device).text));
 }
 
 std::set<std::string> digests_of(const std::vector<WisdomKernel>& kernels) {

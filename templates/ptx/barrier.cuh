@@ -1,4 +1,6 @@
 // Barriers among the first or some threads of a block: `threads`, a multiple of 32, must arrive at barrier `id`, 0..15.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

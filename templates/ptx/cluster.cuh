@@ -1,4 +1,6 @@
 // sm_90: thread blocks of a cluster, their barrier, and each other's (distributed) shared memory.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

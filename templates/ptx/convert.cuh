@@ -1,4 +1,6 @@
 // Conversions, rounding to nearest even, overflow to infinity, NaN to NaN. E4M3 and E5M2 (sm_89) saturate instead.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

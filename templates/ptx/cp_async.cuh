@@ -1,4 +1,6 @@
 // Asynchronous copies of 4, 8 or 16 bytes from global to shared memory, both addresses a multiple of that.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -1,4 +1,6 @@
 // sm_90: one thread of a warp.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

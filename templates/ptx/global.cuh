@@ -1,4 +1,6 @@
 // Loads and stores of global memory. The address is a multiple of the access size.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

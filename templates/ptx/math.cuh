@@ -1,6 +1,8 @@
 // Arithmetic by name: add, mul and fma are each rounded once, to nearest even, so that all kernels and the emulator
 // compute the same bits. The compiler's option --fmad=false keeps it from contracting a product and a sum; only fma is
 // one. Integers wrap, which C++ promises of unsigned ones alone.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -1,5 +1,7 @@
 // sm_90: barriers in shared memory that count arrivals and bytes. A phase ends when `count` threads have arrived and
 // every announced byte has landed; waits name the parity of the phase that they wait for.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -1,4 +1,6 @@
 // Shared memory, by its 32-bit address, a multiple of the access size.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

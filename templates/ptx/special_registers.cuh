@@ -1,4 +1,6 @@
 // Where this thread is, and what the compiler is to know of a value.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -1,4 +1,6 @@
 // sm_90: the inverse of ldmatrix.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

@@ -2,6 +2,9 @@
 // not written. Boxes lie in shared memory with the swizzle of their width: rows of 128 bytes with 16-byte chunk c of
 // row r at chunk c ^ r % 8, of 64 bytes at c ^ r / 2 % 4, of 32 bytes at c ^ r / 4 % 2, of 16 bytes none; base
 // 1024-byte aligned.
+#pragma once
+#include "../arguments.cuh"
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

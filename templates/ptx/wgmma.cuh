@@ -7,6 +7,8 @@
 // STEP_B on. TRANSPOSE_A: a of 16-bit elements lies M-major, else K-major; TRANSPOSE_B: N-major. WGMMA_TEXT and
 // WGMMA_D, at the top of the kernel, spell out the same, and N / 2 registers of d. Four statements instead of one take
 // 5 % longer to compile.
+#pragma once
+#include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
 namespace jitgemm::device::ptx {
 

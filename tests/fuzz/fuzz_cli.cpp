@@ -25,15 +25,11 @@ class IdleBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return "idle"; }
   std::string compiler_version() override { stop(ErrorCode::no_compiler); }
   KernelBinary compile(const KernelSource&) override { stop(ErrorCode::no_compiler); }
   std::unique_ptr<LoadedKernel> load(const KernelBinary&, std::size_t) override { stop(ErrorCode::load_failed); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override {
-    stop(ErrorCode::launch_failed);
-  }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
+  void launch(const LoadedKernel&, const LaunchGrid&, ArgumentBytes, Stream) override {
     stop(ErrorCode::launch_failed);
   }
   bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { stop(ErrorCode::launch_failed); }

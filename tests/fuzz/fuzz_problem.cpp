@@ -52,26 +52,25 @@ double scalar_from(fuzz::Bytes& input) {
 Problem problem_from(fuzz::Bytes& input) {
   Problem p;
   for (auto Problem::* field : {&Problem::m, &Problem::n, &Problem::k}) p.*field = size_from(input);
-  p.a = enum_from<DataType>(input, 9);
-  p.b = input.take<bool>() ? p.a : enum_from<DataType>(input, 9);
-  p.d = enum_from<DataType>(input, 9);
-  p.layout_a = enum_from<Layout>(input, 2);
-  p.layout_b = enum_from<Layout>(input, 2);
+  p.a.type = enum_from<DataType>(input, 9);
+  p.b.type = input.take<bool>() ? p.a.type : enum_from<DataType>(input, 9);
+  p.d.type = enum_from<DataType>(input, 9);
+  p.a.layout = enum_from<Layout>(input, 2);
+  p.b.layout = enum_from<Layout>(input, 2);
   if (input.take<bool>())
-    for (auto Problem::* ld : {&Problem::lda, &Problem::ldb, &Problem::ldc, &Problem::ldd}) p.*ld = size_from(input);
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->ld = size_from(input);
   if (input.take<bool>()) {
     p.batch = size_from(input);
-    for (auto Problem::* stride : {&Problem::stride_a, &Problem::stride_b, &Problem::stride_c, &Problem::stride_d})
-      p.*stride = input.take<bool>() ? size_from(input) : packed_stride;
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
+      matrix->stride = input.take<bool>() ? size_from(input) : packed_stride;
   }
   p.alpha = scalar_from(input);
   p.beta = scalar_from(input);
-  p.bias = enum_from<Bias>(input, 3);
-  p.activation = enum_from<Activation>(input, 6);
-  p.slope = scalar_from(input);
+  p.epilogue.bias = enum_from<Bias>(input, 3);
+  p.epilogue.activation = enum_from<Activation>(input, 6);
+  p.epilogue.slope = scalar_from(input);
   if (input.take<bool>())
-    for (auto Problem::* align : {&Problem::align_a, &Problem::align_b, &Problem::align_c, &Problem::align_d})
-      p.*align = alignment_from(input);
+    for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->alignment = alignment_from(input);
   p.accumulation = enum_from<Accumulation>(input, 2);
   return p;
 }
@@ -105,10 +104,11 @@ KernelConfig config_from(fuzz::Bytes& input) {
   return c;
 }
 
-const DeviceInfo& device_from(fuzz::Bytes& input) {
+const RatedDevice& device_from(fuzz::Bytes& input) {
   static const auto& devices =
-      *new std::array{device_info_for("sm_80"), device_info_for("sm_86"), device_info_for("sm_89"),
-                      device_info_for("sm_90a"), device_info_for("sm_120a")};
+      *new std::array{RatedDevice(device_info_for("sm_80")), RatedDevice(device_info_for("sm_86")),
+                      RatedDevice(device_info_for("sm_89")), RatedDevice(device_info_for("sm_90a")),
+                      RatedDevice(device_info_for("sm_120a"))};
   return devices[input.take<std::uint8_t>() % devices.size()];
 }
 
@@ -135,7 +135,7 @@ void check_work(const LaunchShape& shape) {
   for (const std::uint8_t count : done) expect(count == 1, "every k-step is done");
 }
 
-void check_launch(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& device) {
   const LaunchShape shape = launch_shape(p, c);
   expect((shape.grid == 0) == (device::tile_count(shape.decomposition) == 0), "nothing to write, nothing to launch");
   expect(shape.grid >= 0 && shape.decomposition.k_steps >= 1, "a grid and k-steps");
@@ -143,7 +143,7 @@ void check_launch(const Problem& p, const KernelConfig& c, const DeviceInfo& dev
   expect(shape.smem_bytes <= device.smem_per_block, "a block fits the shared memory");
   expect(shape.counters >= 0 && shape.counters <= max_counters, "the counters fit their block");
   expect((shape.counters == 0) == (shape.partial_bytes == 0), "partial tiles are counted");
-  const double us = predict_us(c, p, device);
+  const double us = predict_us(c, p, RatedDevice(device));
   expect(us > 0 && std::isfinite(us), "a predicted time is one");
   expect(parse_kernel_config(to_string(c)) == c, "a legal configuration parses back");
 
@@ -183,7 +183,7 @@ void check_operands(fuzz::Bytes& input, const Problem& p) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Bytes input(data, size);
   const auto what = input.take<std::uint8_t>();
-  const DeviceInfo& device = device_from(input);
+  const RatedDevice& device = device_from(input);
   const KernelConfig config = config_from(input);
   const Problem asked = problem_from(input);
   expect(!to_string(asked).empty(), "any problem prints");
@@ -205,9 +205,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   expect(minimum_bytes(p) >= 0 && floor_us(p) > 0, "a problem takes time");
   if (why_illegal(config, p, device).empty()) check_launch(p, config, device);
   if (what < 2) {  // slow
-    const auto ranked = rank(p, device, 3);
+    const auto ranked = rank(p, RatedDevice(device), 3);
     const KernelConfig smallest{
-        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(p.a)), .stages = 2, .warps = 2};
+        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(p.a.type)), .stages = 2, .warps = 2};
     expect(!ranked.empty() || !why_illegal(smallest, p, device).empty(), "what can run has a configuration");
     for (const RankedConfig& choice : ranked) {
       expect(why_illegal(choice.config, p, device).empty(), "what is ranked is legal");

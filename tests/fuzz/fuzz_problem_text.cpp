@@ -8,16 +8,16 @@ using namespace jitgemm;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Problem problem;
   try {
-    problem = cli::parse_problem(std::string(fuzz::text_of(data, size)));
+    problem = parse_problem(std::string(fuzz::text_of(data, size)));
   } catch (const Error& error) {
-    fuzz::expect(error.code() == ErrorCode::invalid_option, "the error is about the option");
+    fuzz::expect(error.code() == ErrorCode::invalid_problem, "the error is about the problem");
     return 0;
   }
   try {
     const Problem normalised = normalise(problem);
-    const Problem again = normalise(cli::parse_problem(to_string(problem)));
+    const Problem again = normalise(parse_problem(to_string(problem)));
     fuzz::expect(equal(again, normalised), "what is printed parses back");
-    fuzz::expect(equal(normalise(cli::parse_problem(to_string(normalised))), normalised),
+    fuzz::expect(equal(normalise(parse_problem(to_string(normalised))), normalised),
                  "what is printed of a normalised problem parses back");
   } catch (const Error& error) {
     fuzz::expect(error.code() == ErrorCode::invalid_problem, "the error is about the problem");

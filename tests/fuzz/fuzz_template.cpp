@@ -6,6 +6,7 @@
 #include "core/problem.hpp"
 #include "fuzz.hpp"
 #include "jit/source_generator.hpp"
+#include "jit/templates.hpp"
 #include "jitgemm/error.hpp"
 
 using namespace jitgemm;
@@ -22,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::write_scratch("gemm.cu.in", text);
   try {
     const KernelSource source = generate(normalise({.m = 64, .n = 64, .k = 64}), {}, device_info_for("sm_80"));
-    if (text.find("${") == std::string_view::npos) fuzz::expect(source.text == text, "what is no placeholder stays");
+    if (text.find("${") == std::string_view::npos)
+      fuzz::expect(source.text == without_includes(text), "what is no placeholder stays");
   } catch (const Error& error) {
     fuzz::expect(error.code() == ErrorCode::internal, "the error is about the template");
   }

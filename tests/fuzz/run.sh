@@ -41,11 +41,11 @@ fixed_addresses=()
 if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 
 fuzz_one() {
-  local target=$1 folder=$out/$1 dictionary=$here/dictionaries/$1.dict
+  local target=$1 folder=$out/$1
   mkdir -p "$folder/corpus" "$folder/findings"
+  cat "$out/words" "$here/dictionaries/$target.dict" >"$folder/dictionary" 2>/dev/null || true  # not all have one
   local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -max_len=4096
-                 -artifact_prefix="$folder/findings/")
-  [[ -f $dictionary ]] && options+=(-dict="$dictionary")
+                 -artifact_prefix="$folder/findings/" -dict="$folder/dictionary")
   # A finding ends a fuzzer: go on with what is left of the time.
   local begin=$SECONDS left
   while ((left = seconds - (SECONDS - begin), left > 0)); do
@@ -59,6 +59,7 @@ fuzz_one() {
 
 rm -rf "$out"
 mkdir -p "$out"
+"$binaries/words" >"$out/words"
 for target in "${targets[@]}"; do
   while (($(jobs -rp | wc -l) >= jobs)); do wait -n || true; done
   fuzz_one "$target" &

@@ -11,7 +11,7 @@ extern "C" __attribute__((visibility("default"))) int plugin_multiply() try {
   jitgemm::Context context({.device = jitgemm::Device::emulator, .tuning = jitgemm::Tuning::off});
   const std::vector<std::uint16_t> ones(size * size, 0x3c00);
   std::vector<float> d(size * size);
-  context.gemm({.m = size, .n = size, .k = size, .d = jitgemm::f32},
+  context.gemm({.m = size, .n = size, .k = size, .d = {jitgemm::f32}},
                {.a = ones.data(), .b = ones.data(), .d = d.data()});
   for (const float x : d)
     if (x != size) return 1;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "jitgemm/jitgemm.hpp"
 
@@ -22,17 +23,43 @@ auto guarded(const Body& body) -> decltype(body()) {
   }
 }
 
+/// Before operands were values, a problem had their fields in a row.
+template <typename Problem>
+void set_operands(Problem& problem, const AbProblem& given) {
+  const auto type = jitgemm::parse_data_type(given.type).value(), d = jitgemm::parse_data_type(given.type_d).value();
+  const auto a = jitgemm::parse_layout(given.layout_a).value(), b = jitgemm::parse_layout(given.layout_b).value();
+  if constexpr (requires { problem.layout_a; }) {
+    problem.a = problem.b = type;
+    problem.d = d;
+    problem.layout_a = a;
+    problem.layout_b = b;
+  } else {
+    problem.a = {.type = type, .layout = a};
+    problem.b = {.type = type, .layout = b};
+    problem.d = {.type = d};
+  }
+}
+
 jitgemm::Problem problem_of(const AbProblem& given) {
   jitgemm::Problem problem;
   problem.m = given.m;
   problem.n = given.n;
   problem.k = given.k;
-  problem.a = problem.b = jitgemm::parse_data_type(given.type).value();
-  problem.d = jitgemm::parse_data_type(given.type_d).value();
-  problem.layout_a = jitgemm::parse_layout(given.layout_a).value();
-  problem.layout_b = jitgemm::parse_layout(given.layout_b).value();
+  set_operands(problem, given);
   problem.accumulation = jitgemm::parse_accumulation(given.accumulation).value();
   return problem;
+}
+
+/// A configuration as the old library wrote it: swapped operands had another name.
+jitgemm::KernelConfig config_of(std::string text) {
+  constexpr std::string_view old_name = "operands=swapped", name = "swap_ab=true";
+  try {
+    return jitgemm::parse_kernel_config(text);
+  } catch (const jitgemm::Error&) {
+    const auto at = text.find(old_name);
+    if (at == std::string::npos) throw;
+    return jitgemm::parse_kernel_config(text.replace(at, old_name.size(), name));
+  }
 }
 
 struct Call {
@@ -68,7 +95,7 @@ bool choose(void* context, const AbProblem* problem, char* config, std::size_t b
 void* prepare(void* context, const AbProblem* problem, const char* config) {
   return guarded([&]() -> void* {
     Call call{*static_cast<jitgemm::Context*>(context), problem_of(*problem), std::nullopt};
-    if (*config) call.config = jitgemm::parse_kernel_config(config);
+    if (*config) call.config = config_of(config);
     call.config ? call.context.compile(call.problem, *call.config) : call.context.compile(call.problem);
     return new Call(call);
   });

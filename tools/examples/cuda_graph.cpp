@@ -9,7 +9,8 @@
 int main() {
   if (jitgemm::cuda_devices().empty()) return std::puts("SKIPPED: there is no CUDA device here"), 0;
   const int n = 512, bytes = n * n * sizeof(float);
-  const jitgemm::Problem problem{.m = n, .n = n, .k = n, .a = jitgemm::tf32, .b = jitgemm::tf32, .d = jitgemm::f32};
+  const jitgemm::Problem problem{
+      .m = n, .n = n, .k = n, .a = {jitgemm::tf32}, .b = {jitgemm::tf32}, .d = {jitgemm::f32}};
 
   void *a, *b, *d;
   cudaStream_t stream;

@@ -8,12 +8,12 @@
 
 int main() {
   const int batch = 4, m = 33, n = 48, k = 20;
-  jitgemm::Problem problem{.m = m, .n = n, .k = k, .a = jitgemm::f32, .b = jitgemm::f32, .d = jitgemm::f32};
+  jitgemm::Problem problem{.m = m, .n = n, .k = k, .a = {jitgemm::f32}, .b = {jitgemm::f32}, .d = {jitgemm::f32}};
   problem.batch = batch;
-  problem.stride_b = 0;  // one B for all; the matrices of A, C and D lie one after the other
+  problem.b.stride = 0;  // one B for all; the matrices of A, C and D lie one after the other
   problem.beta = 1;      // without it C is never read
-  problem.bias = jitgemm::Bias::along_n;
-  problem.activation = jitgemm::Activation::silu;
+  problem.epilogue.bias = jitgemm::Bias::along_n;
+  problem.epilogue.activation = jitgemm::Activation::silu;
 
   std::vector<float> a(batch * m * k), b(k * n), c(batch * m * n), bias(n), d(batch * m * n);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = float(i % 7) / 8 - 0.25f;

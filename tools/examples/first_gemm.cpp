@@ -8,8 +8,8 @@ int main() {
   // The emulator needs no GPU and takes host pointers. Without options: this thread's CUDA device and its pointers.
   jitgemm::Context context({.device = jitgemm::Device::emulator});
 
-  jitgemm::Problem problem{.m = 64, .n = 96, .k = 128, .a = jitgemm::f16, .b = jitgemm::f16, .d = jitgemm::f32};
-  problem.activation = jitgemm::Activation::relu;
+  jitgemm::Problem problem{.m = 64, .n = 96, .k = 128, .a = {jitgemm::f16}, .b = {jitgemm::f16}, .d = {jitgemm::f32}};
+  problem.epilogue.activation = jitgemm::Activation::relu;
 
   const std::uint16_t one = 0x3c00;  // 1.0 in f16
   std::vector<std::uint16_t> a(64 * 128, one), b(128 * 96, one);

@@ -52,10 +52,9 @@ class Bench {
         stream_(*backend_),
         tuner_(context_options_),
         base_(options.problem.problem(0, 0, 0)),
-        inputs_(*backend_, base_.a, base_.b) {
+        inputs_(*backend_, base_.a.type, base_.b.type) {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
     if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
-    if (!options.main_loop.empty()) main_loop_ = options.main_loop == "sm80" ? MainLoop::sm80 : MainLoop::sm90;
     workspace_ = DeviceMemory(*backend_, workspace_limit);
     peers_.emplace(*backend_, stream_.get(), workspace_, options);
   }
@@ -215,7 +214,7 @@ class Bench {
   void add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
     const Problem& p = record.problem;
     std::vector<KernelConfig> pinned = pinned_;
-    for (const KernelConfig& config : draw(options_.draw, p, runner, main_loop_)) pinned.push_back(config);
+    for (const KernelConfig& config : draw(options_.draw, p, runner, options_.main_loop)) pinned.push_back(config);
     record.pinned.resize(pinned.size());
     compile(runner, p, pinned);
     for (std::size_t i = 0; i < pinned.size(); ++i) {
@@ -232,7 +231,7 @@ class Bench {
     const bool model = wanted(options_.model) || (options_.repeats > 0 && !tuned);
     if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
     if (!tuned && !best) return;
-    const Choices choices = main_loop_ ? screened(runner, p) : measured(record, runner);
+    const Choices choices = !options_.main_loop.empty() ? screened(runner, p) : measured(record, runner);
     if (tuned) add(arms, record.tuned, runner, p, choices.tuned);
     if (best && choices.best) add(arms, record.best, runner, p, *choices.best);
   }
@@ -248,8 +247,7 @@ class Bench {
       add(arms, record.others.back().result, context, p, config, program);
     };
     if (options_.derived) {
-      DeviceInfo device = backend_->device();
-      device.rates = derived_rates(device);
+      const RatedDevice device(backend_->device(), derived_rates(backend_->device()));
       for (const RankedConfig& ranked : rank(shape_of(p), device, tuned_candidates)) {
         if (!fits(runner, p, ranked.config)) continue;
         add_other("derived", runner, ranked.config, "jitgemm");
@@ -350,7 +348,7 @@ class Bench {
     std::vector<KernelConfig> configs;
     for (const Plan& plan : context.candidates(p)) {
       if (configs.size() == std::size_t(tuned_candidates)) break;
-      if (main_loop_ && plan.config.main_loop != *main_loop_) continue;
+      if (!options_.main_loop.empty() && to_string(plan.config.main_loop) != options_.main_loop) continue;
       if (plan.workspace_bytes <= workspace_limit) configs.push_back(plan.config);
     }
     if (configs.empty()) {
@@ -411,7 +409,6 @@ class Bench {
   DeviceMemory workspace_;
   std::optional<BenchPeers> peers_;
   std::vector<KernelConfig> pinned_;
-  std::optional<MainLoop> main_loop_;
   std::vector<BenchRecord> records_, earlier_;
   std::ofstream csv_;
 };

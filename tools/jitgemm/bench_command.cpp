@@ -2,12 +2,14 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bench_options.hpp"
 #include "commands.hpp"
+#include "core/main_loop_names.hpp"
 
 namespace jitgemm::cli {
-
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time ours against cuBLAS and cuBLASLt over a file of shapes");
@@ -55,7 +57,7 @@ void add_bench(CLI::App& app) {
       ->check(number_from_0())
       ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
-      ->check(CLI::IsMember({"sm80", "sm90"}));
+      ->check(CLI::IsMember(std::vector<std::string>(main_loop_names.begin(), main_loop_names.end())));
   command->add_flag("--frozen", options->frozen,
                     "The tuned choice is what the tuning database says: measure nothing anew");
   add("--tuned-as", options->tuned_as,

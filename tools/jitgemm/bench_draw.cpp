@@ -5,6 +5,8 @@
 #include <functional>
 #include <random>
 
+#include "kernels/family.hpp"
+
 namespace jitgemm::cli {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr std::array features{
     Feature{"ping-pong", [](const KernelConfig& c) { return c.ping_pong; }},
     Feature{"swapped operands", [](const KernelConfig& c) { return c.swap_ab; }},
     Feature{"three consumers", [](const KernelConfig& c) { return c.warps == 12; }},
-    Feature{"256 rows", [](const KernelConfig& c) { return c.main_loop == MainLoop::sm90 && c.block_m == 256; }},
+    Feature{"256 rows", [](const KernelConfig& c) { return !family_of(c).portable && c.block_m == 256; }},
     Feature{"widths off 64", [](const KernelConfig& c) { return c.block_n % 64 != 0; }},
     Feature{"persistent", [](const KernelConfig& c) { return c.schedule == Schedule::persistent && !c.ping_pong; }},
     Feature{"split_k and stream_k",
@@ -27,7 +29,7 @@ constexpr std::array features{
               return c.schedule != Schedule::persistent && c.schedule != Schedule::data_parallel;
             }},
     Feature{"packing", [](const KernelConfig& c) { return c.pack_a || c.pack_b; }},
-    Feature{"portable loop", [](const KernelConfig& c) { return c.main_loop == MainLoop::sm80; }},
+    Feature{"portable loop", [](const KernelConfig& c) { return family_of(c).portable; }},
 };
 
 }  // namespace
@@ -38,12 +40,11 @@ std::vector<std::string> ablated_features() {
   return names;
 }
 
-std::vector<KernelConfig> draw(const Draw& wanted, const Problem& p, Context& context,
-                               const std::optional<MainLoop>& main_loop) {
+std::vector<KernelConfig> draw(const Draw& wanted, const Problem& p, Context& context, std::string_view main_loop) {
   std::vector<KernelConfig> ranked, drawn;
   if (wanted.empty()) return drawn;
   for (const Plan& plan : context.candidates(p))
-    if (!main_loop || plan.config.main_loop == *main_loop) ranked.push_back(plan.config);
+    if (main_loop.empty() || to_string(plan.config.main_loop) == main_loop) ranked.push_back(plan.config);
   const auto add = [&](const KernelConfig& config) {
     if (std::find(drawn.begin(), drawn.end(), config) == drawn.end()) drawn.push_back(config);
   };

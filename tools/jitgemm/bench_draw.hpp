@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jitgemm/context.hpp"
@@ -19,9 +19,10 @@ struct Draw {
   bool empty() const { return first + random + ablate == 0; }
 };
 
-/// Distinct, the model's first ones first; the same ones for the same seed and problem.
+/// Of one main loop, or with no name of all. Distinct, the model's first ones first; the same ones for the same seed
+/// and problem.
 std::vector<KernelConfig> draw(const Draw& wanted, const Problem& problem, Context& context,
-                               const std::optional<MainLoop>& main_loop);
+                               std::string_view main_loop);
 
 /// The features that Draw::ablate leaves out, one after the other; tools/ablation.py has them by the same names.
 std::vector<std::string> ablated_features();

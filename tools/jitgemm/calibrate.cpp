@@ -21,7 +21,7 @@ namespace jitgemm::cli {
 namespace {
 
 /// The tasks as a plan, whose kernels can be compiled ahead.
-TunePlan plan_of(std::vector<CalibrationTask> tasks, const DeviceInfo& device) {
+TunePlan plan_of(std::vector<CalibrationTask> tasks, const RatedDevice& device) {
   TunePlan plan;
   plan.device = device;
   for (CalibrationTask& task : tasks)
@@ -35,7 +35,7 @@ void calibrate(const ContextOptions& options, bool json) {
   const auto begin = std::chrono::steady_clock::now();
   if (options.device == Device::cuda) make_cuda_current();
   const std::unique_ptr<Backend> backend = make_backend(options);
-  const DeviceInfo& device = backend->device();
+  const RatedDevice device = rated_device(options, backend->device());
   if (device.emulated) {
     throw Error(ErrorCode::invalid_option,
                 "times on the emulator say nothing of a device: calibrate on the GPU that is to be used");

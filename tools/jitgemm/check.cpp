@@ -33,12 +33,12 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
 
 /// Row r of the batch is row r % m of matrix r / m.
 std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, std::int64_t row) {
-  const std::size_t size = size_of(p.d), count = std::size_t(p.n);
-  const std::int64_t begin = row / p.m * p.stride_d + row % p.m * p.ldd;
+  const std::size_t size = size_of(p.d.type), count = std::size_t(p.n);
+  const std::int64_t begin = row / p.m * p.d.stride + row % p.m * p.d.ld;
   std::vector<std::byte> bytes(count * size);
   backend.copy_to_host(bytes.data(), static_cast<const std::byte*>(d) + std::size_t(begin) * size, bytes.size());
   std::vector<double> values(count);
-  for (std::size_t j = 0; j < count; ++j) values[j] = load_element(bytes.data(), std::int64_t(j), p.d);
+  for (std::size_t j = 0; j < count; ++j) values[j] = load_element(bytes.data(), std::int64_t(j), p.d.type);
   return values;
 }
 
@@ -51,7 +51,7 @@ double error_ratio(const Reference::Element& reference, double got) {
 
 /// What two programs' sums may differ by, of a sum's size: they add in another order, and round inputs otherwise.
 double relative_difference(const Problem& p) {
-  switch (p.a) {
+  switch (p.a.type) {
     case s8:
       return 0;
     case f64:
@@ -113,7 +113,7 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
 }
 
 std::string compare_rows(Backend& backend, const Problem& p, const void* d, const void* other) {
-  const double relative = 4 * unit_roundoff(p.d) + relative_difference(p);
+  const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
   for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
     const std::vector<double> x = row_of(backend, p, d, i), y = row_of(backend, p, other, i);

@@ -1,6 +1,8 @@
 // explain, source and devices: what would run, without running it.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "backend/cuda/nvrtc.hpp"
 #include "commands.hpp"
 #include "disassemble.hpp"
@@ -64,6 +66,16 @@ struct SourceOptions {
   std::string format = "cuda", kernel = "gemm";
 };
 
+/// By its name.
+const KernelText& kernel_of(const std::vector<KernelText>& call, const std::string& name) {
+  const auto found = std::ranges::find(call, name, &KernelText::name);
+  if (found == call.end()) {
+    throw Error(ErrorCode::invalid_option,
+                "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
+  }
+  return *found;
+}
+
 void source(const SourceOptions& options) {
   const ContextOptions context_options = options.device.context_options(true);
   if (options.format == "sass" && context_options.device == Device::emulator) {
@@ -72,23 +84,17 @@ void source(const SourceOptions& options) {
   Context context(context_options);
   const Problem problem = options.problem.problem();
   const KernelConfig config = options.problem.config() ? *options.problem.config() : context.plan(problem).config;
-  const bool packing = options.kernel == "packing";
-  if (packing && !config.pack_a && !config.pack_b) {
-    throw Error(ErrorCode::invalid_option,
-                "this configuration packs no operand: leave --kernel out, or give a --config with pack=ab");
-  }
+  const std::vector<KernelText> sources = context.sources(problem, config);
+  const KernelText& kernel = kernel_of(sources, options.kernel);
   options.device.announce_emulator(context_options, true);
-  std::string text;
+  std::string text = kernel.text;
   if (options.format == "sass") {
-    text = disassemble(packing ? context.packing_binary(problem, config) : context.binary(problem, config));
-  } else {
-    text = packing ? context.packing_source(problem, config) : context.source(problem, config);
-    if (options.format == "ptx") {
-      text = cuda::ptx_of(cuda::nvrtc(), {.text = text,
-                                          .entry = options.kernel,
-                                          .architecture = context.device().architecture,
-                                          .config = to_string(config)});
-    }
+    text = disassemble(kernel_of(context.binaries(problem, config), options.kernel).text);
+  } else if (options.format == "ptx") {
+    text = cuda::ptx_of(cuda::nvrtc(), {.text = text,
+                                        .entry = kernel.entry,
+                                        .architecture = context.device().architecture,
+                                        .config = to_string(config)});
   }
   fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
 }

@@ -144,10 +144,10 @@ void InputPools::prepare(const Problem& p, bool rotate) {
   }
   grow(a_, room(step_a_), type_a_, 1);
   grow(b_, room(step_b_), type_b_, 2);
-  grow(d_, room(step_d_), p.d, 0);
+  grow(d_, room(step_d_), p.d.type, 0);
   const DataType addend = type_of_c(p);
   if (reads_c(p)) grow(c_, room(step_c_), addend, 3);
-  if (p.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
+  if (p.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
 }
 
 Operands InputPools::operands(int set) const {

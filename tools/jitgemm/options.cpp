@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/data_types.hpp"
+#include "core/enumerators.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm::cli {
@@ -22,7 +24,23 @@ std::string option_of(std::string field) {
 }
 
 void set_option(Problem& problem, const std::string& field, const std::string& text) {
-  set_field(problem, field, text, option_of(field) + " " + text);
+  try {
+    set_field(problem, field, text);
+  } catch (const Error& error) {
+    // As the user wrote it.
+    std::string message = error.what();
+    if (const std::string given = field + "=" + text; message.starts_with(given))
+      message.replace(0, given.size(), option_of(field) + " " + text);
+    bad_option(message);
+  }
+}
+
+/// "nn", "nt", "tn" or "tt", of A and B.
+void set_layouts(Problem& p, const std::string& text) {
+  if (text.size() != 2 || text.find_first_not_of("nt") != std::string::npos)
+    bad_option(fmt::format("unknown layout \"{}\": use nn, nt, tn or tt", text));
+  set_field(p, "layout_a", text.substr(0, 1));
+  set_field(p, "layout_b", text.substr(1));
 }
 
 CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
@@ -82,12 +100,13 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   if (whole) add_size("--stride-d", "stride_d", "Of D, not 0");
   add_field("--alpha", "alpha", "[1]")->type_name("FLOAT");
   add_field("--beta", "beta", "[0]")->type_name("FLOAT");
-  add_field("--bias", "bias", "Add a bias: " + bias_names() + "; along_n, one a column, if none is named [none]")
+  add_field("--bias", "bias",
+            "Add a bias: " + names_of_all<Bias>() + "; along_n, one a column, if none is named [none]")
       ->expected(0, 1)
       ->default_str("along_n");
-  add_field("--activation", "activation", activation_names() + " [none]");
+  add_field("--activation", "activation", names_of_all<Activation>() + " [none]");
   add_field("--slope", "slope", "Of leaky_relu [0.01]")->type_name("FLOAT");
-  add_field("--accumulation", "accumulation", "Of e4m3 and e5m2 products: " + accumulation_names() + " [fast]");
+  add_field("--accumulation", "accumulation", "Of e4m3 and e5m2 products: " + names_of_all<Accumulation>() + " [fast]");
   if (!whole) return;
   add_size("--align-a", "align_a",
            "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");
@@ -103,8 +122,8 @@ Problem ProblemOptions::without_sizes() const {
   Problem p = parse_problem(line_);
   if (!type_.empty()) {
     set_option(p, "a", type_);
-    p.b = p.a;
-    p.d = default_output(p.a);
+    p.b.type = p.a.type;
+    p.d.type = default_output(p.a.type);
   }
   if (!layout_.empty()) set_layouts(p, layout_);
   for (const auto& [name, text] : fields_) {
@@ -176,7 +195,7 @@ void DeviceOptions::add_budget_to(CLI::App& app) {
 }
 
 void DeviceOptions::add_constraints_to(CLI::App& app) {
-  app.add_flag("--deterministic", constraints_.deterministic,
+  app.add_flag("--batch-invariant", constraints_.batch_invariant,
                "Only choices that give the same bits as each other: one order of additions")
       ->group("Choice");
   app.add_option("--workspace-limit", constraints_.workspace_bytes,

@@ -9,7 +9,6 @@
 
 #include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
-#include "problem_text.hpp"
 
 namespace CLI {
 class App;

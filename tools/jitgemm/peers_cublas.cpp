@@ -125,6 +125,8 @@ cudaDataType cuda_type(DataType type) {
       return CUDA_R_8I;
     case s32:
       return CUDA_R_32I;
+    case DataType::automatic:
+      break;
   }
   return CUDA_R_32F;
 }
@@ -136,7 +138,7 @@ cublasComputeType_t compute_type(const Problem& p) {
     case s32:
       return CUBLAS_COMPUTE_32I;
     default:
-      return p.a == tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+      return p.a.type == tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 }
 
@@ -161,9 +163,9 @@ class Scalar {
 /// nullopt for what it has no epilogue for. Its bias lies along the rows of its D, which are our columns; its gelu is
 /// the one with tanh.
 std::optional<cublasLtEpilogue_t> epilogue_of(const Problem& p) {
-  if (p.bias == Bias::along_m) return std::nullopt;
-  const bool bias = p.bias == Bias::along_n;
-  switch (p.activation) {
+  if (p.epilogue.bias == Bias::along_m) return std::nullopt;
+  const bool bias = p.epilogue.bias == Bias::along_n;
+  switch (p.epilogue.activation) {
     case Activation::none:
       return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     case Activation::relu:
@@ -226,8 +228,9 @@ class CublasPeers : public Peers {
     }
     const auto epilogue = epilogue_of(p);
     if (!epilogue) {
-      why_none_ = p.bias == Bias::along_m ? "cuBLASLt adds no bias along M"
-                                          : fmt::format("cuBLASLt applies no {}", to_string(p.activation));
+      why_none_ = p.epilogue.bias == Bias::along_m
+                      ? "cuBLASLt adds no bias along M"
+                      : fmt::format("cuBLASLt applies no {}", to_string(p.epilogue.activation));
       return 0;
     }
     describe(*epilogue);
@@ -240,7 +243,7 @@ class CublasPeers : public Peers {
   std::string default_name() const override {
     if (is_for_cublas()) return "default";
     if (candidates_.empty()) return "";
-    if (!is_fp8(problem_.a)) return "first candidate";
+    if (!is_fp8(problem_.a.type)) return "first candidate";
     return fmt::format("first candidate, {} accumulation", to_string(problem_.accumulation));
   }
 
@@ -248,24 +251,24 @@ class CublasPeers : public Peers {
     const Problem& p = problem_;
     if (!is_for_cublas()) return gemm(operands, 0);
     if (p.batch == 1) {
-      check(
-          cublas().gemm_ex(blas_.get(), operation(p.layout_b), operation(p.layout_a), int(p.n), int(p.m), int(p.k),
-                           alpha_.get(), operands.b, cuda_type(p.b), int(p.ldb), operands.a, cuda_type(p.a), int(p.lda),
-                           beta_.get(), operands.d, cuda_type(p.d), int(p.ldd), compute_type(p), CUBLAS_GEMM_DEFAULT),
-          "cublasGemmEx");
+      check(cublas().gemm_ex(blas_.get(), operation(p.b.layout), operation(p.a.layout), int(p.n), int(p.m), int(p.k),
+                             alpha_.get(), operands.b, cuda_type(p.b.type), int(p.b.ld), operands.a,
+                             cuda_type(p.a.type), int(p.a.ld), beta_.get(), operands.d, cuda_type(p.d.type),
+                             int(p.d.ld), compute_type(p), CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
     } else {
-      check(cublas().gemm_strided_batched_ex(blas_.get(), operation(p.layout_b), operation(p.layout_a), int(p.n),
-                                             int(p.m), int(p.k), alpha_.get(), operands.b, cuda_type(p.b), int(p.ldb),
-                                             p.stride_b, operands.a, cuda_type(p.a), int(p.lda), p.stride_a,
-                                             beta_.get(), operands.d, cuda_type(p.d), int(p.ldd), p.stride_d,
-                                             int(p.batch), compute_type(p), CUBLAS_GEMM_DEFAULT),
+      check(cublas().gemm_strided_batched_ex(blas_.get(), operation(p.b.layout), operation(p.a.layout), int(p.n),
+                                             int(p.m), int(p.k), alpha_.get(), operands.b, cuda_type(p.b.type),
+                                             int(p.b.ld), p.b.stride, operands.a, cuda_type(p.a.type), int(p.a.ld),
+                                             p.a.stride, beta_.get(), operands.d, cuda_type(p.d.type), int(p.d.ld),
+                                             p.d.stride, int(p.batch), compute_type(p), CUBLAS_GEMM_DEFAULT),
             "cublasGemmStridedBatchedEx");
     }
   }
 
   void gemm(const Operands& operands, int candidate) override {
     const void* c = reads_c(problem_) ? operands.c : operands.d;
-    if (problem_.bias != Bias::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+    if (problem_.epilogue.bias != Bias::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     check(cublas().lt_matmul(lt_.get(), operation_.get(), alpha_.get(), operands.b, layout_b_.get(), operands.a,
                              layout_a_.get(), beta_.get(), c, layout_c_.get(), operands.d, layout_d_.get(),
                              &candidates_[std::size_t(candidate)].algo, workspace_, workspace_bytes_, stream_),
@@ -278,28 +281,29 @@ class CublasPeers : public Peers {
   /// Whether cublasGemmEx knows the types and the epilogue. Its C is its D.
   bool is_for_cublas() const {
     const Problem& p = problem_;
-    return !is_fp8(p.a) && !reads_c(p) && p.bias == Bias::none && p.activation == Activation::none;
+    return !is_fp8(p.a.type) && !reads_c(p) && p.epilogue.bias == Bias::none &&
+           p.epilogue.activation == Activation::none;
   }
 
   void describe(cublasLtEpilogue_t epilogue) {
     const Problem& p = problem_;
-    const cublasOperation_t op_b = operation(p.layout_b), op_a = operation(p.layout_a);
+    const cublasOperation_t op_b = operation(p.b.layout), op_a = operation(p.a.layout);
     check(cublas().lt_operation_create(operation_.put(), compute_type(p), cuda_type(accumulator_of(p))),
           "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, op_b);
     set(CUBLASLT_MATMUL_DESC_TRANSB, op_a);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    if (p.bias != Bias::none) {
+    if (p.epilogue.bias != Bias::none) {
       const void* aligned_as_the_bias = workspace_;
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned_as_the_bias);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(type_of_c(p)));
     }
-    if (is_fp8(p.a)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(p.accumulation == Accumulation::fast));
-    make_layout(layout_b_.put(), p.b, p.n, p.k, p.ldb, p.stride_b, op_b);
-    make_layout(layout_a_.put(), p.a, p.k, p.m, p.lda, p.stride_a, op_a);
-    make_layout(layout_d_.put(), p.d, p.n, p.m, p.ldd, p.stride_d, CUBLAS_OP_N);
-    make_layout(layout_c_.put(), type_of_c(p), p.n, p.m, reads_c(p) ? p.ldc : p.ldd,
-                reads_c(p) ? p.stride_c : p.stride_d, CUBLAS_OP_N);
+    if (is_fp8(p.a.type)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(p.accumulation == Accumulation::fast));
+    make_layout(layout_b_.put(), p.b.type, p.n, p.k, p.b.ld, p.b.stride, op_b);
+    make_layout(layout_a_.put(), p.a.type, p.k, p.m, p.a.ld, p.a.stride, op_a);
+    make_layout(layout_d_.put(), p.d.type, p.n, p.m, p.d.ld, p.d.stride, CUBLAS_OP_N);
+    make_layout(layout_c_.put(), type_of_c(p), p.n, p.m, reads_c(p) ? p.c.ld : p.d.ld,
+                reads_c(p) ? p.c.stride : p.d.stride, CUBLAS_OP_N);
   }
 
   void look_up(int most) {

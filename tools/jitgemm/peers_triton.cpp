@@ -44,7 +44,7 @@ Argument argument_named(const std::string& name) {
 }
 
 std::int64_t value_of(Argument argument, const Problem& p) {
-  const bool rows_a = p.layout_a == Layout::row_major, rows_b = p.layout_b == Layout::row_major;
+  const bool rows_a = p.a.layout == Layout::row_major, rows_b = p.b.layout == Layout::row_major;
   switch (argument) {
     case Argument::m:
       return p.m;
@@ -53,15 +53,15 @@ std::int64_t value_of(Argument argument, const Problem& p) {
     case Argument::k:
       return p.k;
     case Argument::stride_am:
-      return rows_a ? p.lda : 1;
+      return rows_a ? p.a.ld : 1;
     case Argument::stride_ak:
-      return rows_a ? 1 : p.lda;
+      return rows_a ? 1 : p.a.ld;
     case Argument::stride_bk:
-      return rows_b ? p.ldb : 1;
+      return rows_b ? p.b.ld : 1;
     case Argument::stride_bn:
-      return rows_b ? 1 : p.ldb;
+      return rows_b ? 1 : p.b.ld;
     case Argument::stride_cm:
-      return p.ldd;
+      return p.d.ld;
     case Argument::stride_cn:
       return 1;
     default:
@@ -83,10 +83,11 @@ struct Kernel {
 
   /// Whether it computes this problem, and was specialised for sizes and strides like these.
   bool serves(const Problem& p) const {
-    const bool plain =
-        p.alpha == 1 && p.beta == 0 && p.bias == Bias::none && p.batch == 1 && p.accumulation == Accumulation::fast;
-    if (!plain || p.a != type || p.b != type || p.d != f16 || p.activation != activation) return false;
-    if (activation == Activation::leaky_relu && p.slope != 0.01) return false;
+    const bool plain = p.alpha == 1 && p.beta == 0 && p.epilogue.bias == Bias::none && p.batch == 1 &&
+                       p.accumulation == Accumulation::fast;
+    if (!plain || p.a.type != type || p.b.type != type || p.d.type != f16 || p.epilogue.activation != activation)
+      return false;
+    if (activation == Activation::leaky_relu && p.epilogue.slope != 0.01) return false;
     if (p.m == 0 || p.n == 0) return false;
     return std::all_of(divisible_by_16.begin(), divisible_by_16.end(),
                        [&](Argument x) { return is_pointer(x) || value_of(x, p) % 16 == 0; }) &&

@@ -55,7 +55,7 @@ class Run {
     choose();
     compile();
     OwnStream stream(*backend_);
-    InputPools inputs(*backend_, plan_.problem.a, plan_.problem.b);
+    InputPools inputs(*backend_, plan_.problem.a.type, plan_.problem.b.type);
     inputs.prepare(plan_.problem, !emulated_);
     const bool passed = run_and_check(stream.get(), inputs);
     if (!emulated_) measure(stream.get(), inputs);
@@ -158,7 +158,8 @@ class Run {
     const Timing timing = time_arms(*backend_, stream, {ours}, inputs.sets()).front();
     const double speed = tflops(plan_.problem, timing.median_us);
     say("time", "{:.2f} us (spread {:.1f} %), {:.1f} {}; median of 5 rounds of {} launches, inputs not in the L2",
-        timing.median_us, 100 * timing.spread, speed, plan_.problem.a == s8 ? "TOP/s" : "TFLOP/s", timing.launches);
+        timing.median_us, 100 * timing.spread, speed, plan_.problem.a.type == s8 ? "TOP/s" : "TFLOP/s",
+        timing.launches);
     json_["time"] = {{"median_us", timing.median_us},
                      {"spread", timing.spread},
                      {"tflops", speed},

@@ -69,10 +69,10 @@ void SeedBench::print_description() const {
 void SeedBench::begin(const Problem& problem) {
   arms_ = {};
   problem_ = normalise(problem);
-  if (!inputs_ || input_type_ != problem.a) {
+  if (!inputs_ || input_type_ != problem.a.type) {
     inputs_.reset();
-    inputs_.emplace(*backend_, problem.a);
-    input_type_ = problem.a;
+    inputs_.emplace(*backend_, problem.a.type);
+    input_type_ = problem.a.type;
   }
   inputs_->prepare(problem_, !emulated_);
   // A Context of its own per problem: what captured launches own is gone with it.
@@ -99,8 +99,8 @@ void SeedBench::add_ours(ArmResult& result, const KernelConfig& config) {
 }
 
 bool SeedBench::add_cublas(ArmResult& result) {
-  const bool its_type = problem_.a == f16 || problem_.a == bf16;
-  if (!peers_ || !its_type || problem_.activation != Activation::none) return false;
+  const bool its_type = problem_.a.type == f16 || problem_.a.type == bf16;
+  if (!peers_ || !its_type || problem_.epilogue.activation != Activation::none) return false;
   peers_->prepare(problem_, 1);
   arms_.add(result, "cublas", "default", [this](const Operands& operands) { peers_->gemm(operands); });
   return true;
@@ -148,7 +148,7 @@ void SeedBench::run(const KernelConfig& config, const Operands& operands) {
 }
 
 bool SeedBench::run_cublas(const Operands& operands) {
-  if (!peers_ || (problem_.a != f16 && problem_.a != bf16)) return false;
+  if (!peers_ || (problem_.a.type != f16 && problem_.a.type != bf16)) return false;
   peers_->prepare(problem_, 1);
   peers_->gemm(operands);
   backend_->synchronize(stream_.get());

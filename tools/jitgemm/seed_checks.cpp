@@ -13,10 +13,10 @@ namespace {
 
 std::vector<double> values(SeedBench& bench, const void* d) {
   const Problem& p = bench.problem();
-  std::vector<std::byte> bytes(std::size_t(p.m * p.n) * size_of(p.d));
+  std::vector<std::byte> bytes(std::size_t(p.m * p.n) * size_of(p.d.type));
   bench.backend().copy_to_host(bytes.data(), d, bytes.size());
   std::vector<double> values(std::size_t(p.m * p.n));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = load_element(bytes.data(), std::int64_t(i), p.d);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = load_element(bytes.data(), std::int64_t(i), p.d.type);
   return values;
 }
 
@@ -94,15 +94,15 @@ struct Checks {
 /// torch.allclose of two f16 results does not see as long as both round alike.
 bool check_type(SeedBench& bench, const std::string& type, std::int64_t size, nlohmann::ordered_json& json) {
   Problem p{.m = size, .n = size, .k = size};
-  p.a = p.b = *parse_data_type(type);
-  if (size_of(p.a) == 1) p.layout_b = Layout::column_major;  // the tutorial's b.T
-  const double atol = size_of(p.a) == 1 ? 0.125 : 1e-2;
+  p.a.type = p.b.type = *parse_data_type(type);
+  if (size_of(p.a.type) == 1) p.b.layout = Layout::column_major;  // the tutorial's b.T
+  const double atol = size_of(p.a.type) == 1 ? 0.125 : 1e-2;
   fmt::print("{}, {} x {} x {}{}, within {}\n", type, size, size, size,
-             p.layout_b == Layout::column_major ? ", B pre-transposed" : "", atol);
+             p.b.layout == Layout::column_major ? ", B pre-transposed" : "", atol);
   Checks checks;
   std::string config;
   for (const DataType d : {f32, f16}) {
-    p.d = d;
+    p.d.type = d;
     bench.begin(p);
     const Operands operands = bench.operands();
     const KernelConfig choice = bench.choice();

@@ -34,9 +34,9 @@ std::vector<std::int64_t> sizes_of(const SeedOptions& options, bool emulated) {
 
 Problem square(const SeedOptions& options, const std::string& type, std::int64_t size) {
   Problem p{.m = size, .n = size, .k = size};
-  p.a = p.b = *parse_data_type(type);
-  if (size_of(p.a) == 1) p.layout_b = Layout::column_major;  // the tutorial's b.T
-  p.activation = *parse_activation(options.activation);
+  p.a.type = p.b.type = *parse_data_type(type);
+  if (size_of(p.a.type) == 1) p.b.layout = Layout::column_major;  // the tutorial's b.T
+  p.epilogue.activation = *parse_activation(options.activation);
   return p;
 }
 
@@ -96,7 +96,8 @@ std::string csv_of(const std::vector<Row>& rows) {
     for (const Provider* provider : row.providers()) {
       if (!provider->there) continue;
       const ArmResult& r = provider->result;
-      csv += fmt::format("{},{},{},{},{},{},", to_string(p.a), to_string(p.activation), p.m, p.n, p.k, provider->name);
+      csv += fmt::format("{},{},{},{},{},{},", to_string(p.a.type), to_string(p.epilogue.activation), p.m, p.n, p.k,
+                         provider->name);
       csv += r.timed() ? fmt::format("{:.6g},{:.6g},{:.6g},{:.5g},{:.5g},{:.5g}", r.us / 1e3, r.p20_us / 1e3,
                                      r.p80_us / 1e3, tflops(p, r.us), tflops(p, r.p80_us), tflops(p, r.p20_us))
                        : std::string(",,,,,");
@@ -108,8 +109,11 @@ std::string csv_of(const std::vector<Row>& rows) {
 
 nlohmann::ordered_json json_of(const Row& row) {
   const Problem& p = row.problem;
-  nlohmann::ordered_json json{
-      {"type", to_string(p.a)}, {"activation", to_string(p.activation)}, {"m", p.m}, {"n", p.n}, {"k", p.k}};
+  nlohmann::ordered_json json{{"type", to_string(p.a.type)},
+                              {"activation", to_string(p.epilogue.activation)},
+                              {"m", p.m},
+                              {"n", p.n},
+                              {"k", p.k}};
   for (const Provider* provider : row.providers()) {
     if (!provider->there) continue;
     const ArmResult& r = provider->result;

@@ -53,16 +53,16 @@ std::deque<Measure> measures(const Shape& shape, int sms, const KernelConfig& ti
 /// The largest difference of some rows of two D's. NaN anywhere is infinite.
 double discrepancy(SeedBench& bench, const void* d, const void* expected) {
   const Problem& p = bench.problem();
-  const std::size_t bytes = std::size_t(p.n) * size_of(p.d);
+  const std::size_t bytes = std::size_t(p.n) * size_of(p.d.type);
   std::vector<std::byte> x(bytes), y(bytes);
   double most = 0;
   for (int i = 0; i < rows_compared; ++i) {
     const std::int64_t row = (p.m - 1) * i / (rows_compared - 1);
-    const std::size_t offset = std::size_t(row * p.ldd) * size_of(p.d);
+    const std::size_t offset = std::size_t(row * p.d.ld) * size_of(p.d.type);
     bench.backend().copy_to_host(x.data(), static_cast<const std::byte*>(d) + offset, bytes);
     bench.backend().copy_to_host(y.data(), static_cast<const std::byte*>(expected) + offset, bytes);
     for (std::int64_t j = 0; j < p.n; ++j) {
-      const double off = std::abs(load_element(x.data(), j, p.d) - load_element(y.data(), j, p.d));
+      const double off = std::abs(load_element(x.data(), j, p.d.type) - load_element(y.data(), j, p.d.type));
       most = std::max(most, std::isnan(off) ? HUGE_VAL : off);
     }
   }

@@ -127,7 +127,7 @@ class Soak {
                   options.max_size ? options.max_size
                   : emulated_      ? 64
                                    : 2048,
-                  backend_->device(), seed_),
+                  rated_device(context_options_, backend_->device()), seed_),
         nan_(patterns_.most_bytes(), std::byte{0xff}),
         sharings_(sharings(options.sharing, emulated_)),
         shared_stream_(*backend_),
@@ -343,13 +343,13 @@ class Soak {
                                      : nullptr;
     };
     Operands& operands = call.operands;
-    operands.a = input(problem.a);
-    operands.b = input(problem.b);
+    operands.a = input(problem.a.type);
+    operands.b = input(problem.b.type);
     operands.c = input(type_of_c(problem));
     operands.bias = input(type_of_c(problem));
-    operands.scale_a = scale(is_fp8(problem.a));
-    operands.scale_b = scale(is_fp8(problem.b));
-    operands.scale_d = scale(is_fp8(problem.d));
+    operands.scale_a = scale(is_fp8(problem.a.type));
+    operands.scale_b = scale(is_fp8(problem.b.type));
+    operands.scale_d = scale(is_fp8(problem.d.type));
     operands.d = d;
     gemm(call, stream);
   }

@@ -33,7 +33,7 @@ std::vector<std::vector<Problem>> type_combinations() {
     for (const DataType b : data_types) {
       std::vector<Problem> outputs;
       for (const DataType d : data_types) {
-        const Problem problem{.a = a, .b = b, .d = d};
+        const Problem problem{.a = {a}, .b = {b}, .d = {d}};
         if (why_types_unsupported(problem).empty()) outputs.push_back(problem);
       }
       if (!outputs.empty()) pairs.push_back(std::move(outputs));
@@ -53,7 +53,7 @@ std::int64_t round_up(std::int64_t x, std::int64_t multiple) { return (x + multi
 
 }  // namespace
 
-SoakPatterns::SoakPatterns(int count, std::int64_t largest, const DeviceInfo& device, std::uint64_t seed)
+SoakPatterns::SoakPatterns(int count, std::int64_t largest, const RatedDevice& device, std::uint64_t seed)
     : largest_(largest), device_(device) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < count; ++i) patterns_.push_back(draw_pattern(std::size_t(i), random));
@@ -65,14 +65,14 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
   for (std::size_t next = number;; ++next) {
     Problem& p = pattern.problem;
     p = one_of(pairs[next % pairs.size()], random);
-    p.layout_a = one_of(layouts, random);
-    p.layout_b = one_of(layouts, random);
+    p.a.layout = one_of(layouts, random);
+    p.b.layout = one_of(layouts, random);
     do {
-      p.bias = one_of(biases, random);
-      p.activation = one_of(activations, random);
+      p.epilogue.bias = one_of(biases, random);
+      p.epilogue.activation = one_of(activations, random);
     } while (!why_types_unsupported(p).empty());
-    p.slope = 0.25;
-    if (is_fp8(p.a) && once_in(2, random)) p.accumulation = Accumulation::promoted;
+    p.epilogue.slope = 0.25;
+    if (is_fp8(p.a.type) && once_in(2, random)) p.accumulation = Accumulation::promoted;
     p.alpha = once_in(20, random) ? 0 : 1;
     p.beta = once_in(2, random) ? 0 : 1;
     pattern.aligned = !once_in(3, random);
@@ -101,7 +101,7 @@ bool SoakPatterns::has_slabs() const { return largest_ >= least_largest_for_slab
 bool SoakPatterns::draw_slabs(SoakPattern& pattern, std::mt19937_64& random) const {
   pattern.aligned = pattern.batched = false;
   const std::int64_t k = 513 + 2 * std::int64_t(random() % 512);  // odd
-  const auto rows = std::int64_t(max_packed_bytes / size_of(pattern.problem.a)) / k;
+  const auto rows = std::int64_t(max_packed_bytes / size_of(pattern.problem.a.type)) / k;
   const SoakPattern::Sizes sizes{rows + 1 + std::int64_t(random() % std::uint64_t(rows / 4)),
                                  16 + std::int64_t(random() % 16), k, 1};
   const Problem problem = normalise(with_sizes(pattern, sizes));
@@ -120,7 +120,7 @@ std::vector<DataType> SoakPatterns::types() const {
   std::set<DataType> types;
   for (const SoakPattern& pattern : patterns_) {
     const Problem& p = pattern.problem;
-    types.insert({p.a, p.b, p.d, type_of_c(p)});
+    types.insert({p.a.type, p.b.type, p.d.type, type_of_c(p)});
   }
   return {types.begin(), types.end()};
 }
@@ -159,10 +159,10 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
     const std::int64_t extent = std::max<std::int64_t>(1, matrix.extent);
     return pattern.aligned ? round_up(extent, std::int64_t(16 / size_of(matrix.type))) : extent | 1;
   };
-  p.lda = ld(matrix_a(p));
-  p.ldb = ld(matrix_b(p));
-  p.ldc = ld(matrix_c(p));
-  p.ldd = ld(matrix_d(p));
+  p.a.ld = ld(matrix_a(p));
+  p.b.ld = ld(matrix_b(p));
+  p.c.ld = ld(matrix_c(p));
+  p.d.ld = ld(matrix_d(p));
   p.batch = pattern.batched ? sizes.batch : 1;
   const auto fits = [&] {
     const Problem whole = normalise(p);
@@ -178,14 +178,14 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
 Problem SoakPatterns::draw(const SoakPattern& pattern, std::mt19937_64& random) const {
   // Integers for integers; else also what is no power of two, so that products with them are rounded.
   static const std::vector<double> integers{1, 2, -1, -3}, numbers{1, -2, 0.3, -1.7, 3.1};
-  const std::vector<double>& scalars = pattern.problem.a == s8 ? integers : numbers;
+  const std::vector<double>& scalars = pattern.problem.a.type == s8 ? integers : numbers;
   Problem p;
   do {
     p = with_sizes(pattern, pattern.sizes.empty() ? draw_sizes(pattern, random) : one_of(pattern.sizes, random));
   } while (pattern.config && !why_illegal(*pattern.config, normalise(p), device_).empty());
   if (p.alpha != 0) p.alpha = one_of(scalars, random);
   if (p.beta != 0) p.beta = one_of(scalars, random);
-  if (p.batch > 1 && once_in(4, random)) (once_in(2, random) ? p.stride_a : p.stride_b) = 0;
+  if (p.batch > 1 && once_in(4, random)) (once_in(2, random) ? p.a.stride : p.b.stride) = 0;
   return p;
 }
 

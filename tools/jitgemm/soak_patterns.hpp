@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "core/device_info.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "plan/rated_device.hpp"
 
 namespace jitgemm::cli {
 
@@ -26,7 +26,7 @@ struct SoakPattern {
 class SoakPatterns {
  public:
   /// Sizes are 1 to `largest`, a multiple of 16.
-  SoakPatterns(int count, std::int64_t largest, const DeviceInfo& device, std::uint64_t seed);
+  SoakPatterns(int count, std::int64_t largest, const RatedDevice& device, std::uint64_t seed);
 
   const std::vector<SoakPattern>& all() const { return patterns_; }
   /// Every type of element that occurs.
@@ -49,7 +49,7 @@ class SoakPatterns {
   Problem with_sizes(const SoakPattern& pattern, const SoakPattern::Sizes& sizes) const;
 
   std::int64_t largest_;
-  DeviceInfo device_;
+  RatedDevice device_;
   std::vector<SoakPattern> patterns_;
 };
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "core/problem.hpp"
-#include "plan/constraints.hpp"
 
 namespace jitgemm::cli {
 
@@ -32,45 +31,7 @@ std::string counted(std::uint64_t count, const std::string& unit) {
 
 double tflops(const Problem& p, double us) { return 1e-6 * flops(p) / us; }
 
-nlohmann::ordered_json to_json(const Plan& plan) {
-  nlohmann::ordered_json runners_up = nlohmann::ordered_json::array();
-  for (const MeasuredConfig& runner_up : plan.runners_up)
-    runners_up.push_back({{"config", to_string(runner_up.config)}, {"measured_us", runner_up.median_us}});
-  return {{"problem", to_string(plan.problem)},
-          {"config", to_string(plan.config)},
-          {"constraints", to_string(plan.constraints)},
-          {"source", to_string(plan.source)},
-          {"why", plan.why},
-          {"predicted_us", plan.predicted.us},
-          {"predicted",
-           {{"launch_us", plan.predicted.launch_us},
-            {"packing_us", plan.predicted.packing_us},
-            {"main_loop_us", plan.predicted.main_loop_us},
-            {"epilogue_us", plan.predicted.epilogue_us},
-            {"fixup_us", plan.predicted.fixup_us},
-            {"memory_us", plan.predicted.memory_us},
-            {"power_us", plan.predicted.power_us}}},
-          {"rates", plan.rates},
-          {"measured_us", plan.measured_us},
-          {"spread", plan.spread},
-          {"runners_up", runners_up},
-          {"expected_regret", plan.expected_regret},
-          {"device", plan.device},
-          {"batch", plan.problem.batch},
-          {"tiles_m", plan.tiles_m},
-          {"tiles_n", plan.tiles_n},
-          {"stream_k_tiles", plan.stream_k_tiles},
-          {"data_parallel_tiles", plan.data_parallel_tiles},
-          {"programs", plan.programs},
-          {"k_steps_per_tile", plan.k_steps_per_tile},
-          {"stream_k_steps", plan.stream_k_steps},
-          {"workspace_bytes", plan.workspace_bytes},
-          {"packed_bytes", plan.packed_bytes},
-          {"smem_bytes", plan.smem_bytes},
-          {"threads", plan.threads},
-          {"registers", plan.registers},
-          {"spill_bytes", plan.spill_bytes}};
-}
+nlohmann::ordered_json to_json(const Plan& plan) { return nlohmann::ordered_json::parse(plan.json()); }
 
 nlohmann::ordered_json to_json(const TuneReport& report) {
   nlohmann::ordered_json candidates = nlohmann::ordered_json::array();

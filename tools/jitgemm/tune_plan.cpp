@@ -12,10 +12,9 @@
 #include "context_options.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
+#include "jit/call.hpp"
 #include "jit/kernel_cache.hpp"
-#include "jit/source_generator.hpp"
 #include "jitgemm/version.hpp"
-#include "kernels/packing.hpp"
 #include "options.hpp"
 #include "text.hpp"
 #include "tune/autotuner.hpp"
@@ -64,7 +63,7 @@ std::vector<TuningRecord> records_for(const ContextOptions& options, const Devic
 
 TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions& options, bool again) {
   TunePlan plan;
-  plan.device = make_backend(options)->device();
+  plan.device = rated_device(options, make_backend(options)->device());
   // By shape and candidate set.
   std::unordered_multimap<Problem, std::string, Hash, Equal> tuned;
   for (const TuningRecord& record : records_for(options, plan.device)) tuned.emplace(record.problem, record.candidates);
@@ -101,12 +100,11 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
     if (entry.state == "ok") cached.insert(entry.digest);
   }
   for (const TuneTask& task : plan.tasks) {
-    const auto need = [&](const KernelSource& source) {
-      needed.insert(cache_key(source, backend->compiler_kind()).digest);
-    };
     for (const RankedConfig& candidate : task.candidates) {
-      need(generate(task.problem, candidate.config, plan.device));
-      if (packs(candidate.config)) need(generate_packing(task.problem, candidate.config, plan.device));
+      for (const KernelRole* role : roles_of(task.problem, candidate.config)) {
+        const KernelSource source = role->generate(task.problem, candidate.config, plan.device);
+        needed.insert(cache_key(source, backend->compiler_kind()).digest);
+      }
     }
   }
   TuneCost cost;

@@ -18,7 +18,7 @@ struct TuneTask {
 
 /// What tuning many problems comes to.
 struct TunePlan {
-  DeviceInfo device;
+  RatedDevice device;
   int shapes = 0;               ///< distinct ones
   int tuned = 0;                ///< of these, already: of this device and library version, from the same candidates
   std::vector<TuneTask> tasks;  ///< the others, in the order given; with `again` all

@@ -31,7 +31,6 @@
 #include "context_options.hpp"
 #include "core/problem.hpp"
 #include "options.hpp"
-#include "problem_text.hpp"
 #include "text.hpp"
 #include "util/descriptor.hpp"
 #include "util/errno_text.hpp"
@@ -93,7 +92,7 @@ std::vector<std::string> words_of(const ContextOptions& options) {
   add("--emulator-sms", std::to_string(options.emulator_sm_count));
   add("--emulator-seed", std::to_string(options.emulator_seed));
   add("--tuning-budget", fmt::format("{}", options.tuning_budget_seconds));
-  if (options.constraints.deterministic) words.push_back("--deterministic");
+  if (options.constraints.batch_invariant) words.push_back("--batch-invariant");
   if (options.constraints.workspace_bytes != Constraints{}.workspace_bytes)
     add("--workspace-limit", std::to_string(options.constraints.workspace_bytes));
   if (options.constraints.sms != 0) add("--sm-limit", std::to_string(options.constraints.sms));

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "parallel.hpp"
-#include "problem_text.hpp"
 #include "progress.hpp"
 
 namespace jitgemm::cli {

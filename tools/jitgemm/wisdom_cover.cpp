@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "bench_record.hpp"
-#include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "text.hpp"
 #include "tune/kernel_cover.hpp"
@@ -36,7 +35,7 @@ std::vector<std::size_t> parse_sizes(const std::string& text) {
 }
 
 /// What `jitgemm bench` has written.
-std::vector<CoveredProblem> from_csv(const fs::path& file, const DeviceInfo& device) {
+std::vector<CoveredProblem> from_csv(const fs::path& file, const RatedDevice& device) {
   std::vector<CoveredProblem> problems;
   for (const BenchRecord& record : read_csv(file)) {
     CoveredProblem& p = problems.emplace_back(CoveredProblem{shape_of(normalise(record.problem)), device});
@@ -52,7 +51,7 @@ std::vector<CoveredProblem> from_csv(const fs::path& file, const DeviceInfo& dev
 std::vector<CoveredProblem> from_wisdom(const fs::path& file) {
   std::vector<CoveredProblem> problems;
   for (const TuningRecord& record : read_wisdom_or_database(file).records) {
-    DeviceInfo device = device_info_for("sm_" + std::to_string(record.compute_capability));
+    RatedDevice device(device_info_for("sm_" + std::to_string(record.compute_capability)));
     device.name = record.device_name;
     device.sm_count = record.sm_count;
     device.emulated = record.emulated;
@@ -77,8 +76,9 @@ void write_list(const fs::path& file, const KernelCover& cover) {
 void wisdom_cover(const CoverOptions& options) {
   const std::vector<std::size_t> sizes = parse_sizes(options.sizes);
   const fs::path file = options.file;
-  const std::vector<CoveredProblem> problems =
-      file.extension() == ".csv" ? from_csv(file, device_info_for(options.architecture)) : from_wisdom(file);
+  const std::vector<CoveredProblem> problems = file.extension() == ".csv"
+                                                   ? from_csv(file, RatedDevice(device_info_for(options.architecture)))
+                                                   : from_wisdom(file);
   if (problems.empty()) {
     throw Error(ErrorCode::io, file.string() +
                                    " has no tuning result: give a wisdom file, a tuning database (*.jsonl), "

@@ -13,18 +13,12 @@ class CompileOnlyBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return cuda::nvrtc_kind(); }
   std::string compiler_version() override { return cuda::nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(cuda::nvrtc(), source); }
 
   std::unique_ptr<LoadedKernel> load(const KernelBinary&, std::size_t) override { no_device("load a kernel"); }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::Arguments&, Stream) override {
-    no_device("launch a kernel");
-  }
-  void launch(const LoadedKernel&, const LaunchGrid&, const device::PackArguments&, Stream) override {
-    no_device("launch a kernel");
-  }
+  void launch(const LoadedKernel&, const LaunchGrid&, ArgumentBytes, Stream) override { no_device("launch a kernel"); }
   bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { no_device("launch a kernel"); }
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { no_device("encode a tensor map"); }
   void* allocate(std::size_t) override { no_device("allocate memory"); }

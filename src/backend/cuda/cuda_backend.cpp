@@ -63,20 +63,12 @@ class CudaBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return nvrtc_kind(); }
   std::string compiler_version() override { return nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }
 
   std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override;
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
-              Stream stream) override {
-    launch_with(kernel, grid, &arguments, stream);
-  }
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
-              Stream stream) override {
-    launch_with(kernel, grid, &arguments, stream);
-  }
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) override;
   bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) override;
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override {
     const CurrentContext current(context_);
@@ -132,7 +124,6 @@ class CudaBackend final : public Backend {
   }
   struct LaunchConfig;
   CUdeviceptr pattern(DataType type);
-  void launch_with(const LoadedKernel& kernel, const LaunchGrid& grid, const void* arguments, Stream stream);
 
   static constexpr const char* earlier_failure =
       "an earlier kernel or copy on this CUDA context may have failed: run under compute-sanitizer to find it";
@@ -227,11 +218,10 @@ bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& 
   return count > 0;
 }
 
-void CudaBackend::launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const void* arguments,
-                              Stream stream) {
+void CudaBackend::launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) {
   CurrentContext current(context_);
-  LaunchConfig config(shape, dependent_launch_, stream);
-  void* parameters[] = {const_cast<void*>(arguments)};
+  LaunchConfig config(grid, dependent_launch_, stream);
+  void* parameters[] = {const_cast<std::byte*>(arguments.data())};
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",

@@ -33,7 +33,6 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
   info.clock_ghz = 1e-6 * attribute_if_known(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   info.memory_gb_s = 2e-6 * attribute_if_known(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
                      attribute_if_known(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
-  info.rates = rates_of(info);
   return info;
 }
 

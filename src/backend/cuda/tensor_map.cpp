@@ -22,6 +22,8 @@ CUtensorMapDataType tensor_map_type(DataType type) {
     case e5m2:
     case s8:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case DataType::automatic:
+      break;
   }
   throw Error(ErrorCode::internal, "a data type that TMA does not copy");
 }

@@ -61,6 +61,16 @@ Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& dir
   return run_program(words, directory.file("log"), directory.path());
 }
 
+/// Follows a kernel's text: how it is launched with bytes.
+std::string launcher_of(const std::string& entry) {
+  return "\nextern \"C\" {\n"
+         "extern const unsigned jitgemm_emulator_argument_bytes = jitgemm::device::emulator::argument_bytes(&" +
+         entry +
+         ");\n"
+         "void jitgemm_emulator_run(const void* arguments) { jitgemm::device::emulator::run(&" +
+         entry + ", arguments); }\n}\n";
+}
+
 }  // namespace
 
 std::string HostCompiler::kind() {
@@ -121,7 +131,7 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
   const Found& compiler = find();
   const TemporaryDirectory directory;
   write_file(directory.file("device.hpp"), emulator_device_text());
-  write_file(directory.file("kernel.cpp"), source.text);
+  write_file(directory.file("kernel.cpp"), source.text + launcher_of(source.entry));
   std::vector<std::string> words{compiler.path};
   words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());
   words.insert(words.end(),

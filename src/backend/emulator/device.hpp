@@ -90,7 +90,17 @@ struct Interface {
 
 namespace jitgemm::device::emulator {
 static const Interface* runtime;
+
+/// A launch gives bytes; what kernel they are for says how many there are.
+template <typename Arguments>
+constexpr unsigned argument_bytes(void (*)(Arguments)) {
+  return sizeof(Arguments);
 }
+template <typename Arguments>
+void run(void (*kernel)(Arguments), const void* arguments) {
+  kernel(*static_cast<const Arguments*>(arguments));
+}
+}  // namespace jitgemm::device::emulator
 /// Returns the text's DEPENDENT_LAUNCH.
 extern "C" bool jitgemm_emulator_bind(const jitgemm::device::emulator::Interface* interface) {
   jitgemm::device::emulator::runtime = interface;

@@ -35,17 +35,19 @@ class EmulatedKernel final : public LoadedKernel {
     if (!library_) refuse(dlerror());
     const auto bind =
         reinterpret_cast<bool (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
-    entry = dlsym(library_, binary.entry.c_str());
-    if (!bind || !entry) {
+    const auto* const bytes = static_cast<const unsigned*>(dlsym(library_, "jitgemm_emulator_argument_bytes"));
+    run = reinterpret_cast<void (*)(const void*)>(dlsym(library_, "jitgemm_emulator_run"));
+    if (!bind || !bytes || !run) {
       dlclose(library_);
       refuse("it has no kernel " + binary.entry);
     }
+    argument_bytes = *bytes;
     dependent = bind(&emulator::interface());
   }
   ~EmulatedKernel() override { dlclose(library_); }
 
-  void* entry;  // takes its launch's arguments by value
-  std::size_t smem_bytes;
+  void (*run)(const void* arguments);  // by one thread
+  std::size_t argument_bytes, smem_bytes;
   bool dependent;  // waits for the launches before
 
  private:
@@ -131,7 +133,6 @@ class EmulatorBackend final : public Backend {
   }
 
   const DeviceInfo& device() const override { return device_; }
-  void set_rates(const DeviceRates& rates) override { device_.rates = rates; }
   std::string compiler_kind() const override { return emulator::HostCompiler::kind(); }
   std::string compiler_version() override { return compiler_.version(); }
   KernelBinary compile(const KernelSource& source) override { return compiler_.compile(source); }
@@ -139,59 +140,17 @@ class EmulatorBackend final : public Backend {
     return std::make_unique<EmulatedKernel>(binary, smem_bytes);
   }
 
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::Arguments& arguments,
-              Stream stream) override {
-    launch_with(kernel, grid, arguments, stream);
-  }
-  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, const device::PackArguments& arguments,
-              Stream stream) override {
-    launch_with(kernel, grid, arguments, stream);
-  }
-  template <typename Arguments>
-  void launch_with(const LoadedKernel& kernel, const LaunchGrid& shape, const Arguments& arguments, Stream stream) {
+  void launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) override {
     const auto& emulated = dynamic_cast<const EmulatedKernel&>(kernel);
-    const auto refuse = [](const std::string& why) {
+    if (const std::string why = why_impossible(emulated, grid, arguments); !why.empty())
       throw Error(ErrorCode::launch_failed, "the launch is refused: " + why + "; choose another configuration");
-    };
-    const int grid = shape.grid, threads = shape.threads, cluster = shape.cluster;
-    const std::size_t smem_bytes = shape.smem_bytes;
-    if (grid < 1) refuse("a grid of " + std::to_string(grid));
-    if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
-      refuse("clusters of " + std::to_string(cluster) + " blocks, not 1, 2, 4 or 8");
-    if (cluster > 1 && device_.compute_capability < 90)
-      refuse("clusters of " + std::to_string(cluster) + " blocks, which " + device_.architecture() + " does not have");
-    if (grid % cluster != 0)
-      refuse("a grid of " + std::to_string(grid) + " blocks in clusters of " + std::to_string(cluster));
-    if (threads < 32 || threads > 1024 || threads % 32 != 0)
-      refuse(std::to_string(threads) + " threads are not a multiple of 32 in 32..1024");
-    if (smem_bytes > device_.smem_per_block)
-      refuse(std::to_string(smem_bytes) + " bytes of shared memory, of " + std::to_string(device_.smem_per_block));
-    if (smem_bytes > emulated.smem_bytes)
-      refuse(std::to_string(smem_bytes) + " bytes of shared memory, loaded for " + std::to_string(emulated.smem_bytes));
-
-    Launch::Options options;
-    options.grid = grid;
-    options.threads = threads;
-    options.cluster = cluster;
-    options.dependent = emulated.dependent;
-    options.smem_bytes = smem_bytes;
-    options.programs = options_.programs;
-    options.seed = options_.seed;
-    options.resident = options_.resident_blocks;
-    if (options.resident == 0)
-      options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
-    options.asynchrony = options_.asynchrony;
-    if (options.asynchrony == EmulatorAsynchrony::automatic) {
-      // The lowest bit chooses the order of warps.
-      constexpr EmulatorAsynchrony modes[] = {EmulatorAsynchrony::random, EmulatorAsynchrony::at_wait,
-                                              EmulatorAsynchrony::at_issue};
-      options.asynchrony = options.seed == 0 ? EmulatorAsynchrony::at_issue : modes[options.seed / 2 % 3];
-    }
-    options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
-    const auto entry = reinterpret_cast<void (*)(Arguments)>(emulated.entry);
+    // A copy of its own, as aligned as any kernel's struct.
+    std::vector<device::TensorMap> parameter((arguments.size() + sizeof(device::TensorMap) - 1) /
+                                             sizeof(device::TensorMap));
+    std::memcpy(parameter.data(), arguments.data(), arguments.size());
     const emulator::StreamTurn turn(stream);
     const DefaultArithmetic rounds_as_a_gpu;
-    Launch(options, [&] { entry(arguments); }).run();
+    Launch(launch_options(emulated, grid), [&] { emulated.run(parameter.data()); }).run();
   }
 
   bool can_be_resident(const LoadedKernel&, const LaunchGrid&, Stream) override { return true; }
@@ -251,6 +210,51 @@ class EmulatorBackend final : public Backend {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  /// What a driver would refuse; empty if nothing.
+  std::string why_impossible(const EmulatedKernel& kernel, const LaunchGrid& shape, ArgumentBytes arguments) const {
+    const auto text = [](auto number) { return std::to_string(number); };
+    const int grid = shape.grid, threads = shape.threads, cluster = shape.cluster;
+    if (grid < 1) return "a grid of " + text(grid);
+    if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
+      return "clusters of " + text(cluster) + " blocks, not 1, 2, 4 or 8";
+    if (cluster > 1 && device_.compute_capability < 90)
+      return "clusters of " + text(cluster) + " blocks, which " + device_.architecture() + " does not have";
+    if (grid % cluster != 0) return "a grid of " + text(grid) + " blocks in clusters of " + text(cluster);
+    if (threads < 32 || threads > 1024 || threads % 32 != 0)
+      return text(threads) + " threads are not a multiple of 32 in 32..1024";
+    if (shape.smem_bytes > device_.smem_per_block)
+      return text(shape.smem_bytes) + " bytes of shared memory, of " + text(device_.smem_per_block);
+    if (shape.smem_bytes > kernel.smem_bytes)
+      return text(shape.smem_bytes) + " bytes of shared memory, loaded for " + text(kernel.smem_bytes);
+    if (arguments.size() != kernel.argument_bytes)
+      return text(arguments.size()) + " bytes of arguments for a kernel that takes " + text(kernel.argument_bytes);
+    return "";
+  }
+
+  Launch::Options launch_options(const EmulatedKernel& kernel, const LaunchGrid& shape) const {
+    Launch::Options options;
+    options.grid = shape.grid;
+    options.threads = shape.threads;
+    options.cluster = shape.cluster;
+    options.dependent = kernel.dependent;
+    options.smem_bytes = shape.smem_bytes;
+    options.programs = options_.programs;
+    options.seed = options_.seed;
+    options.resident = options_.resident_blocks;
+    if (options.resident == 0)
+      options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
+    options.asynchrony = options_.asynchrony;
+    if (options.asynchrony == EmulatorAsynchrony::automatic) {
+      // The lowest bit chooses the order of warps.
+      constexpr EmulatorAsynchrony modes[] = {EmulatorAsynchrony::random, EmulatorAsynchrony::at_wait,
+                                              EmulatorAsynchrony::at_issue};
+      options.asynchrony = options.seed == 0 ? EmulatorAsynchrony::at_issue : modes[options.seed / 2 % 3];
+    }
+    options.step_cap = options_.step_cap ? options_.step_cap : std::uint64_t(1) << 36;
+    return options;
+  }
+
   EmulatorOptions options_;
   DeviceInfo device_;
   emulator::HostCompiler compiler_;

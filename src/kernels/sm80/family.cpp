@@ -13,7 +13,7 @@ Footprint footprint(const device::KernelParameters& parameters) {
 
 std::string why_illegal(const KernelConfig& config, const Problem&, const Problem& kernel_problem,
                         const DeviceInfo& device) {
-  if ((is_fp8(kernel_problem.a) || is_fp8(kernel_problem.b)) && device.compute_capability < 89)
+  if ((is_fp8(kernel_problem.a.type) || is_fp8(kernel_problem.b.type)) && device.compute_capability < 89)
     return "e4m3 and e5m2 need sm_89 or newer";
   const char* rule = device::sm80::broken_rule(parameters_of(config, kernel_problem));
   return rule ? rule : "";
@@ -30,13 +30,13 @@ TemplateFiles template_files(DataType a) {
 }  // namespace
 
 const KernelFamily sm80_family{.main_loop = MainLoop::sm80,
-                               .name = "sm80",
                                .footprint = footprint,
                                .why_illegal = why_illegal,
                                .template_files = template_files,
                                .macros = nullptr,
                                .tensor_maps = nullptr,
                                .takes_packed = false,
-                               .promotes = false};
+                               .promotes = false,
+                               .portable = true};
 
 }  // namespace jitgemm

@@ -39,13 +39,13 @@ std::string macros(const Problem& p, const KernelConfig& c) { return wgmma_text(
 }  // namespace
 
 const KernelFamily sm90_family{.main_loop = MainLoop::sm90,
-                               .name = "sm90",
                                .footprint = footprint,
                                .why_illegal = why_illegal,
                                .template_files = template_files,
                                .macros = macros,
                                .tensor_maps = tensor_maps_of,
                                .takes_packed = true,
-                               .promotes = true};
+                               .promotes = true,
+                               .portable = false};
 
 }  // namespace jitgemm

@@ -22,15 +22,15 @@ TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) 
 }  // namespace
 
 TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const KernelConfig& c) {
-  const bool a_k_major = p.layout_a == Layout::row_major, b_k_major = p.layout_b == Layout::column_major;
+  const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
   // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
-  const int box = line_bytes / int(size_of(p.a));
+  const int box = line_bytes / int(size_of(p.a.type));
   TensorMaps maps;
   maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
   maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   if (geometry.tma_store)
-    maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d)), geometry.d_box_rows);
+    maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d.type)), geometry.d_box_rows);
   return maps;
 }
 

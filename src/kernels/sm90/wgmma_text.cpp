@@ -23,18 +23,18 @@ std::string wgmma_text(const Problem& p, int block_n) {
   const auto operand = [](int i) { return "%" + std::to_string(i); };
   const auto transposed = [](bool k_major) { return k_major ? ", 0" : ", 1"; };
 
-  std::string shape = "m64n" + std::to_string(block_n) + "k" + std::to_string(32 / size_of(p.a)) + "." +
-                      std::string(to_string(accumulator_of(p))) + "." + std::string(to_string(p.a)) + "." +
-                      std::string(to_string(p.b));
+  std::string shape = "m64n" + std::to_string(block_n) + "k" + std::to_string(32 / size_of(p.a.type)) + "." +
+                      std::string(to_string(accumulator_of(p))) + "." + std::string(to_string(p.a.type)) + "." +
+                      std::string(to_string(p.b.type));
   // That neither floating-point operand is negated; of 16-bit ones, which is transposed.
   std::string modifiers;
-  if (p.a != s8) modifiers += ", 1, 1";
-  if (size_of(p.a) == 2) {
-    modifiers += transposed(p.layout_a == Layout::row_major);
-    modifiers += transposed(p.layout_b == Layout::column_major);
+  if (p.a.type != s8) modifiers += ", 1, 1";
+  if (size_of(p.a.type) == 2) {
+    modifiers += transposed(p.a.layout == Layout::row_major);
+    modifiers += transposed(p.b.layout == Layout::column_major);
   }
   const std::string line_break = "\"  \\\n  \"   ";
-  const std::string constraint = p.a == s8 ? "\"+r\"" : "\"+f\"";
+  const std::string constraint = p.a.type == s8 ? "\"+r\"" : "\"+f\"";
   const std::string a = operand(registers), b = operand(registers + 1), step_a = operand(registers + 2),
                     step_b = operand(registers + 3), accumulate = operand(registers + 4);
   std::string text = "\n#define WGMMA_TEXT  \\\n  \"{ .reg .pred p; .reg .b64 a, b;\"  \\\n";

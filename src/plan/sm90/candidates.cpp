@@ -1,4 +1,4 @@
-#include "plan/candidates_sm90.hpp"
+#include "plan/sm90/candidates.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,12 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "kernels/dealing.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
+#include "plan/hardware.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm {
@@ -39,13 +41,13 @@ constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is a
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
 int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInfo& device, int blocks) {
-  constexpr std::size_t reserved = 1024;  // of each block, by the driver
   const auto bytes_with = [&](int stages) {
     config.stages = stages;
     return std::size_t(device::sm90::geometry(parameters_of(config, problem)).smem_bytes);
   };
   const std::size_t fixed = bytes_with(0), stage = bytes_with(1) - fixed;
-  const std::size_t room = std::min(device.smem_per_block, device.smem_per_sm / std::size_t(blocks) - reserved);
+  const std::size_t room =
+      std::min(device.smem_per_block, device.smem_per_sm / std::size_t(blocks) - reserved_smem_bytes);
   return room < fixed ? 0 : int(std::min<std::size_t>(most_stages, (room - fixed) / stage));
 }
 
@@ -74,10 +76,10 @@ int widest_tile(const Rows& rows, const Problem& problem) {
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const Problem& problem,
               const DeviceInfo& device) {
-  const bool k_major = problem.layout_b == Layout::column_major;
-  const int granularity = !k_major                  ? (problem.layout_a == Layout::column_major ? 32 : 64)
-                          : size_of(problem.a) == 1 ? 16
-                                                    : 8;
+  const bool k_major = problem.b.layout == Layout::column_major;
+  const int granularity = !k_major                       ? (problem.a.layout == Layout::column_major ? 32 : 64)
+                          : size_of(problem.a.type) == 1 ? 16
+                                                         : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
   // The narrowest tiles of so many waves; too wide a one if there is none.
@@ -118,15 +120,9 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
   return result;
 }
 
-/// Blocks of a launch without splits.
-std::int64_t blocks_of(const KernelConfig& c, const Problem& kernel_problem) {
-  return round_up(ceil_div(kernel_problem.m, c.block_m), c.cluster_m) *
-         round_up(ceil_div(kernel_problem.n, c.block_n), c.cluster_n) * c.cluster_k * kernel_problem.batch;
-}
-
 void add_tiles(const DeviceInfo& device, TilesSm90& form) {
   const Problem& problem = form.problem;
-  const std::int64_t k_steps = ceil_div(problem.k, 128 / int(size_of(problem.a)));
+  const std::int64_t k_steps = ceil_div(problem.k, block_k_sm90(problem.a.type));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
     const int widest = widest_tile(rows, problem);
@@ -149,7 +145,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
         tile.cluster_m = cluster.m, tile.cluster_n = cluster.n, tile.cluster_k = cluster.k;
         tile.group_m = std::max(1, raster_rows / cluster.m);
         tile.stages = stages_that_fit(tile, problem, device, 1);
-        if (tile.stages >= 3) form.tiles.push_back(tile);
+        if (tile.stages >= fewest_stages) form.tiles.push_back(tile);
       }
     }
   }
@@ -168,7 +164,7 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
   for (bool swap_ab : {false, true}) {
     TilesSm90& form = forms[swap_ab];
     form.form = {.main_loop = MainLoop::sm90,
-                 .block_k = 128 / int(size_of(asked.a)),
+                 .block_k = block_k_sm90(asked.a.type),
                  .swap_ab = swap_ab,
                  .pack_a = needs_packing_a(asked),
                  .pack_b = needs_packing_b(asked)};
@@ -186,7 +182,8 @@ std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& devi
 std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> result;
   const int size = cluster_size_of(tile), slots = usable_sms(size, device);
-  const std::int64_t blocks = blocks_of(tile, problem), k_steps = ceil_div(problem.k, tile.block_k);
+  const TileCounts tiles = tile_counts(problem, tile);
+  const std::int64_t blocks = tiles.all * size, k_steps = tiles.k_steps;
   const auto with = [&](Schedule schedule, int splits, int grid) {
     KernelConfig config = tile;
     config.schedule = schedule;
@@ -195,16 +192,15 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
     result.push_back(config);
   };
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
-  // Clusters of 8 two a SM were the fastest on none of 54 shapes, and took up to 2.3 times as long as predicted.
-  if (size < 8 && device::sm90::geometry(parameters_of(tile, problem)).blocks_per_sm == 2 && blocks > slots) {
+  if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).blocks_per_sm == 2 && blocks > slots) {
     KernelConfig two = tile;
     two.stages = stages_that_fit(two, problem, device, 2);
-    if (two.stages >= 3) result.push_back(two);
+    if (two.stages >= fewest_stages) result.push_back(two);
   }
   if (tile.cluster_k > 1) return result;
   if (blocks > slots) with(Schedule::persistent, 1, slots);
   if (tile.ping_pong) return result;
-  for (int splits : {2, 3, 4, 6, 8})
+  for (int splits : {2, 3, 4, 6, most_splits})
     if (k_steps >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
   if (size > 2 || k_steps < 8 || blocks % slots == 0) return result;
   if (blocks < 2 * slots && blocks * k_steps >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);

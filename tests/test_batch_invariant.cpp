@@ -1,4 +1,4 @@
-// Deterministic choices give the same bits as each other.
+// Batch-invariant choices give the same bits as each other.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -34,15 +34,27 @@ std::vector<Asked> asked(const std::string& architecture, int scale) {
   };
   const Layout column_major = Layout::column_major;
   std::vector<Asked> all{
+      {sizes({.m = 72,
+              .n = 136,
+              .k = 328,
+              .d = {f32},
+              .beta = 0.5,
+              .epilogue = {.bias = Bias::along_n, .activation = Activation::silu}})},
+      {sizes({.m = 75, .n = 131, .k = 327, .a = {.layout = column_major}, .epilogue = {.bias = Bias::along_m}}),
+       {2, 2, 2, 2}},
+      {sizes({.m = 64,
+              .n = 96,
+              .k = 264,
+              .batch = 2,
+              .a = {bf16},
+              .b = {.type = bf16, .layout = column_major},
+              .d = {bf16}})},
+      {sizes({.m = 40, .n = 80, .k = 120, .a = {tf32}, .b = {tf32}, .d = {f32}}), {4, 4, 4, 4}},
+      {sizes({.m = 40, .n = 80, .k = 120, .a = {f32}, .b = {f32}, .d = {f32}, .alpha = 1.5})},
       {sizes(
-          {.m = 72, .n = 136, .k = 328, .d = f32, .beta = 0.5, .bias = Bias::along_n, .activation = Activation::silu})},
-      {sizes({.m = 75, .n = 131, .k = 327, .layout_a = column_major, .bias = Bias::along_m}), {2, 2, 2, 2}},
-      {sizes({.m = 64, .n = 96, .k = 264, .a = bf16, .b = bf16, .d = bf16, .layout_b = column_major, .batch = 2})},
-      {sizes({.m = 40, .n = 80, .k = 120, .a = tf32, .b = tf32, .d = f32}), {4, 4, 4, 4}},
-      {sizes({.m = 40, .n = 80, .k = 120, .a = f32, .b = f32, .d = f32, .alpha = 1.5})},
-      {sizes({.m = 40, .n = 72, .k = 60, .a = f64, .b = f64, .d = f64, .layout_b = column_major, .beta = 1})}};
+          {.m = 40, .n = 72, .k = 60, .a = {f64}, .b = {.type = f64, .layout = column_major}, .d = {f64}, .beta = 1})}};
   if (architecture != "sm_80") {
-    Problem fp8{.m = 80, .n = 144, .k = 528, .a = e4m3, .b = e5m2, .d = f32, .layout_b = column_major};
+    Problem fp8{.m = 80, .n = 144, .k = 528, .a = {e4m3}, .b = {.type = e5m2, .layout = column_major}, .d = {f32}};
     all.push_back({sizes(fp8)});
     fp8.accumulation = Accumulation::promoted;
     all.push_back({sizes(fp8)});
@@ -145,12 +157,12 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
     std::vector<GemmCase> all;
     std::vector<std::vector<GemmCase>> of_epilogue;
     for (const Epilogue& its : some) {
-      Problem problem{.m = size[0], .n = size[1], .k = size[2], .a = types.a, .b = types.a, .d = types.d};
-      problem.layout_b = Layout::column_major;
+      Problem problem{.m = size[0], .n = size[1], .k = size[2], .a = {types.a}, .b = {types.a}, .d = {types.d}};
+      problem.b.layout = Layout::column_major;
       problem.alpha = its.alpha;
       problem.beta = its.beta;
-      problem.bias = its.bias;
-      problem.activation = its.activation;
+      problem.epilogue.bias = its.bias;
+      problem.epilogue.activation = its.activation;
       problem.accumulation = types.accumulation;
       problem = plain_case(normalise(problem), {}).problem;
       std::vector<GemmCase>& cases = of_epilogue.emplace_back();
@@ -162,7 +174,7 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
     for (std::size_t i = 0; i < some.size(); ++i) {
       const std::vector<GemmCase>& cases = of_epilogue[i];
       CAPTURE(some[i].name, to_string(cases.front().problem), test_seed());
-      // f64 has no more than 9 that are deterministic.
+      // f64 has no more than 9 that are batch-invariant.
       CHECK(cases.size() >= std::min(choices, device.context().candidates(cases.front().problem).size()));
       CHECK(tile_sizes(cases) >= 3);
       const GemmInputs inputs = make_inputs(cases.front(), Fill::normal, test_seed());
@@ -189,34 +201,34 @@ void epilogues_give_the_same_bits(GemmDevice& device, const std::vector<Types>& 
   std::fflush(stdout);
 }
 
-ContextOptions deterministic(ContextOptions options) {
-  options.constraints.deterministic = true;
+ContextOptions batch_invariant(ContextOptions options) {
+  options.constraints.batch_invariant = true;
   return options;
 }
 
 }  // namespace
 
-TEST_CASE("Deterministic choices give the same bits, by the Hopper main loop", "[constraints][emulator]") {
-  GemmDevice free(GemmDevice::emulator()), device(deterministic(GemmDevice::emulator()));
+TEST_CASE("Batch-invariant choices give the same bits, by the Hopper main loop", "[constraints][emulator]") {
+  GemmDevice free(GemmDevice::emulator()), device(batch_invariant(GemmDevice::emulator()));
   give_the_same_bits(free, device, 1, 0);
 }
 
-TEST_CASE("Deterministic choices give the same bits, by the portable main loop", "[constraints][emulator]") {
+TEST_CASE("Batch-invariant choices give the same bits, by the portable main loop", "[constraints][emulator]") {
   ContextOptions options = GemmDevice::emulator();
   options.architecture = "sm_80";
-  GemmDevice free(options), device(deterministic(options));
+  GemmDevice free(options), device(batch_invariant(options));
   give_the_same_bits(free, device, 1, 0);
 }
 
-TEST_CASE("Deterministic choices round alpha, beta and bias alike", "[constraints][emulator]") {
-  GemmDevice device(deterministic(GemmDevice::emulator()));
+TEST_CASE("Batch-invariant choices round alpha, beta and bias alike", "[constraints][emulator]") {
+  GemmDevice device(batch_invariant(GemmDevice::emulator()));
   epilogues_give_the_same_bits(device, {{f16, f32}}, {epilogues[2], epilogues[4]}, {75, 137, 72}, 6);
   epilogues_give_the_same_bits(device, {{f32, f32}}, {epilogues[5]}, {75, 137, 72}, 6);
 }
 
-TEST_CASE("Deterministic choices round alpha, beta and bias alike on a GPU", "[constraints][gpu]") {
+TEST_CASE("Batch-invariant choices round alpha, beta and bias alike on a GPU", "[constraints][gpu]") {
   try {
-    GemmDevice device(deterministic(GemmDevice::cuda()));
+    GemmDevice device(batch_invariant(GemmDevice::cuda()));
     std::vector<Types> types{{f16, f32}, {bf16, f32}, {f16, f16}, {f32, f32}, {f64, f64}};
     if (device.context().device().architecture != "sm_80") types.push_back({e4m3, f32, Accumulation::promoted});
     epilogues_give_the_same_bits(device, types, {epilogues.begin(), epilogues.end()}, {287, 441, 520}, 12);
@@ -226,9 +238,9 @@ TEST_CASE("Deterministic choices round alpha, beta and bias alike on a GPU", "[c
   }
 }
 
-TEST_CASE("Deterministic choices give the same bits on a GPU", "[constraints][gpu]") {
+TEST_CASE("Batch-invariant choices give the same bits on a GPU", "[constraints][gpu]") {
   try {
-    GemmDevice free(GemmDevice::cuda()), device(deterministic(GemmDevice::cuda()));
+    GemmDevice free(GemmDevice::cuda()), device(batch_invariant(GemmDevice::cuda()));
     give_the_same_bits(free, device, 5, 12);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_device) throw;

@@ -9,6 +9,15 @@
 
 namespace jitgemm {
 
+inline constexpr int fewest_stages = 3, most_splits = 8;  ///< of candidates
+
+/// One swizzled row of 128 bytes.
+inline int block_k_sm90(DataType a) { return 128 / int(size_of(a)); }
+
+/// Whether two blocks of such clusters are to share an SM. Clusters of 8 that do were the fastest on none of 54 shapes,
+/// and took up to 2.3 times as long as predicted (tools/results/NOTES.md, 24).
+inline bool may_share_sm(int cluster_size) { return cluster_size < 8; }
+
 /// SMs that blocks can occupy at once when only whole clusters of a size do: those of a cluster share a GPC, whose
 /// number of SMs is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8).
 int usable_sms(int cluster_size, const DeviceInfo& device);

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string_view>
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+
+/// A field of Problem by its name in texts.
+struct ProblemField {
+  std::string_view name;
+  bool always_written = false;  // in texts, even with its default
+};
+
+/// Calls visit(field, member) for each field, in the order of texts; member(problem) is the field itself, so that any
+/// number of problems can be walked together. What holds for all fields - equality, hash, texts, JSON, the parser, the
+/// fuzzers' words - is written with it.
+template <typename Visit>
+constexpr void for_each_field(Visit&& visit) {
+  visit(ProblemField{"m", true}, [](auto& p) -> auto& { return p.m; });
+  visit(ProblemField{"n", true}, [](auto& p) -> auto& { return p.n; });
+  visit(ProblemField{"k", true}, [](auto& p) -> auto& { return p.k; });
+  visit(ProblemField{"a", true}, [](auto& p) -> auto& { return p.a.type; });
+  visit(ProblemField{"b", true}, [](auto& p) -> auto& { return p.b.type; });
+  visit(ProblemField{"c"}, [](auto& p) -> auto& { return p.c.type; });
+  visit(ProblemField{"d", true}, [](auto& p) -> auto& { return p.d.type; });
+  visit(ProblemField{"layout_a"}, [](auto& p) -> auto& { return p.a.layout; });
+  visit(ProblemField{"layout_b"}, [](auto& p) -> auto& { return p.b.layout; });
+  visit(ProblemField{"layout_c"}, [](auto& p) -> auto& { return p.c.layout; });
+  visit(ProblemField{"layout_d"}, [](auto& p) -> auto& { return p.d.layout; });
+  visit(ProblemField{"lda"}, [](auto& p) -> auto& { return p.a.ld; });
+  visit(ProblemField{"ldb"}, [](auto& p) -> auto& { return p.b.ld; });
+  visit(ProblemField{"ldc"}, [](auto& p) -> auto& { return p.c.ld; });
+  visit(ProblemField{"ldd"}, [](auto& p) -> auto& { return p.d.ld; });
+  visit(ProblemField{"batch"}, [](auto& p) -> auto& { return p.batch; });
+  visit(ProblemField{"stride_a"}, [](auto& p) -> auto& { return p.a.stride; });
+  visit(ProblemField{"stride_b"}, [](auto& p) -> auto& { return p.b.stride; });
+  visit(ProblemField{"stride_c"}, [](auto& p) -> auto& { return p.c.stride; });
+  visit(ProblemField{"stride_d"}, [](auto& p) -> auto& { return p.d.stride; });
+  visit(ProblemField{"alpha"}, [](auto& p) -> auto& { return p.alpha; });
+  visit(ProblemField{"beta"}, [](auto& p) -> auto& { return p.beta; });
+  visit(ProblemField{"bias"}, [](auto& p) -> auto& { return p.epilogue.bias; });
+  visit(ProblemField{"activation"}, [](auto& p) -> auto& { return p.epilogue.activation; });
+  visit(ProblemField{"slope"}, [](auto& p) -> auto& { return p.epilogue.slope; });
+  visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
+  visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
+  visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });
+  visit(ProblemField{"align_c"}, [](auto& p) -> auto& { return p.c.alignment; });
+  visit(ProblemField{"align_d"}, [](auto& p) -> auto& { return p.d.alignment; });
+}
+
+/// Whether a field has the same value; all NaN are one.
+template <typename T>
+constexpr bool same_value(const T& x, const T& y) {
+  return x == y || (x != x && y != y);
+}
+
+}  // namespace jitgemm

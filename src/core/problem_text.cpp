@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <charconv>
+#include <concepts>
+#include <string>
+#include <type_traits>
+
+#include "core/data_types.hpp"
+#include "core/enumerators.hpp"
+#include "core/operand_matrix.hpp"
+#include "core/problem.hpp"
+#include "core/problem_fields.hpp"
+#include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
+#include "util/number_text.hpp"
+
+namespace jitgemm {
+namespace {
+
+[[noreturn]] void unreadable(const std::string& message) { throw Error(ErrorCode::invalid_problem, message); }
+
+/// With the default wherever that means the same.
+Problem in_short(const Problem& problem) {
+  const Problem defaults;
+  Problem p = problem;
+  const auto shorten = [&p](Matrix& matrix, const OperandMatrix& operand) {
+    const std::int64_t ld = operand.ld == 0 ? operand.packed_ld() : operand.ld;
+    const double elements = double(ld) * double(operand.vectors > 1 ? operand.vectors : 1);
+    if (ld == operand.packed_ld()) matrix.ld = 0;
+    if (p.batch <= 1 || double(operand.stride) == elements) matrix.stride = packed_stride;
+  };
+  shorten(p.a, matrix_a(problem));
+  shorten(p.b, matrix_b(problem));
+  shorten(p.c, matrix_c(problem));
+  shorten(p.d, matrix_d(problem));
+  if (!reads_c(p)) p.c.stride = packed_stride;
+  if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
+  const double slope = defaults.epilogue.slope;
+  if (p.epilogue.activation != Activation::leaky_relu || p.epilogue.slope == double(float(slope)))
+    p.epilogue.slope = slope;
+  return p;
+}
+
+/// As the kernel gets it, with the digits that tell any two apart.
+std::string scalar_text(double x, const Problem& problem) {
+  return accumulator_of(problem) == f32 ? general_text(double(float(x)), 9) : general_text(x, 17);
+}
+
+[[noreturn]] void unknown(std::string_view what, std::string_view text, const std::string& there_is) {
+  unreadable("unknown " + std::string(what) + " \"" + std::string(text) + "\": use " + there_is);
+}
+
+template <typename T>
+T parse_value(std::string_view text, std::string_view field) {
+  if constexpr (std::same_as<T, Layout>) {
+    if (text == "n") return Layout::row_major;
+    if (text == "t") return Layout::column_major;
+    if (const auto layout = parse_layout(text)) return *layout;
+    unknown(enumeration_name<T>, text, "row_major (n) or column_major (t)");
+  } else if constexpr (std::is_enum_v<T>) {
+    if (const auto value = parse_enumerator<T>(text)) return *value;
+    if constexpr (std::same_as<T, DataType>)
+      unknown(enumeration_name<T>, text, field == "a" || field == "b" ? input_type_names() : output_type_names());
+    else
+      unknown(enumeration_name<T>, text, names_of_all<T>());
+  } else {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      unreadable(std::string(field) + "=" + std::string(text) + " is not a number" +
+                 (std::integral<T> ? ": give an integer" : ""));
+    return value;
+  }
+}
+
+/// The next word, which is taken off; empty at the end.
+std::string_view next_word(std::string_view& text) {
+  constexpr std::string_view space = " \t\n\v\f\r";
+  text.remove_prefix(std::min(text.find_first_not_of(space), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(space));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+}  // namespace
+
+std::string to_string(const Problem& problem) {
+  const Problem p = in_short(problem), defaults;
+  std::string text;
+  for_each_field([&](const ProblemField& field, auto member) {
+    const auto& value = member(p);
+    if (!field.always_written && same_value(value, member(defaults))) return;
+    text.append(text.empty() ? "" : " ").append(field.name).append("=");
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_enum_v<T>)
+      text.append(to_string(value));
+    else if constexpr (std::floating_point<T>)
+      text.append(scalar_text(value, p));
+    else
+      text.append(std::to_string(value));
+  });
+  return text;
+}
+
+void set_field(Problem& problem, std::string_view name, std::string_view value) {
+  bool found = false;
+  for_each_field([&](const ProblemField& field, auto member) {
+    if (field.name != name) return;
+    member(problem) = parse_value<std::decay_t<decltype(member(problem))>>(value, name);
+    found = true;
+  });
+  if (!found)
+    unreadable("a problem has no field \"" + std::string(name) + "\": write it like \"" + to_string(Problem{}) + "\"");
+}
+
+Problem parse_problem(std::string_view text) {
+  Problem problem;
+  bool has_a = false, has_b = false, has_d = false;
+  for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
+    if (const auto equals = word.find('='); equals != std::string_view::npos) {
+      const std::string_view name = word.substr(0, equals);
+      set_field(problem, name, word.substr(equals + 1));
+      has_a |= name == "a";
+      has_b |= name == "b";
+      has_d |= name == "d";
+      continue;
+    }
+    const auto first = word.find('x'), second = word.find('x', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos)
+      unreadable("cannot read \"" + std::string(word) + "\" in a problem: write it like \"" +
+                 to_string(Problem{.m = 64, .n = 64, .k = 64}) + "\" or 64x64x64");
+    set_field(problem, "m", word.substr(0, first));
+    set_field(problem, "n", word.substr(first + 1, second - first - 1));
+    set_field(problem, "k", word.substr(second + 1));
+  }
+  if (has_a && !has_b) problem.b.type = problem.a.type;
+  if ((has_a || has_b) && !has_d) problem.d.type = default_output(problem.a.type);
+  return problem;
+}
+
+DataType default_output(DataType a) { return info_of(a).usual_output; }
+
+}  // namespace jitgemm

@@ -1,0 +1,122 @@
+#include "jit/arguments.hpp"
+
+#include "core/operand_matrix.hpp"
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
+#include "kernels/family.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/packing.hpp"
+
+namespace jitgemm {
+namespace {
+
+device::Scalar scalar(double x, DataType accumulator) {
+  device::Scalar result{};
+  if (accumulator == f64)
+    result.f64 = x;
+  else if (accumulator == s32)
+    result.s32 = int(x);
+  else
+    result.f32 = float(x);
+  return result;
+}
+
+/// The operands that the GEMM kernel sees: packed ones lie in the workspace.
+Operands packed_operands(const KernelConfig& c, const Packing& packing, const LaunchShape& shape, const Operands& given,
+                         const Workspace& workspace) {
+  Operands operands = given;
+  const char* packed = static_cast<const char*>(workspace.memory) + shape.packed_offset();
+  if (c.pack_a) operands.a = packed + packing.offset_a;
+  if (c.pack_b) operands.b = packed + packing.offset_b;
+  return operands;
+}
+
+/// `source` and `packed` are one operand before and after.
+device::PackedOperand packed_operand(const OperandMatrix& source, const OperandMatrix& packed, const void* from,
+                                     const void* to, int blocks) {
+  const auto size = std::int64_t(size_of(packed.type));
+  return {.source = from,
+          .packed = const_cast<void*>(to),
+          .ld = source.ld,
+          .stride = source.stride,
+          .extent = int(source.extent),
+          .vectors = int(source.vectors),
+          .batch = packed.stride == 0 ? 1 : int(packed.batch),
+          .chunks = int((packed.extent * size + 15) / 16),
+          .row_chunks = int(packed.ld * size / 16),
+          .blocks = blocks};
+}
+
+}  // namespace
+
+device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
+                                 const Operands& given, const Workspace& workspace, const EncodeTensorMap& encode) {
+  const Problem p = kernel_problem(asked, c);
+  const Operands operands = packs(c) ? packed_operands(c, packing_of(asked, c), shape, given, workspace) : given;
+  device::Arguments args{};
+  args.a = c.swap_ab ? operands.b : operands.a;
+  args.b = c.swap_ab ? operands.a : operands.b;
+  args.c = operands.c;
+  args.d = operands.d;
+  args.bias = operands.bias;
+  if (reads_ab(p)) {  // else a scale of NaN would outlive the product that it scales
+    args.scale_a = operands.scale_a;
+    args.scale_b = operands.scale_b;
+  }
+  args.scale_d = operands.scale_d;
+  args.lda = p.a.ld;
+  args.ldb = p.b.ld;
+  args.ldc = p.c.ld;
+  args.ldd = p.d.ld;
+  args.stride_a = p.a.stride;
+  args.stride_b = p.b.stride;
+  args.stride_c = p.c.stride;
+  args.stride_d = p.d.stride;
+  args.m = int(p.m);
+  args.n = int(p.n);
+  args.k = reads_ab(p) ? int(p.k) : 0;
+  const DataType accumulator = accumulator_of(p);
+  args.alpha = scalar(p.alpha, accumulator);
+  args.beta = scalar(p.beta, accumulator);
+  args.slope = scalar(p.epilogue.slope, accumulator);
+  args.decomposition = shape.decomposition;
+  args.partials = workspace.memory;
+  args.counters = workspace.counters;
+
+  if (const auto tensor_maps = family_of(c).tensor_maps) {
+    TensorMaps maps = tensor_maps(asked, p, c);
+    maps.a.address = args.a;
+    maps.b.address = args.b;
+    maps.d.address = args.d;
+    args.map_a = encode(maps.a);
+    args.map_b = encode(maps.b);
+    if (maps.has_d()) args.map_d = encode(maps.d);
+  }
+  return args;
+}
+
+device::PackArguments make_pack_arguments(const Problem& asked, const KernelConfig& c, const Packing& packing,
+                                          const LaunchShape& shape, const Operands& given, const Workspace& workspace) {
+  const Problem p = packed_problem(asked, c);
+  const Operands packed = packed_operands(c, packing, shape, given, workspace);
+  device::PackArguments args{};
+  if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
+  if (c.pack_b) args.operands[1] = packed_operand(matrix_b(asked), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  return args;
+}
+
+Operands operands_at(const Problem& p, const Operands& operands, std::int64_t row, std::int64_t column) {
+  const auto at = [](const void* matrix, std::int64_t element, DataType type) {
+    return matrix ? static_cast<const char*>(matrix) + element * std::int64_t(size_of(type)) : nullptr;
+  };
+  Operands part = operands;
+  part.a = at(operands.a, p.a.layout == Layout::row_major ? row * p.a.ld : row, p.a.type);
+  part.b = at(operands.b, p.b.layout == Layout::row_major ? column : column * p.b.ld, p.b.type);
+  part.c = at(operands.c, row * p.c.ld + column, type_of_c(p));
+  part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column, p.d.type));
+  if (p.epilogue.bias != Bias::none)
+    part.bias = at(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, type_of_c(p));
+  return part;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,106 @@
+#include "jit/call.hpp"
+
+#include <algorithm>
+
+#include "core/problem.hpp"
+#include "jit/source_generator.hpp"
+#include "kernels/packing.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr KernelRole packing{
+    .name = "packing",
+    .runs = [](const Problem& problem, const KernelConfig& config) { return packs(config) && reads_ab(problem); },
+    .generate = generate_packing,
+    .smem_bytes = [](const Problem& problem,
+                     const KernelConfig& config) { return packing_of(problem, config).launch.smem_bytes; },
+    .prepare =
+        [](const Part& part, Step& step) {
+          Packing copies = packing_of(part.problem, part.config);
+          if (part.has_packed_b) {
+            copies.launch.grid -= copies.blocks_b;
+            copies.blocks_b = 0;
+          }
+          step.grid = copies.launch;
+          step.set_arguments([&] {
+            return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace);
+          });
+        },
+};
+
+constexpr KernelRole gemm{
+    .name = "gemm",
+    .runs = [](const Problem&, const KernelConfig&) { return true; },
+    .generate = generate,
+    .smem_bytes = [](const Problem& problem,
+                     const KernelConfig& config) { return launch_shape(problem, config).smem_bytes; },
+    .prepare =
+        [](const Part& part, Step& step) {
+          step.grid = part.shape;
+          step.set_arguments([&] {
+            return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
+          });
+        },
+};
+
+// In the order in which they run.
+constexpr std::array roles{&packing, &gemm};
+static_assert(roles.size() <= most_kernels);
+
+void launch_part(const CallKernels& kernels, const Part& part, FunctionRef<void(const Step&)> launch) {
+  FixedList<Step, most_kernels> steps;
+  for (const CallKernel& one : kernels) {
+    Step& step = steps.extend();
+    step.kernel = one.kernel;
+    one.role->prepare(part, step);
+    if (step.grid.grid == 0) steps.remove_last();
+  }
+  for (const Step& step : steps) launch(step);
+}
+
+}  // namespace
+
+FixedList<const KernelRole*, most_kernels> roles_of(const Problem& normalised, const KernelConfig& config) {
+  FixedList<const KernelRole*, most_kernels> list;
+  for (const KernelRole* role : roles) {
+    if (role->runs(normalised, config)) list.add(role);
+  }
+  return list;
+}
+
+const KernelRole& gemm_role() { return gemm; }
+
+CallKernels get_kernels(KernelStore& store, const Problem& normalised, const KernelConfig& config,
+                        const DeviceInfo& device) {
+  CallKernels kernels;
+  for (const KernelRole* role : roles_of(normalised, config)) {
+    const KernelSource source = role->generate(normalised, config, device);
+    kernels.add({role, store.get(source, role->smem_bytes(normalised, config)).get()});
+  }
+  return kernels;
+}
+
+Ready make_ready(KernelStore& store, const Problem& normalised, const KernelConfig& config, const DeviceInfo& device) {
+  return {config, launch_shape(normalised, config), get_kernels(store, normalised, config, device)};
+}
+
+void for_each_step(const Ready& ready, const Problem& problem, const Operands& operands, const Workspace& workspace,
+                   const EncodeTensorMap& encode, FunctionRef<void(const Step&)> launch) {
+  const KernelConfig& config = ready.config;
+  const Slab slab = slab_of(problem, config);
+  if (is_whole(slab, problem)) {
+    return launch_part(ready.kernels, {problem, config, ready.shape, operands, workspace, encode, false}, launch);
+  }
+  for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
+    for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
+      Problem part = problem;
+      part.m = std::min(slab.rows, problem.m - row);
+      part.n = std::min(slab.columns, problem.n - column);
+      const Operands its = operands_at(problem, operands, row, column);
+      launch_part(ready.kernels, {part, config, launch_shape(part, config), its, workspace, encode, row > 0}, launch);
+    }
+  }
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "plan/data_sheet.hpp"
+#include "plan/sm80/rates.hpp"
+#include "plan/sm90/rates.hpp"
+
+namespace jitgemm {
+
+/// What the cost model takes a device to do, for each main loop. The defaults are an H200's.
+struct DeviceRates {
+  HopperRates sm90;
+  PortableRates sm80;
+  std::string origin = "an H200's";  ///< or "derived", or when they were calibrated
+};
+
+/// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and
+/// memory, and latencies in clocks that hardly differ between devices of an architecture. Nothing is measured. Of an
+/// emulated device, what the typical one of its architecture has.
+DeviceRates rates_of(const DeviceInfo& device);
+/// The second half of that, for any device.
+DeviceRates derived_rates(const DeviceInfo& device);
+
+/// All of them by name, to store: "sm90.launch_us", ...
+NamedRates fields_of(DeviceRates& rates);
+
+}  // namespace jitgemm

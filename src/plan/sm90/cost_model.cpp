@@ -1,0 +1,241 @@
+#include "plan/sm90/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
+#include "plan/hardware.hpp"
+#include "plan/sm90/candidates.hpp"
+
+namespace jitgemm {
+namespace {
+
+// Of 9000 candidates of 227 shapes (tools/results/NOTES.md, 26). One consumer at a time hands stages back, so blocks of
+// a cluster that change consumers at different times wait for each other: for each doubling of the cluster above 2.
+constexpr double drift_of_ping_pong = 0.03;
+constexpr double exposed_epilogue = 0.8;  // of each of a persistent program's tiles but the last
+
+// No source is known, but for the first one's effect (tools/results/NOTES.md, 24).
+constexpr double cold_clusters = 8;        // that ask for a row at once and cost it nothing
+constexpr double stages_in_use = 0.5;      // which hide nothing of a load's latency
+constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
+
+// What HopperRates::epilogue_us is of.
+constexpr double usual_accumulators = 128 * 32;  // of a warp
+constexpr int straddled_line_bytes = 128;        // rows that do not start on such a line take two requests
+constexpr int box_columns = 64;                  // of an N-major B, the last one whole
+
+// A wgmma has 64 rows and 32 bytes of k, so that a k-step takes four. Its products take a clock for two columns; it
+// reads 128 bytes of shared memory a clock, in 16 clocks its A, and in one four columns of B.
+constexpr double wgmma_rows = 64, wgmmas_of_step = 4;
+constexpr double columns_a_clock = 2, a_clocks = 16, b_columns_a_clock = 4;
+
+// Of a row of A or B in a k-step; what an SM takes into its shared memory (tools/results/NOTES.md, 13).
+constexpr double row_bytes_of_step = 128, ingest_bytes_a_clock = 64;
+
+}  // namespace
+
+CostModelSm90::CostModelSm90(const Problem& p, const RatedDevice& device)
+    : problem_(p),
+      device_(device),
+      rates_(device.rates.sm90),
+      b_k_major_(p.b.layout == Layout::column_major),
+      promoted_(p.accumulation == Accumulation::promoted),
+      us_per_clock_(1 / rates_.clocks_us),
+      element_(double(size_of(p.a.type))),
+      d_bytes_(double(size_of(p.d.type)) * (reads_c(p) ? 2 : 1)),
+      part_element_(double(size_of(accumulator_of(p)))) {
+  for (int size = 1; size < int(usable_sms_.size()); ++size) usable_sms_[std::size_t(size)] = usable_sms(size, device);
+  const auto row_us = [&](std::int64_t ld) {
+    return 1e-3 * (ld * int(element_) % straddled_line_bytes == 0 ? rates_.row_ns : rates_.straddling_row_ns);
+  };
+  epilogue_us_ = (p.d.alignment == 16 ? rates_.epilogue_us : rates_.unaligned_epilogue_us) / usual_accumulators;
+  row_us_a_ = row_us(p.a.ld);
+  row_us_b_ = row_us(p.b.ld);
+  flop_us_ = 1 / (rates_.power_flops_us * data_sheet_rate(p.a.type));
+  memory_us_ = minimum_bytes(p) / rates_.memory_bytes_us;
+  operand_bytes_ = (double(p.m) + double(p.n)) * double(p.k) * element_;
+}
+
+double CostModelSm90::contention(double clusters) const {
+  return clusters <= cold_clusters ? 1 : 1 + rates_.hot_row * std::log2(clusters / cold_clusters);
+}
+
+bool CostModelSm90::two_fit(const KernelConfig& c) const {
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, problem_));
+  return geometry.blocks_per_sm == 2 &&
+         2 * (std::size_t(geometry.smem_bytes) + reserved_smem_bytes) <= device_.smem_per_sm;
+}
+
+CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const TileCounts& counts) const {
+  Launch launch{.config = c, .cluster_tiles = counts, .cluster = cluster_size_of(c)};
+  const std::int64_t grid = quotient(c.grid, launch.cluster);
+  launch.dealing = deal_out(c, counts, grid > 0 ? grid : counts.all * c.splits);
+  launch.usable = usable_sms_[std::size_t(launch.cluster)];
+  launch.resident = may_share_sm(launch.cluster) && two_fit(c) ? 2 : 1;
+  launch.tiles = counts.all * c.cluster_m * c.cluster_n;
+  launch.rows = c.block_m;
+  launch.columns = c.block_n;
+  launch.elements = launch.rows * launch.columns;
+  launch.loaded_columns = b_k_major_ ? launch.columns : double(round_up(c.block_n, box_columns));
+  return launch;
+}
+
+CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
+  const KernelConfig& c = l.config;
+  const double m = l.rows, n = l.columns;
+  Step step;
+  step.ingest_clocks = row_bytes_of_step / ingest_bytes_a_clock * (m + l.loaded_columns) * rates_.ingest;
+
+  // Clusters of a wave that share rows of A, and of B.
+  const double clusters =
+      double(std::min<std::int64_t>(l.cluster_tiles.all * c.cluster_k * l.dealing.splits, l.usable / l.cluster));
+  const double rows_of_wave = double(std::min<std::int64_t>(l.cluster_tiles.m, std::max(1, c.group_m)));
+  const double columns_of_wave = std::max(1., std::min(double(l.cluster_tiles.n), clusters / rows_of_wave));
+  step.rows_us = m / c.cluster_n * row_us_a_ * contention(columns_of_wave) +
+                 l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
+
+  step.product_clocks =
+      m / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
+  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
+  const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
+  step.promotion_clocks = promotes_alone ? l.elements / rates_.promotions : 0;
+  step.latency_us = rates_.latency_us / (c.stages - stages_in_use);
+  step.drift = c.ping_pong && l.cluster > 2 ? 1 + drift_of_ping_pong * std::log2(l.cluster / 2) : 1;
+  return step;
+}
+
+double CostModelSm90::step_us(const Step& step, double active, int share) const {
+  const double into_sm = step.ingest_clocks * share * us_per_clock_, l2 = step.rows_us * active;
+  const double promotion = share == 1 ? step.promotion_clocks : 0;
+  const double multiply = (step.product_clocks * share + promotion) * us_per_clock_;
+  const double longest = std::max({into_sm, l2, multiply, step.latency_us});
+  return step.drift * (longest + rates_.unhidden * std::min(into_sm, l2) / 2);
+}
+
+double CostModelSm90::epilogue_us(const Launch& l) const {
+  const double stored = l.elements / l.config.cluster_k;  // by one block
+  const int warps = l.config.ping_pong ? 4 : l.config.warps;
+  return epilogue_us_ * stored / warps + stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
+}
+
+/// Blocks that compute a tile, or a part of one, each: as many waves as there are blocks for the SMs.
+void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
+  const KernelConfig& c = l.config;
+  const Step step = step_of(l);
+  const std::int64_t splits = l.dealing.splits;
+  const double steps = double(ceil_div(ceil_div(l.cluster_tiles.k_steps, splits), c.cluster_k));
+  const std::int64_t blocks = l.tiles * c.cluster_k * splits, slots = std::int64_t(l.usable) * l.resident;
+  const std::int64_t full = quotient(blocks, slots), rest = blocks - full * slots;
+  time.main_loop_us = double(full) * steps * step_us(step, double(slots), l.resident);
+  if (rest > 0) time.main_loop_us += steps * step_us(step, double(rest), rest <= l.usable ? 1 : l.resident);
+
+  const double waves = double(full + (rest > 0));
+  time.epilogue_us =
+      waves * epilogue_us(l) / (l.resident == 1 ? 1 : epilogues_at_once) + (waves - 1) * rates_.wave_us / l.resident;
+  if (blocks > l.usable && l.resident == 2) time.epilogue_us += rates_.second_block_us;
+
+  if (c.cluster_k > 1) {
+    time.fixup_us = rates_.cluster_sum_us + 2 * part_bytes(l) * (c.cluster_k - 1) / c.cluster_k * us_per_clock_ /
+                                                rates_.cluster_sum_bytes_clock;
+  }
+  if (splits > 1) time.fixup_us += rates_.arrival_us + double(1 + splits) * part_bytes(l) / rates_.part_bytes_us;
+}
+
+/// Programs that compute a tile after the other.
+void CostModelSm90::add_rounds(const Launch& l, PredictedTime& time) const {
+  const Step step = step_of(l);
+  const std::int64_t grid = l.dealing.programs * l.cluster, full = quotient(l.tiles, grid),
+                     rest = l.tiles - full * grid;
+  time.main_loop_us = double(l.cluster_tiles.k_steps) *
+                      (double(full) * step_us(step, double(grid), 1) + (rest > 0 ? step_us(step, double(rest), 1) : 0));
+
+  const double epilogue = epilogue_us(l);
+  const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;
+  // Two consumers in turn: each one's epilogue behind the other's products, if those take as long. Otherwise the
+  // next tile's loads run beside it.
+  time.epilogue_us = l.config.ping_pong ? std::max(epilogue, (rounds + 1) / 2 * in_turn - time.main_loop_us)
+                                        : (1 + (rounds - 1) * exposed_epilogue) * epilogue;
+}
+
+/// Stream-K's programs: a range of the k-steps of the tiles that are cut, then whole tiles.
+void CostModelSm90::add_ranges(const Launch& l, PredictedTime& time) const {
+  const Step step = step_of(l);
+  const KernelConfig& c = l.config;
+  const std::int64_t cut = l.dealing.stream_k_tiles, programs = l.dealing.programs, k_steps = l.cluster_tiles.k_steps;
+  const std::int64_t range = ceil_div(cut * k_steps, programs), whole = ceil_div(l.cluster_tiles.all - cut, programs);
+  time.main_loop_us = double(range + whole * k_steps) * step_us(step, double(programs * l.cluster), 1);
+  // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
+  if (operand_bytes_ > l2_for_operands * double(device_.l2_bytes)) {
+    const double read =
+        double(cut) * c.cluster_m * c.cluster_n * (l.rows + l.columns) * double(k_steps) * row_bytes_of_step;
+    time.main_loop_us += std::max(0.0, read - operand_bytes_) / rates_.memory_bytes_us;
+  }
+  time.epilogue_us = double(whole + range / k_steps + 1) * epilogue_us(l);
+  const double peers = double(std::min(programs, ceil_div(k_steps, std::max<std::int64_t>(1, range)) + 1));
+  time.fixup_us = rates_.arrival_us + (1 + peers) * part_bytes(l) / rates_.part_bytes_us;
+}
+
+double CostModelSm90::together_us(const PredictedTime& time) const {
+  // What a program does between its tiles costs nothing where the power limit holds it back anyway.
+  const double programs = time.main_loop_us + time.epilogue_us + time.fixup_us;
+  const double all = programs + time.memory_us + time.power_us;
+  const double longest = std::max({programs, time.memory_us, time.power_us});
+  return longest + rates_.unhidden * (all - longest) / 2;
+}
+
+PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& counts) const {
+  PredictedTime time;
+  time.us = time.launch_us = rates_.launch_us;
+  if (counts.all == 0) return time;
+  const Launch launch = launch_of(c, counts);
+  switch (c.schedule) {
+    case Schedule::data_parallel:
+    case Schedule::split_k:
+      add_waves(launch, time);
+      break;
+    case Schedule::persistent:
+      add_rounds(launch, time);
+      break;
+    case Schedule::stream_k:
+    case Schedule::stream_k_one_tile:
+    case Schedule::stream_k_two_tile:
+      add_ranges(launch, time);
+      break;
+  }
+  time.power_us = 2.0 * double(launch.tiles) * launch.elements * double(counts.k_steps) * c.block_k * flop_us_;
+  time.memory_us = memory_us_;
+  time.us += together_us(time);
+  return time;
+}
+
+double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
+  const TileCounts counts = tile_counts(problem_, tile);
+  const auto us_if_allowed = [&](const KernelConfig& config) {
+    return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : time(config, counts).us;
+  };
+  KernelConfig c = tile;
+  const int size = cluster_size_of(c);
+  const std::int64_t slots = usable_sms_[std::size_t(size)], blocks = counts.all * size;
+  const bool fills = blocks > slots;
+  if (fills && c.cluster_k == 1) {
+    c.schedule = Schedule::persistent;
+    c.grid = int(slots);
+  }
+  double least = us_if_allowed(c);
+  if (c.cluster_k > 1 || c.ping_pong) return least;
+  if (!fills && 2 * blocks <= slots) {
+    c.schedule = Schedule::split_k;
+    c.splits = int(std::min<std::int64_t>(most_splits, quotient(slots, blocks)));
+    least = std::min(least, us_if_allowed(c));
+  } else if (fills && may_share_sm(size) && device::sm90::geometry(parameters_of(c, problem_)).blocks_per_sm == 2) {
+    c = tile;
+    while (c.stages > fewest_stages && !two_fit(c)) --c.stages;
+    least = std::min(least, us_if_allowed(c));
+  }
+  return least;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,49 @@
+// The Hopper kernels, for all types but f32 and f64.
+#include "plan/family.hpp"
+
+#include "core/type_rules.hpp"
+#include "kernels/kernel_problem.hpp"
+#include "kernels/packing.hpp"
+#include "plan/sm90/candidates.hpp"
+#include "plan/sm90/cost_model.hpp"
+#include "plan/sm90/shortlist.hpp"
+
+namespace jitgemm {
+namespace {
+
+PredictedTime predict(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
+  const Problem of_kernel = kernel_problem(problem, config);
+  return CostModelSm90(of_kernel, device).time(config);
+}
+
+KernelConfig typical(const Problem& problem, int sms) {
+  return {.main_loop = MainLoop::sm90,
+          .block_m = 128,
+          .block_n = 128,
+          .block_k = block_k_sm90(problem.a.type),
+          .stages = 4,
+          .warps = 8,
+          .pack_a = needs_packing_a(problem),
+          .pack_b = needs_packing_b(problem),
+          .schedule = sms > 0 ? Schedule::persistent : Schedule::data_parallel,
+          .grid = sms};
+}
+
+/// All but the clock, which is the others' unit.
+std::vector<double*> fitted_rates(DeviceRates& rates) {
+  std::vector<double*> values;
+  for (const auto& [name, value] : fields_of(rates.sm90))
+    if (value != &rates.sm90.clocks_us) values.push_back(value);
+  return values;
+}
+
+}  // namespace
+
+const PlanFamily sm90_plan{.main_loop = MainLoop::sm90,
+                           .candidates = candidates_sm90,
+                           .predict = predict,
+                           .shortlist = shortlist_sm90,
+                           .typical = typical,
+                           .fitted_rates = fitted_rates};
+
+}  // namespace jitgemm

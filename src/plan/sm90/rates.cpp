@@ -1,0 +1,62 @@
+#include "plan/sm90/rates.hpp"
+
+namespace jitgemm {
+
+namespace {
+
+// Of a data sheet's numbers, what lasts.
+constexpr double sustained_clock = 0.9, sustained_products = 0.75, sustained_memory = 0.9;
+constexpr double flops_a_clock = 4096;  // of an SM, 16-bit operands
+
+}  // namespace
+
+HopperRates derived_hopper_rates(const DataSheet& device) {
+  HopperRates hopper;
+  const double clocks = sustained_clock * device.peak_clocks_us;
+  hopper.clocks_us = clocks;
+  hopper.launch_us = 2;
+  hopper.ingest = 1;
+  hopper.row_ns = 128 / (64 * device.sms * clocks) * 1e3;  // all SMs take in 64 bytes a clock
+  hopper.straddling_row_ns = 2 * hopper.row_ns;
+  hopper.hot_row = 0.3;
+  hopper.latency_us = 1200 / clocks;
+  hopper.promotions = 32;             // two f32 additions a lane, and two moves, in four clocks
+  hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
+  hopper.unaligned_epilogue_us = 14 * hopper.epilogue_us;
+  hopper.store_bytes_clock = 32;
+  hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
+  hopper.cluster_sum_bytes_clock = 16;
+  hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
+  hopper.part_bytes_us = 16 * clocks;
+  hopper.wave_us = 2;
+  hopper.second_block_us = 0.3;
+  hopper.unhidden = 0.3;
+  hopper.power_flops_us = sustained_products * flops_a_clock * device.sms * device.peak_clocks_us;
+  hopper.memory_bytes_us = sustained_memory * device.memory_bytes_us;
+  return hopper;
+}
+
+NamedRates fields_of(HopperRates& x) {
+  return {{"sm90.launch_us", &x.launch_us},
+          {"sm90.clocks_us", &x.clocks_us},
+          {"sm90.ingest", &x.ingest},
+          {"sm90.row_ns", &x.row_ns},
+          {"sm90.straddling_row_ns", &x.straddling_row_ns},
+          {"sm90.hot_row", &x.hot_row},
+          {"sm90.latency_us", &x.latency_us},
+          {"sm90.promotions", &x.promotions},
+          {"sm90.epilogue_us", &x.epilogue_us},
+          {"sm90.unaligned_epilogue_us", &x.unaligned_epilogue_us},
+          {"sm90.store_bytes_clock", &x.store_bytes_clock},
+          {"sm90.cluster_sum_us", &x.cluster_sum_us},
+          {"sm90.cluster_sum_bytes_clock", &x.cluster_sum_bytes_clock},
+          {"sm90.arrival_us", &x.arrival_us},
+          {"sm90.part_bytes_us", &x.part_bytes_us},
+          {"sm90.wave_us", &x.wave_us},
+          {"sm90.second_block_us", &x.second_block_us},
+          {"sm90.unhidden", &x.unhidden},
+          {"sm90.power_flops_us", &x.power_flops_us},
+          {"sm90.memory_bytes_us", &x.memory_bytes_us}};
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "plan/data_sheet.hpp"
+
+namespace jitgemm {
+
+/// What the cost model takes a device to do with the Hopper main loop. The defaults are an H200's: fitted to 3000
+/// measured candidates of 129 shapes (tools/results/NOTES.md, 22), with the terms of 24. Microseconds; bytes and
+/// operations a microsecond; "a clock" is one SM's.
+struct HopperRates {
+  double launch_us = 1.65;  ///< to the first product, and from the last store to the end
+  double clocks_us = 1.7e3;
+  double ingest = 0.847;  ///< of the clocks that 64 bytes a clock take into an SM's shared memory
+  /// 128 bytes of an operand from the L2, in one line or two, all SMs together.
+  double row_ns = 0.0090, straddling_row_ns = 0.0142;
+  double hot_row = 0.3;        ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
+  double latency_us = 0.764;   ///< of a load, hidden by the stages
+  double promotions = 33.6;    ///< of partial sums, a clock
+  double epilogue_us = 0.249;  ///< of 128 accumulators a thread
+  double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
+  double store_bytes_clock = 23.1;
+  double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
+  double arrival_us = 1.29, part_bytes_us = 2.19e4;  ///< of a tile cut across programs
+  double wave_us = 1.9;                              ///< between two waves of blocks
+  double second_block_us = 0.3;                      ///< for another block on each SM
+  double unhidden = 0.364;                           ///< of what runs beside the longest
+  double power_flops_us = 800e6;                     ///< of 16-bit operands; all SMs together
+  double memory_bytes_us = 4.52e6;
+};
+
+/// Of any device, from its data sheet; nothing is measured.
+HopperRates derived_hopper_rates(const DataSheet& device);
+
+/// All of them by name, "sm90.launch_us", ...
+NamedRates fields_of(HopperRates& rates);
+
+}  // namespace jitgemm

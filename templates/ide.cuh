@@ -1,0 +1,77 @@
+// For editors alone: what makes each template a text that clangd reads. It stands for what the generator fills in, with
+// the constants of one kernel that both main loops could be (f16, 128 x 128 x 64), and for what NVRTC knows by itself.
+// ide_sm80.cuh and ide_sm90.cuh add what differs between them. No kernel has a line of these three, nor a template's
+// `#pragma once` and `#include "..."`.
+#pragma once
+#include "geometry.cuh"
+#include "geometry_sm80.cuh"
+#include "geometry_sm90.cuh"
+#include "schedule.cuh"
+#include "types.cuh"
+
+// CUDA.
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#define __forceinline__ __inline__ __attribute__((always_inline))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __grid_constant__
+
+struct Dim3 {
+  unsigned x, y, z;
+};
+extern const __device__ Dim3 threadIdx, blockIdx, gridDim;
+__device__ unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
+__device__ unsigned __byte_perm(unsigned low, unsigned high, unsigned selector);
+__device__ unsigned long long __cvta_generic_to_shared(const void* address);
+__device__ float __uint_as_float(unsigned bits);
+__device__ float __fmaf_rn(float x, float y, float z);
+__device__ double __fma_rn(double x, double y, double z);
+extern "C" {
+__device__ float erff(float x);
+__device__ double erf(double x);
+__device__ double exp2(double x);
+}
+
+// wgmma_text.cpp's.
+#define WGMMA_TEXT ""
+#define WGMMA_D "+r"(d[0])
+
+namespace jitgemm::device {
+
+// gemm.cu.in's, each with a value.
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
+constexpr int GROUP_M = 8;
+constexpr int STAGES = 3;
+constexpr int WARPS = 8;
+[[maybe_unused]] constexpr int CLUSTER_M = 1, CLUSTER_N = 1, CLUSTER_K = 1;
+constexpr bool SWAP_AB = false;
+[[maybe_unused]] constexpr bool PING_PONG = false;
+[[maybe_unused]] constexpr bool DEPENDENT_LAUNCH = true;
+[[maybe_unused]] constexpr bool PROMOTED = false;
+constexpr Partition PARTITION = Partition::stream_k;
+
+using ElementA = F16;
+using ElementB = F16;
+using Accumulator = float;
+using ElementC = F16;
+using ElementD = F16;
+constexpr bool A_K_MAJOR = true, B_K_MAJOR = true;
+constexpr int ALIGN_A = 16, ALIGN_B = 16, ALIGN_C = 16, ALIGN_D = 16;
+constexpr bool BATCHED = true, READS_C = true, HAS_SCALES = false;
+[[maybe_unused]] constexpr bool MMA_FP8 = true;
+constexpr Bias BIAS = Bias::along_n;
+constexpr Activation ACTIVATION = Activation::gelu_erf;
+
+// clang-format off
+constexpr KernelParameters PARAMETERS{
+    BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
+    PARTITION == Partition::whole_tiles, PROMOTED, true,
+    sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D};
+// clang-format on
+
+// pack.cu.in's.
+using Element = u32;
+constexpr bool TRANSPOSE_A = true, TRANSPOSE_B = false;
+
+}  // namespace jitgemm::device
