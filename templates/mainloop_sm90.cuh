@@ -143,6 +143,47 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
   ptx::wgmma_commit_group();
 }
 
+/// Adds up the products of a tile's k-steps, from the ring's position on. `release` is given the empty barrier of each
+/// stage that has been read.
+template <typename Release>
+__device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
+                                              int k_steps, RingPosition& position, const Release& release,
+                                              Accumulator (&accumulators)[COUNT]) {
+  const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
+    multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage), smem.full(position.stage),
+             position.parity, accumulate, into);
+  };
+  if constexpr (PROMOTED) {
+#pragma unroll
+    for (Accumulator& x : accumulators) x = 0;
+#pragma unroll 1
+    for (int step = 0; step < k_steps; ++step) {
+      Accumulator of_step[COUNT];
+      multiply_stage(false, of_step);
+      ptx::wgmma_wait_group<0>();
+      release(smem.empty(position.stage));
+      position.advance();
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
+        accumulators[i] = ptx::add(accumulators[i], of_step[i]);
+    }
+    if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
+  } else {
+    u32 previous = 0;
+#pragma unroll 1
+    for (int step = 0; step < k_steps; ++step) {
+      multiply_stage(step > 0, accumulators);
+      ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
+      if (step > 0) release(previous);
+      previous = smem.empty(position.stage);
+      position.advance();
+    }
+    if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
+    ptx::wgmma_wait_group<0>();
+    release(previous);
+  }
+}
+
 /// One consumer warpgroup; `thread` counts within it.
 __device__ __forceinline__ void consume(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place,
                                         u32 consumer, u32 thread) {
@@ -185,39 +226,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
-    const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
-      multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage),
-               smem.full(position.stage), position.parity, accumulate, into);
-    };
-    if constexpr (PROMOTED) {
-#pragma unroll
-      for (Accumulator& x : accumulators) x = 0;
-#pragma unroll 1
-      for (int step = 0; step < k_steps; ++step) {
-        Accumulator of_step[COUNT];
-        multiply_stage(false, of_step);
-        ptx::wgmma_wait_group<0>();
-        release(smem.empty(position.stage));
-        position.advance();
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
-          accumulators[i] = ptx::add(accumulators[i], of_step[i]);
-      }
-      if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
-    } else {
-      u32 previous = 0;
-#pragma unroll 1
-      for (int step = 0; step < k_steps; ++step) {
-        multiply_stage(step > 0, accumulators);
-        ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
-        if (step > 0) release(previous);
-        previous = smem.empty(position.stage);
-        position.advance();
-      }
-      if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
-      ptx::wgmma_wait_group<0>();
-      release(previous);
-    }
+    multiply_tile(smem, consumer, lane, first_row, k_steps, position, release, accumulators);
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scaling, tile};

@@ -283,6 +283,27 @@ void diff_with_status(const Options& options) {
   if (!equal) throw ExitStatus{1, ""};
 }
 
+void add_cover(CLI::App& wisdom, const std::shared_ptr<Options>& options) {
+  auto cover_options = std::make_shared<CoverOptions>();
+  CLI::App* cover = wisdom.add_subcommand("cover", "Pick the few kernels that serve all problems best");
+  cover->footer(R"(
+Examples:
+  jitgemm wisdom cover h200.wisdom
+  jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
+)");
+  cover
+      ->add_option("file", cover_options->file,
+                   "Wisdom file, tuning database (*.jsonl), or what `jitgemm bench` wrote (*.csv)")
+      ->required();
+  cover->add_option("--kernels", cover_options->sizes, "How many")->capture_default_str();
+  cover->add_option("--list", cover_options->list, "Write the largest set there, for `jitgemm warm --configs`");
+  cover->add_option("--arch", cover_options->architecture, "Of a CSV's device")->capture_default_str();
+  cover->callback([options, cover_options] {
+    cover_options->json = options->json;
+    wisdom_cover(*cover_options);
+  });
+}
+
 }  // namespace
 
 void add_wisdom(CLI::App& app) {
@@ -350,24 +371,7 @@ Examples:
       ->add_option("files", options->inputs, "Wisdom files, or tuning databases (*.jsonl)")
       ->required()
       ->expected(2);
-  auto cover_options = std::make_shared<CoverOptions>();
-  CLI::App* cover = wisdom->add_subcommand("cover", "Pick the few kernels that serve all problems best");
-  cover->footer(R"(
-Examples:
-  jitgemm wisdom cover h200.wisdom
-  jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
-)");
-  cover
-      ->add_option("file", cover_options->file,
-                   "Wisdom file, tuning database (*.jsonl), or what `jitgemm bench` wrote (*.csv)")
-      ->required();
-  cover->add_option("--kernels", cover_options->sizes, "How many")->capture_default_str();
-  cover->add_option("--list", cover_options->list, "Write the largest set there, for `jitgemm warm --configs`");
-  cover->add_option("--arch", cover_options->architecture, "Of a CSV's device")->capture_default_str();
-  cover->callback([options, cover_options] {
-    cover_options->json = options->json;
-    wisdom_cover(*cover_options);
-  });
+  add_cover(*wisdom, options);
   add("show", "Print what is in a file, or what this machine knows", R"(
 Examples:
   jitgemm wisdom show
