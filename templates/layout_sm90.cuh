@@ -42,20 +42,20 @@ struct SharedMemory {
   __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that cut k
 };
 
-/// Position in the ring; `parity` is that of the current pass.
-struct RingPosition {
+/// Where a thread is in the ring of stages; `phase` is the parity of the current pass.
+struct PipelineState {
   int stage = 0;
-  u32 parity = 0;
+  u32 phase = 0;
 
   __device__ __forceinline__ void advance() {
     if (++stage == STAGES) {
       stage = 0;
-      parity ^= 1;
+      phase ^= 1;
     }
   }
   __device__ __forceinline__ void advance(int steps) {
     const u32 to = u32(stage + steps);
-    parity ^= to / STAGES & 1;
+    phase ^= to / STAGES & 1;
     stage = int(to % STAGES);
   }
 };

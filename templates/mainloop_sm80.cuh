@@ -170,7 +170,7 @@ __device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& w
 struct StageLoader {
   const Arguments& args;
   WorkQueue queue;
-  WorkList<PARTITION> list;
+  TileScheduler<PARTITION> scheduler;
   u32 entry;      // of the queue, the current work's
   int k, k_end;   // next k-step and the end of the current work; equal when there is no more
   bool interior;  // in M and N
@@ -180,19 +180,19 @@ struct StageLoader {
   __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkQueue& work_queue)
       : args(arguments),
         queue(work_queue),
-        list{arguments.decomposition, int(ptx::block_index())},
+        scheduler{arguments.decomposition, int(ptx::block_index())},
         entry(work_queue.smem),
         a(arguments.lda),
         b(arguments.ldb) {
     Work work{};
-    begin_work(work, list.first(work));
+    begin_work(work, scheduler.first(work));
   }
 
   __device__ __forceinline__ void next_work() {
     ptx::bar_sync(0, THREADS);  // thread 0 has written the entry
     Work work = WorkQueue::read(entry);
     entry = queue.next(entry);
-    begin_work(work, list.next(work));
+    begin_work(work, scheduler.next(work));
   }
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {

@@ -73,37 +73,37 @@ __device__ __forceinline__ void await_barriers() {
 
 /// One warp.
 __device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
-  const WorkList<PARTITION> list{args.decomposition, int(ptx::block_index()) / CLUSTER};
+  const TileScheduler<PARTITION> scheduler{args.decomposition, int(ptx::block_index()) / CLUSTER};
   const u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   Work work{};
-  bool more = list.first(work);
+  bool more = scheduler.first(work);
   WorkTile tile = tile_of(args, work, place);
   await_barriers();
   if (!ptx::elect_one()) return;
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
-  RingPosition position;
+  PipelineState state;
   while (more) {
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
     const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
     const int k_end = k_begin_of(work, place.k + 1);
 #pragma unroll 1
     for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
-      const u32 full = smem.full(position.stage);
-      ptx::mbarrier_wait_parity(smem.empty(position.stage), position.parity ^ 1);  // passes in the first pass
+      const u32 full = smem.full(state.stage);
+      ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N>(smem.a(position.stage), &args.map_a, full, tile.row, k * BLOCK_K,
+      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N>(smem.a(state.stage), &args.map_a, full, tile.row, k * BLOCK_K,
                                                   batch_a, place.n, sharers_of_a);
-      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M>(smem.b(position.stage), &args.map_b, full, tile.column, k * BLOCK_K,
+      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M>(smem.b(state.stage), &args.map_b, full, tile.column, k * BLOCK_K,
                                                   batch_b, place.m, sharers_of_b);
-      position.advance();
+      state.advance();
     }
-    more = list.next(work);
+    more = scheduler.next(work);
     if (more) tile = tile_of(args, work, place);
   }
   if constexpr (ClusterPlace::SHARERS > 1) {  // the block outlives what others do at its barriers
     for (int stage = 0; stage < STAGES; ++stage) {
-      ptx::mbarrier_wait_parity(smem.empty(position.stage), position.parity ^ 1);
-      position.advance();
+      ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
+      state.advance();
     }
   }
 }
@@ -143,15 +143,15 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
   ptx::wgmma_commit_group();
 }
 
-/// Adds up the products of a tile's k-steps, from the ring's position on. `release` is given the empty barrier of each
-/// stage that has been read.
+/// Adds up the products of a tile's k-steps, from the state of the pipeline on. `release` is given the empty barrier of
+/// each stage that has been read.
 template <typename Release>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
-                                              int k_steps, RingPosition& position, const Release& release,
+                                              int k_steps, PipelineState& state, const Release& release,
                                               Accumulator (&accumulators)[COUNT]) {
   const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
-    multiply(smem.a(position.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(position.stage), smem.full(position.stage),
-             position.parity, accumulate, into);
+    multiply(smem.a(state.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(state.stage), smem.full(state.stage),
+             state.phase, accumulate, into);
   };
   if constexpr (PROMOTED) {
 #pragma unroll
@@ -161,8 +161,8 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
       Accumulator of_step[COUNT];
       multiply_stage(false, of_step);
       ptx::wgmma_wait_group<0>();
-      release(smem.empty(position.stage));
-      position.advance();
+      release(smem.empty(state.stage));
+      state.advance();
 #pragma unroll
       for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
         accumulators[i] = ptx::add(accumulators[i], of_step[i]);
@@ -175,8 +175,8 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
       multiply_stage(step > 0, accumulators);
       ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
       if (step > 0) release(previous);
-      previous = smem.empty(position.stage);
-      position.advance();
+      previous = smem.empty(state.stage);
+      state.advance();
     }
     if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
     ptx::wgmma_wait_group<0>();
@@ -189,7 +189,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                         u32 consumer, u32 thread) {
   const u32 lane = thread % 32;
   const u32 first_row = PING_PONG ? 0 : consumer * CONSUMER_ROWS;
-  const WorkList<PARTITION> list{args.decomposition, int(ptx::block_index()) / CLUSTER};
+  const TileScheduler<PARTITION> scheduler{args.decomposition, int(ptx::block_index()) / CLUSTER};
   // Of a warp, one lane for each block that waits for it before it fetches again.
   const bool releases = lane < ClusterPlace::SHARERS;
   const u32 released = place.sharer(int(lane));
@@ -202,17 +202,17 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   };
 
   const Scaling scaling(args);
-  RingPosition position;
+  PipelineState state;
   u32 item = 0, passes = 0;
   Work work;
-  for (bool more = list.first(work); more; more = list.next(work)) {
+  for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {
     // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
     // (fixup.cuh).
     const int k_steps = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
     if constexpr (PING_PONG) {
       const u32 turn = item++;
       if (turn % 2 != consumer) {
-        position.advance(k_steps);
+        state.advance(k_steps);
         continue;
       }
       // The other one has seen the k-step before: a parity tells only the current pass of a stage from the one before.
@@ -226,7 +226,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
-    multiply_tile(smem, consumer, lane, first_row, k_steps, position, release, accumulators);
+    multiply_tile(smem, consumer, lane, first_row, k_steps, state, release, accumulators);
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scaling, tile};

@@ -23,19 +23,19 @@ constexpr int min_of(int x, int y) { return x < y ? x : y; }
 /// What numbers of 0 <= x < 2^31 are divided by, known before the launch. The kernel multiplies and shifts, where a
 /// division would be some forty instructions in a row, before the first load and after the last product. Granlund and
 /// Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
-struct Divisor {
+struct FastDivmod {
   int value;
   unsigned multiplier = 0;  // 2^shift / value, rounded up
   int shift = 31;           // 2^(shift - 31) >= value, so that rounding up adds less than 1 / value to any quotient
 
   /// 0 divides nothing.
-  constexpr explicit Divisor(int divisor) : value(divisor) {
+  constexpr explicit FastDivmod(int divisor) : value(divisor) {
     if (divisor <= 0) return;
     while (1ll << (shift - 31) < divisor) ++shift;
     multiplier = unsigned(((1ull << shift) + unsigned(divisor) - 1) / unsigned(divisor));
   }
 };
-constexpr int operator/(int x, const Divisor& by) {
+constexpr int operator/(int x, const FastDivmod& by) {
   return int((unsigned long long)unsigned(x) * by.multiplier >> by.shift);
 }
 
@@ -46,10 +46,10 @@ constexpr int range_begin(int total, int parts, int i) {
   return i * length + min_of(i, longer);
 }
 
-/// The same of numbers that are known before the launch.
+/// The ranges of range_begin(), of numbers that are known before the launch.
 struct Ranges {
   int longer;  // ranges
-  Divisor length, longer_length;
+  FastDivmod length, longer_length;
 
   constexpr Ranges(int total, int parts)
       : longer(parts > 0 ? total % parts : 0), length(parts > 0 ? total / parts : 0), longer_length(length.value + 1) {}
@@ -71,10 +71,10 @@ struct Decomposition {
   int splits;          // of Partition::split_k, at most k_steps; else 1
 
   // Of these, what the kernel divides by.
-  Divisor tiles, matrix_tiles, tile_steps;
-  Divisor group_tiles, last_group_rows;  // of the raster order
-  Ranges split_ranges;                   // of a tile's k-steps
-  Ranges program_ranges;                 // of the k-steps of the cut tiles
+  FastDivmod tiles, matrix_tiles, tile_steps;
+  FastDivmod group_tiles, last_group_rows;  // of the raster order
+  Ranges split_ranges;                      // of a tile's k-steps
+  Ranges program_ranges;                    // of the k-steps of the cut tiles
 
   constexpr Decomposition() : Decomposition(0, 0, 1, 1, 0, 0, 1) {}
   /// `group_m` is that of raster().
@@ -121,7 +121,7 @@ struct Work {
 
 /// The work of one program, in order, each from the one before, so that there is no state but the work itself.
 template <Partition PARTITION>
-struct WorkList {
+struct TileScheduler {
   const Decomposition& d;
   int program;
 

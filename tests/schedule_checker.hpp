@@ -53,7 +53,7 @@ class ScheduleChecker {
     const long long cut_steps = (long long)d.stream_k_tiles * d.k_steps;
 
     for (int program = 0; program < d.programs; ++program) {
-      const WorkList<PARTITION> list{d, program};
+      const TileScheduler<PARTITION> list{d, program};
       bool whole_tiles_begun = false;
       long long steps_of_cut_tiles = 0;
       Work work;

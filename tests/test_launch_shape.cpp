@@ -199,13 +199,13 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     for (int program : {0, d.programs / 2, d.programs - 1}) {
       switch (partition_of(config.schedule)) {
         case Partition::whole_tiles:
-          check_program(WorkList<Partition::whole_tiles>{d, program});
+          check_program(TileScheduler<Partition::whole_tiles>{d, program});
           break;
         case Partition::split_k:
-          check_program(WorkList<Partition::split_k>{d, program});
+          check_program(TileScheduler<Partition::split_k>{d, program});
           break;
         case Partition::stream_k:
-          check_program(WorkList<Partition::stream_k>{d, program});
+          check_program(TileScheduler<Partition::stream_k>{d, program});
           break;
       }
     }

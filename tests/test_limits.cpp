@@ -421,7 +421,7 @@ using namespace jitgemm::device;
 template <Partition PARTITION>
 constexpr bool last_work_is_in_range(const Decomposition& d) {
   Work work{};
-  const WorkList<PARTITION> list{d, d.programs - 1};
+  const TileScheduler<PARTITION> list{d, d.programs - 1};
   long long sum = 0;
   int steps = 0;
   for (bool more = list.first(work); more && steps < 100; more = list.next(work), ++steps) {

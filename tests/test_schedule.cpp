@@ -31,7 +31,7 @@ int distinct_rows_and_columns(int first_tiles, int tiles_m, int tiles_n, int gro
 
 TEST_CASE("A divisor known before the launch divides as the operator does", "[schedule]") {
   for (int divisor = 1; divisor <= 300; ++divisor) {
-    const Divisor by(divisor);
+    const FastDivmod by(divisor);
     for (int x = 0; x <= 2000; ++x)
       if (x / by != x / divisor) FAIL(x << " / " << divisor << " is " << x / by);
   }
@@ -40,7 +40,7 @@ TEST_CASE("A divisor known before the launch divides as the operator does", "[sc
   const int largest = 0x7fffffff;
   for (int i = 0; i < 1'000'000; ++i) {
     const int divisor = int(random.log_between(1, largest)), multiple = largest / divisor * divisor;
-    const Divisor by(divisor);
+    const FastDivmod by(divisor);
     for (const int x : {int(random.log_between(1, largest)), largest, multiple, multiple - 1, divisor, divisor - 1})
       if (x / by != x / divisor) FAIL(x << " / " << divisor << " is " << x / by);
   }

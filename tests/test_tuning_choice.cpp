@@ -95,7 +95,7 @@ TEST_CASE("Half a percent is a lead when times repeat well, and not in a few rou
 
 TEST_CASE("A kernel that counts as long is not launched ahead of its samples", "[autotuner]") {
   for (const double us : {300., 600.}) {
-    const double slower_us = 1.3 * us;  // and so not in the second heat
+    const double slower_us = 1.3 * us;  // and so not in the second stage
     Session session({.time_us = times({us, slower_us, slower_us})});
     const auto result = session.run();
     const int launches = session.backend.launches(ranked[1].config);

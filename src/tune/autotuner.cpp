@@ -40,12 +40,12 @@ constexpr double warm_up_share = 0.1;  // of the budget, at most
 constexpr double first_step_seconds = 0.04, slowed_down = 1.01;
 
 /// Rounds over the candidates that are at most `within` times as slow as the best so far.
-struct Heat {
+struct Stage {
   int rounds;
   double within;
 };
-constexpr std::array heats{Heat{3, HUGE_VAL}, Heat{4, 1.25}, Heat{5, 1.06}, Heat{20, 1.03}};
-constexpr std::array emulator_heats{Heat{2, HUGE_VAL}, Heat{1, 1.5}};
+constexpr std::array stages{Stage{3, HUGE_VAL}, Stage{4, 1.25}, Stage{5, 1.06}, Stage{20, 1.03}};
+constexpr std::array emulator_stages{Stage{2, HUGE_VAL}, Stage{1, 1.5}};
 
 class Deadline {
  public:
@@ -231,9 +231,9 @@ class Tuner {
     deadline_.emplace(measuring_share * options_.budget_seconds);
     guarded(*first(), [this] { warm_up(); });
     const auto run = [this](const auto& all) {
-      for (const Heat& heat : all) rounds(heat.rounds, within(heat.within));
+      for (const Stage& stage : all) rounds(stage.rounds, within(stage.within));
     };
-    backend_.device().emulated ? run(emulator_heats) : run(heats);
+    backend_.device().emulated ? run(emulator_stages) : run(stages);
     for (Candidate& candidate : candidates_) {
       if (candidate.runs() && candidate.times.size() == 0) candidate.skip("not measured within the tuning budget");
     }

@@ -119,7 +119,7 @@ void check_work(const LaunchShape& shape) {
   const auto tiles = std::int64_t(device::tile_count(d));
   std::vector<std::uint8_t> done(std::size_t(tiles * d.k_steps));
   for (int program = 0; program < shape.grid; ++program) {
-    const device::WorkList<PARTITION> list{d, program};
+    const device::TileScheduler<PARTITION> list{d, program};
     device::Work work{};
     for (bool more = list.first(work); more; more = list.next(work)) {
       expect(work.tile >= 0 && work.tile < tiles, "a tile exists");
