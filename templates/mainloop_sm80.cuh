@@ -37,9 +37,9 @@ struct OperandLoader {
   static constexpr int COUNT = Tile::BYTES / 16 / THREADS;  // chunks a thread
   static constexpr int ROW_STEP = THREADS / Tile::CHUNKS;   // rows between a thread's chunks
 
-  const long long& ld;  // elements
-  const char* source;   // this thread's first chunk of the next k-step
-  int mn_left;          // M (N) from this thread's first chunk on, elements
+  const long long& ld;           // elements
+  const char* source = nullptr;  // this thread's first chunk of the next k-step; advanced without work, too
+  int mn_left;                   // M (N) from this thread's first chunk on, elements
   U32x4 held[HOLDS ? COUNT : 1];
 
   explicit __device__ __forceinline__ OperandLoader(const long long& leading_dimension) : ld(leading_dimension) {}
