@@ -4,13 +4,30 @@
 #include <array>
 #include <limits>
 
+#include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/packing.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/shortlist.hpp"
 #include "plan/sm90/candidates.hpp"
 #include "plan/sm90/cost_model.hpp"
 
 namespace jitgemm {
+namespace {
+
+/// Tiles whose schedules are looked at: at least so many, so that a short list of up to 12 starts as a list of 1 does.
+constexpr std::size_t fewest_tiles = 24;
+
+/// CostModelSm90::tile_us() where operands are packed in slabs, whose sizes and number are the tile's own.
+double tile_us_in_slabs(const KernelConfig& tile, const Problem& problem, const RatedDevice& device,
+                        const ConstraintFilter* filter) {
+  const Slab slab = slab_of(problem, tile);
+  const Problem of_kernel = kernel_problem(slab_problem(problem, slab), tile);
+  return double(slab_count(problem, slab)) * CostModelSm90(of_kernel, device).tile_us(tile, filter) +
+         predict_packing_us(tile, problem, device);
+}
+
+}  // namespace
 
 std::vector<RankedConfig> shortlist_sm90(const Problem& problem, const RatedDevice& device, std::size_t limit,
                                          const ConstraintFilter* filter) {
@@ -27,10 +44,12 @@ std::vector<RankedConfig> shortlist_sm90(const Problem& problem, const RatedDevi
   tiles.reserve(forms[0].tiles.size() + forms[1].tiles.size());
   for (std::size_t form : {0, 1}) {
     for (const KernelConfig& tile : forms[form].tiles)
-      tiles.push_back({models[form].tile_us(tile, filter), &tile, form, tiles.size()});
+      tiles.push_back(
+          {forms[form].whole ? models[form].tile_us(tile, filter) : tile_us_in_slabs(tile, problem, device, filter),
+           &tile, form, tiles.size()});
   }
   if (filter) std::erase_if(tiles, [](const Tile& tile) { return tile.us == std::numeric_limits<double>::infinity(); });
-  const std::size_t kept = std::min(tiles.size(), std::max<std::size_t>(16, 2 * limit));
+  const std::size_t kept = std::min(tiles.size(), std::max(fewest_tiles, 2 * limit));
   std::partial_sort(tiles.begin(), tiles.begin() + std::ptrdiff_t(kept), tiles.end(),
                     [](const Tile& x, const Tile& y) { return x.us != y.us ? x.us < y.us : x.index < y.index; });
   tiles.resize(kept);
