@@ -92,9 +92,9 @@ std::string Plan::explain() const {
   line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
                     " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
                     " = " + std::to_string(tiles) + " in total");
-  line("programs", std::to_string(programs));
-  line("iterations", std::to_string(k_steps_per_tile) + " per tile, " + std::to_string(stream_k_steps) +
-                         " stream-K in total, " + std::to_string(tiles * k_steps_per_tile) + " in all");
+  line("CTAs", std::to_string(ctas));
+  line("iterations", std::to_string(k_blocks_per_tile) + " per tile, " + std::to_string(stream_k_blocks) +
+                         " stream-K in total, " + std::to_string(tiles * k_blocks_per_tile) + " in all");
   line("registers", registers < 0
                         ? "not compiled yet"
                         : std::to_string(registers) + " a thread, " +

@@ -26,9 +26,9 @@ Plan plan_of(const Problem& problem, const Choice& choice, const RatedDevice& de
   plan.tiles_n = d.tiles_n;
   plan.stream_k_tiles = d.stream_k_tiles;
   plan.data_parallel_tiles = d.splits > 1 ? 0 : device::tile_count(d) - d.stream_k_tiles;
-  plan.programs = shape.grid;
-  plan.k_steps_per_tile = d.k_steps;
-  plan.stream_k_steps = std::int64_t(d.stream_k_tiles) * d.k_steps;
+  plan.ctas = shape.grid;
+  plan.k_blocks_per_tile = d.k_blocks;
+  plan.stream_k_blocks = std::int64_t(d.stream_k_tiles) * d.k_blocks;
   plan.workspace_bytes = shape.workspace_bytes();
   plan.packed_bytes = shape.packed_bytes;
   plan.smem_bytes = shape.smem_bytes;

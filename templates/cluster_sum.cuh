@@ -1,4 +1,4 @@
-// How a tile whose k-steps are dealt out to the blocks of a cluster becomes one: each block takes a slice of the
+// How a tile whose k-blocks are dealt out to the blocks of a cluster becomes one: each block takes a slice of the
 // columns, and the others push their partial sums of it into its shared memory. Added in k order, so that no bit
 // depends on who is first.
 #pragma once
@@ -15,7 +15,8 @@ namespace jitgemm::device {
 /// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose
 /// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
-  static constexpr int SLAB = BLOCK_N / 2, SLAB_SLICE = SLAB / CLUSTER_K;  // accumulators of 64 rows
+  static constexpr int MMA_ACCUMULATORS = BLOCK_N / 2,
+                       MMA_SLICE = MMA_ACCUMULATORS / CLUSTER_K;  // accumulators of 64 rows
   static constexpr int VECTORS = STORE_COUNT / 4;
 
   const SharedMemory& smem;
@@ -39,8 +40,8 @@ struct ClusterSum {
       const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
 #pragma unroll
       for (int vector = 0; vector < VECTORS; ++vector) {
-        constexpr int SLAB_VECTORS = SLAB_SLICE / 4;
-        const int first = vector / SLAB_VECTORS * SLAB + slice * SLAB_SLICE + vector % SLAB_VECTORS * 4;
+        constexpr int MMA_VECTORS = MMA_SLICE / 4;
+        const int first = vector / MMA_VECTORS * MMA_ACCUMULATORS + slice * MMA_SLICE + vector % MMA_VECTORS * 4;
         Accumulator x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = accumulators[first + i];

@@ -80,8 +80,8 @@ __device__ __forceinline__ float scale_at(const float* scale) { return scale ? p
 /// Where an operand of matrix `batch` begins, elements.
 __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { return BATCHED ? batch * stride : 0; }
 
-/// What all of D is multiplied by. A kernel makes it once, while the first k-steps are on their way: behind a tile's
-/// last k-step two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
+/// What all of D is multiplied by. A kernel makes it once, while the first k-blocks are on their way: behind a tile's
+/// last k-block two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
 struct Scaling {
   Accumulator alpha, d = 1;
 

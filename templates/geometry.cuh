@@ -7,12 +7,12 @@ namespace jitgemm::device {
 
 /// A configuration with what it depends on of the problem as the kernel sees it. Sizes are of elements, in bytes.
 struct KernelParameters {
-  int block_m, block_n, block_k;  // tile of D, depth of a k-step
-  int stages, warps;              // k-steps in shared memory; warps that multiply
+  int block_m, block_n, block_k;  // tile of D, depth of a k-block
+  int stages, warps;              // k-blocks in shared memory; warps that multiply
   int cluster_m, cluster_n, cluster_k;
   bool ping_pong, swap_ab;
-  bool whole_tiles;  // no tile is cut along k by the schedule
-  bool promoted;     // f32 additions after each k-step
+  bool whole_tiles;  // no tile is split along k by the schedule
+  bool promoted;     // f32 additions after each k-block
   bool tensor_cores;
   int size_a, size_accumulator, size_d;
   bool a_k_major, b_k_major;  // else M-major, N-major

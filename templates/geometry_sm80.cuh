@@ -12,7 +12,7 @@ struct Geometry {
   int warp_m, warp_n;
   int accumulators;           // of a thread
   int accumulator_registers;  // 4 bytes each
-  int blocks_per_sm;          // by registers
+  int ctas_per_sm;            // by registers
   int stage_bytes, queue_bytes, smem_align, smem_bytes;
 };
 
@@ -53,7 +53,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   const int fragments = p.tensor_cores ? 2 * (g.warp_m + g.warp_n) / 4 : 2 * (g.warp_m / 8 + g.warp_n / 4) * 4;
   const int held = ((p.align_a < 4) * a_bytes + (p.align_b < 4) * b_bytes) / 4 / g.threads;
   const int registers = (g.accumulator_registers + fragments + held + 56) * g.threads;
-  g.blocks_per_sm = registers > 65536 ? 1 : 65536 / registers;
+  g.ctas_per_sm = registers > 65536 ? 1 : 65536 / registers;
   return g;
 }
 

@@ -11,8 +11,8 @@ struct Geometry {
   int consumers, threads;  // warpgroups that multiply; with the producer warpgroup
   int consumer_rows;       // of the tile, for one consumer
   int accumulators;        // of a thread
-  int blocks_per_sm;       // by registers
-  int arriving_groups;     // of warps, that count their arrival at a cut tile apart
+  int ctas_per_sm;         // by registers
+  int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
   // D leaves a CTA in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with swap_ab: whose
@@ -33,7 +33,7 @@ constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
 }
 
 /// The most accumulators that a thread holds: one of two consumers has 232 registers, of three 160, of which ptxas uses
-/// 128. Promotion takes a second set for the k-step's.
+/// 128. Promotion takes a second set for the k-block's.
 constexpr int most_accumulators(int warps, bool promoted) {
   if (promoted) return warps == 12 ? 64 : warps == 8 ? 96 : 112;
   return warps == 12 ? 96 : warps == 8 ? 160 : 128;
@@ -45,7 +45,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.threads = 128 * (1 + g.consumers);
   g.consumer_rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
   g.accumulators = g.consumer_rows * p.block_n / 128;
-  g.blocks_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
+  g.ctas_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 
@@ -94,10 +94,10 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
     return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
-    if (!p.whole_tiles || p.ping_pong) return "clusters that cut k are data-parallel and cooperative";
-    if (p.block_n % (8 * p.cluster_k) != 0) return "a block of a cluster that cuts k adds up a multiple of 8 columns";
+    if (!p.whole_tiles || p.ping_pong) return "clusters that split k are data-parallel and cooperative";
+    if (p.block_n % (8 * p.cluster_k) != 0) return "a block of a cluster that splits k adds up a multiple of 8 columns";
     if (p.block_m * p.block_n * 4 > p.stages * (p.block_m + p.block_n) * 128)
-      return "the partial sums of a cluster that cuts k fit into the stages";
+      return "the partial sums of a cluster that splits k fit into the stages";
   }
   return nullptr;
 }

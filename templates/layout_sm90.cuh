@@ -9,9 +9,9 @@
 namespace jitgemm::device {
 
 constexpr int CONSUMERS = GEOMETRY.consumers;  // warpgroups
-constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.blocks_per_sm;
+constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
 constexpr int CONSUMER_ROWS = GEOMETRY.consumer_rows;
-constexpr int SLABS_M = CONSUMER_ROWS / 64;   // an m64 wgmma each
+constexpr int MMAS_M = CONSUMER_ROWS / 64;    // an m64 wgmma each
 constexpr int COUNT = GEOMETRY.accumulators;  // a thread
 constexpr int CLUSTER = GEOMETRY.cluster;
 
@@ -39,7 +39,7 @@ struct SharedMemory {
   __device__ __forceinline__ u32 full(int stage) const { return d(CONSUMERS, 0) + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
-  __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that cut k
+  __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k
 };
 
 /// Where a thread is in the ring of stages; `phase` is the parity of the current pass.

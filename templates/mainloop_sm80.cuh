@@ -1,13 +1,13 @@
-// The portable main loop, sm_80 and newer: cp.async fills a ring of STAGES k-steps in shared memory, a Multiplier
+// The portable main loop, sm_80 and newer: cp.async fills a ring of STAGES k-blocks in shared memory, a Multiplier
 // consumes it (multiply_*.cuh). The ring runs on from one tile to the next, so that the next tile loads while this one
 // is stored. Operands that cp.async cannot address (aligned to less than 4 bytes) go through registers into the same
 // ring.
 //
 // barrier     who arrives  how many    who waits    phase
-// cp.async    each thread  a group a   that thread  one a k-step; STAGES - 2 groups may be on their way
-//                          k-step
-// bar.sync 0  all threads  THREADS     all threads  one a k-step: the stage is there, the one before it has been read;
-//                                                   one an item: its entry in the queue is written; two a cut tile:
+// cp.async    each thread  a group a   that thread  one a k-block; STAGES - 2 groups may be on their way
+//                          k-block
+// bar.sync 0  all threads  THREADS     all threads  one a k-block: the stage is there, the one before it has been read;
+//                                                   one an item: its entry in the queue is written; two a split tile:
 //                                                   its partial sums are stored
 #pragma once
 #include "arguments.cuh"
@@ -26,9 +26,9 @@
 
 namespace jitgemm::device {
 
-constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.blocks_per_sm;
+constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
 
-/// Copies one operand's part of successive k-steps into shared memory, zeros beyond the matrix.
+/// Copies one operand's part of successive k-blocks into shared memory, zeros beyond the matrix.
 template <typename Element, int BLOCK, bool K_MAJOR, int ALIGN>
 struct OperandLoader {
   using Tile = OperandTile<Element, BLOCK, K_MAJOR>;
@@ -38,7 +38,7 @@ struct OperandLoader {
   static constexpr int ROW_STEP = THREADS / Tile::CHUNKS;   // rows between a thread's chunks
 
   const long long& ld;           // elements
-  const char* source = nullptr;  // this thread's first chunk of the next k-step; advanced without work, too
+  const char* source = nullptr;  // this thread's first chunk of the next k-block; advanced without work, too
   int mn_left;                   // M (N) from this thread's first chunk on, elements
   U32x4 held[HOLDS ? COUNT : 1];
 
@@ -134,7 +134,7 @@ struct OperandLoader {
 };
 
 /// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
-/// 0 writes. The loader is STAGES k-steps ahead at most.
+/// 0 writes. The loader is STAGES k-blocks ahead at most.
 struct WorkQueue {
   static constexpr int ENTRY_BYTES = sm80::queue_entry_bytes, BYTES = GEOMETRY.queue_bytes;
   u32 smem;
@@ -144,14 +144,14 @@ struct WorkQueue {
     return entry + ENTRY_BYTES == smem + BYTES ? smem : entry + ENTRY_BYTES;
   }
 
-  /// An empty range of k-steps ends the queue.
+  /// An empty range of k-blocks ends the queue.
   static __device__ __forceinline__ void write(u32 entry, const Work& work) {
     if (ptx::thread_index() != 0) return;
     ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), 0, 0});
     ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
   }
 
-  static __device__ __forceinline__ int k_steps(u32 entry) {
+  static __device__ __forceinline__ int k_blocks(u32 entry) {
     const U32x4 x = ptx::ld_shared_v4(entry);
     return int(x.y - x.x);
   }
@@ -166,13 +166,13 @@ __device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& w
   return work_tile(args, index.m, index.n, index.batch);
 }
 
-/// Runs ahead of the multiplication through this program's work, one k-step and one commit group at a time.
+/// Runs ahead of the multiplication through this CTA's work, one k-block and one commit group at a time.
 struct StageLoader {
   const Arguments& args;
   WorkQueue queue;
   TileScheduler<PARTITION> scheduler;
   u32 entry;      // of the queue, the current work's
-  int k, k_end;   // next k-step and the end of the current work; equal when there is no more
+  int k, k_end;   // next k-block and the end of the current work; equal when there is no more
   bool interior;  // in M and N
   OperandLoader<ElementA, BLOCK_M, A_K_MAJOR, ALIGN_A> a;
   OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B> b;
@@ -209,7 +209,7 @@ struct StageLoader {
     WorkQueue::write(entry, work);
   }
 
-  /// Starts the copy of the next k-step to a stage of the ring.
+  /// Starts the copy of the next k-block to a stage of the ring.
   __device__ __forceinline__ void begin(u32 stage) {
     if (k < k_end) {
       const int k_left = args.k - k * BLOCK_K;
@@ -224,7 +224,7 @@ struct StageLoader {
     ptx::cp_async_commit_group();  // an empty one too: the waits count groups
   }
 
-  /// The part of the copy that waits for begin()'s loads; then on to the k-step after it. When there is no more, a
+  /// The part of the copy that waits for begin()'s loads; then on to the k-block after it. When there is no more, a
   /// stage that nobody reads gets what nobody needs.
   __device__ __forceinline__ void finish(u32 stage) {
     a.finish(stage);
@@ -299,25 +299,25 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   const Scaling scaling(args);
   Multiplier multiplier(warp_m, warp_n);
   u32 stage = smem;
-  for (u32 entry = queue.smem; WorkQueue::k_steps(entry) > 0; entry = queue.next(entry)) {
+  for (u32 entry = queue.smem; WorkQueue::k_blocks(entry) > 0; entry = queue.next(entry)) {
     multiplier.load(stage, 0);
     Accumulator accumulators[ACCUMULATORS];
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
 
 #pragma unroll 1
-    for (int k_steps = WorkQueue::k_steps(entry); k_steps > 0; --k_steps) {
+    for (int k_blocks = WorkQueue::k_blocks(entry); k_blocks > 0; --k_blocks) {
 #pragma unroll
-      for (int slab = 0; slab < SLABS; ++slab) {
-        if (slab == 0) loader.begin(ring.previous(stage));
-        if (slab < SLABS - 1) {
-          multiplier.load(stage, slab + 1);
+      for (int step = 0; step < MMA_STEPS; ++step) {
+        if (step == 0) loader.begin(ring.previous(stage));
+        if (step < MMA_STEPS - 1) {
+          multiplier.load(stage, step + 1);
         } else {
           await_next_stage();
-          multiplier.load(ring.next(stage), 0);  // after a tile's last k-step for nothing: a branch would cost more
+          multiplier.load(ring.next(stage), 0);  // after a tile's last k-block for nothing: a branch would cost more
         }
-        multiplier.multiply(slab, accumulators);
-        if (slab == SLABS - 2) loader.finish(ring.previous(stage));
+        multiplier.multiply(step, accumulators);
+        if (step == MMA_STEPS - 2) loader.finish(ring.previous(stage));
       }
       stage = ring.next(stage);
     }

@@ -1,4 +1,4 @@
-// The Hopper main loop, sm_90a: one thread of a producer warpgroup fills a ring of STAGES k-steps by TMA, one to three
+// The Hopper main loop, sm_90a: one thread of a producer warpgroup fills a ring of STAGES k-blocks by TMA, one to three
 // consumer warpgroups multiply it with wgmma and store D by TMA while the producer is already at the next tile. A pair
 // of mbarriers a stage passes it back and forth. Blocks of a cluster that share rows of A or columns of B fetch a part
 // of them each, for all.
@@ -10,12 +10,13 @@
 //               in each block that the stage is sent to      consumers, SHARERS  thread             first wait passes
 // turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
 //               consumer, once its products are issued                                              of 0 one passes
-// peers_done    where a cluster cuts k: a lane of each warp  4 x CONSUMERS       all consumers      one
+// peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
 //               of each block that adds up the tile          x CLUSTER_K
 // bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its buffer of D is free, or is   128                 consumer c         two a pass of the
-//               full; its partial sums are stored                                                   store or a cut tile
+//               full; its partial sums are stored                                                   store or a split
+//               tile
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
 // producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
@@ -123,41 +124,41 @@ __device__ __forceinline__ u32 wgmma_address(u32 smem) {
 
 /// Bytes from one wgmma's 32 bytes of k to the next.
 template <bool K_MAJOR>
-constexpr u32 K_SLAB_BYTES = K_MAJOR ? 32 : 16 * 128;
+constexpr u32 MMA_K_BYTES = K_MAJOR ? 32 : 16 * 128;
 
 /// Bytes from 64 rows of A to the next.
-constexpr u32 M_SLAB_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
+constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 
-/// Multiplies one k-step, once it is there, into the accumulators, as one group of wgmma.
+/// Multiplies one k-block, once it is there, into the accumulators, as one group of wgmma.
 __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 parity, bool accumulate,
                                          Accumulator (&accumulators)[COUNT]) {
   const u64 a = wgmma_descriptor(wgmma_address(smem_a)), b = wgmma_descriptor(wgmma_address(smem_b));
   ptx::mbarrier_wait_parity(full, parity);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int slab = 0; slab < SLABS_M; ++slab)
-    ptx::wgmma_k_step<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, K_SLAB_BYTES<A_K_MAJOR> / 16,
-                      K_SLAB_BYTES<B_K_MAJOR> / 16>(
-        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[slab * BLOCK_N / 2]), a + slab * M_SLAB_BYTES / 16,
-        b, accumulate);
+  for (int mma = 0; mma < MMAS_M; ++mma)
+    ptx::wgmma_k_block<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16,
+                       MMA_K_BYTES<B_K_MAJOR> / 16>(
+        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[mma * BLOCK_N / 2]), a + mma * MMA_M_BYTES / 16, b,
+        accumulate);
   ptx::wgmma_commit_group();
 }
 
-/// Adds up the products of a tile's k-steps, from the state of the pipeline on. `release` is given the empty barrier of
-/// each stage that has been read.
+/// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
+/// of each stage that has been read.
 template <typename Release>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
-                                              int k_steps, PipelineState& state, const Release& release,
+                                              int k_blocks, PipelineState& state, const Release& release,
                                               Accumulator (&accumulators)[COUNT]) {
   const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
-    multiply(smem.a(state.stage) + first_row / 64 * M_SLAB_BYTES, smem.b(state.stage), smem.full(state.stage),
+    multiply(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
              state.phase, accumulate, into);
   };
   if constexpr (PROMOTED) {
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
 #pragma unroll 1
-    for (int step = 0; step < k_steps; ++step) {
+    for (int step = 0; step < k_blocks; ++step) {
       Accumulator of_step[COUNT];
       multiply_stage(false, of_step);
       ptx::wgmma_wait_group<0>();
@@ -171,9 +172,9 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
   } else {
     u32 previous = 0;
 #pragma unroll 1
-    for (int step = 0; step < k_steps; ++step) {
+    for (int step = 0; step < k_blocks; ++step) {
       multiply_stage(step > 0, accumulators);
-      ptx::wgmma_wait_group<1>();  // this k-step's group may run on, the previous one's stage is free
+      ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
       if (step > 0) release(previous);
       previous = smem.empty(state.stage);
       state.advance();
@@ -208,14 +209,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {
     // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
     // (fixup.cuh).
-    const int k_steps = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
+    const int k_blocks = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
     if constexpr (PING_PONG) {
       const u32 turn = item++;
       if (turn % 2 != consumer) {
-        state.advance(k_steps);
+        state.advance(k_blocks);
         continue;
       }
-      // The other one has seen the k-step before: a parity tells only the current pass of a stage from the one before.
+      // The other one has seen the k-block before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
     const WorkTile tile = tile_of(args, work, place);
@@ -226,7 +227,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
-    multiply_tile(smem, consumer, lane, first_row, k_steps, state, release, accumulators);
+    multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, accumulators);
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scaling, tile};

@@ -1,5 +1,5 @@
-// What a warp of the portable main loop does with a k-step of full single precision: fused multiply-adds in slabs of 4
-// k. Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8,
+// What a warp of the portable main loop does with a k-block of full single precision: fused multiply-adds in MMA_STEPS
+// of 4 k. Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8,
 // columns 2 (l % 4) and the next.
 #pragma once
 #include "ide.cuh"
@@ -10,7 +10,7 @@
 
 namespace jitgemm::device {
 
-constexpr int SLABS = BLOCK_K / 4;
+constexpr int MMA_STEPS = BLOCK_K / 4;
 constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
 
 /// A thread's WIDTH neighbouring rows (columns) of each 8 of the warp's, 4 k of each.
@@ -26,7 +26,7 @@ struct FragmentReader {
 
   /// The swizzle is an exclusive or. K-major it repeats every 8 rows, and WIDTH = 2 rows differ in its lowest bit; else
   /// every 4 rows, row k by chunks of 2k.
-  __device__ __forceinline__ void load(u32 tile, int slab, float (&x)[COUNT][WIDTH][4]) const {
+  __device__ __forceinline__ void load(u32 tile, int step, float (&x)[COUNT][WIDTH][4]) const {
     const u32 first = tile + base;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
@@ -34,11 +34,11 @@ struct FragmentReader {
         constexpr u32 NEIGHBOUR = Tile::offset(1, 0) - Tile::ROW_BYTES;  // what the swizzle adds to an odd row
 #pragma unroll
         for (int w = 0; w < WIDTH; ++w)
-          ptx::ld_shared_v4((first ^ (slab * 16) ^ (w * NEIGHBOUR)) + (i * 8 + w) * Tile::ROW_BYTES, x[i][w]);
+          ptx::ld_shared_v4((first ^ (step * 16) ^ (w * NEIGHBOUR)) + (i * 8 + w) * Tile::ROW_BYTES, x[i][w]);
       } else {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const u32 from = (first ^ (i * 32) ^ (k * 32)) + (slab * 4 + k) * Tile::ROW_BYTES;
+          const u32 from = (first ^ (i * 32) ^ (k * 32)) + (step * 4 + k) * Tile::ROW_BYTES;
           if constexpr (WIDTH == 2) {
             float pair[2];
             ptx::ld_shared_v2(from, pair);
@@ -62,12 +62,12 @@ struct Multiplier {
       : reader_a(warp_m * WARP_M, ptx::thread_index() % 32 / 4),
         reader_b(warp_n * WARP_N, ptx::thread_index() % 4 * 2) {}
 
-  __device__ __forceinline__ void load(u32 smem, int slab) {
-    reader_a.load(smem, slab, a[slab % 2]);
-    reader_b.load(smem + TileA::BYTES, slab, b[slab % 2]);
+  __device__ __forceinline__ void load(u32 smem, int step) {
+    reader_a.load(smem, step, a[step % 2]);
+    reader_b.load(smem + TileA::BYTES, step, b[step % 2]);
   }
 
-  __device__ __forceinline__ void multiply(int slab, float (&accumulators)[ACCUMULATORS]) {
+  __device__ __forceinline__ void multiply(int step, float (&accumulators)[ACCUMULATORS]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k)
 #pragma unroll
@@ -77,7 +77,7 @@ struct Multiplier {
 #pragma unroll
           for (int w = 0; w < 2; ++w) {
             float& sum = accumulators[((i / 2 * (WARP_N / 8) + j) * 2 + i % 2) * 2 + w];
-            sum = ptx::fma(a[slab % 2][i][0][k], b[slab % 2][j][w][k], sum);
+            sum = ptx::fma(a[step % 2][i][0][k], b[step % 2][j][w][k], sum);
           }
   }
 };

@@ -1,5 +1,6 @@
-// What a warp of the portable main loop does with a k-step of double precision: mma.sync in slabs of 4 k, its fragments
-// by ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by row.
+// What a warp of the portable main loop does with a k-block of double precision: MMA_STEPS of mma.sync, 4 k each, its
+// fragments by ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by
+// row.
 #pragma once
 #include "ide.cuh"
 #include "operand_tile.cuh"
@@ -9,10 +10,10 @@
 
 namespace jitgemm::device {
 
-constexpr int SLABS = BLOCK_K / 4;
+constexpr int MMA_STEPS = BLOCK_K / 4;
 constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
 
-/// A thread's elements of a slab: k = lane % 4 of rows (columns) lane / 4, + 8, ... of the warp's.
+/// A thread's elements of an MMA step: k = lane % 4 of rows (columns) lane / 4, + 8, ... of the warp's.
 template <int BLOCK, int EXTENT, bool K_MAJOR>
 struct FragmentReader {
   using Tile = OperandTile<double, BLOCK, K_MAJOR>;
@@ -25,12 +26,12 @@ struct FragmentReader {
   }
 
   /// The swizzle is an exclusive or and repeats every 4 rows.
-  __device__ __forceinline__ void load(u32 tile, int slab, double (&x)[COUNT]) const {
+  __device__ __forceinline__ void load(u32 tile, int step, double (&x)[COUNT]) const {
     const u32 first = tile + base;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
       ptx::ld_shared(
-          K_MAJOR ? (first ^ (slab * 32)) + i * 8 * Tile::ROW_BYTES : (first ^ (i * 64)) + slab * 4 * Tile::ROW_BYTES,
+          K_MAJOR ? (first ^ (step * 32)) + i * 8 * Tile::ROW_BYTES : (first ^ (i * 64)) + step * 4 * Tile::ROW_BYTES,
           x[i]);
   }
 };
@@ -43,18 +44,18 @@ struct Multiplier {
   __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n)
       : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
 
-  __device__ __forceinline__ void load(u32 smem, int slab) {
-    reader_a.load(smem, slab, a[slab % 2]);
-    reader_b.load(smem + TileA::BYTES, slab, b[slab % 2]);
+  __device__ __forceinline__ void load(u32 smem, int step) {
+    reader_a.load(smem, step, a[step % 2]);
+    reader_b.load(smem + TileA::BYTES, step, b[step % 2]);
   }
 
-  __device__ __forceinline__ void multiply(int slab, double (&accumulators)[ACCUMULATORS]) {
+  __device__ __forceinline__ void multiply(int step, double (&accumulators)[ACCUMULATORS]) {
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; ++i)
 #pragma unroll
       for (int j = 0; j < WARP_N / 8; ++j)
-        ptx::mma_m16n8k4(reinterpret_cast<double(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), a[slab % 2][2 * i],
-                         a[slab % 2][2 * i + 1], b[slab % 2][j]);
+        ptx::mma_m16n8k4(reinterpret_cast<double(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), a[step % 2][2 * i],
+                         a[step % 2][2 * i + 1], b[step % 2][j]);
   }
 };
 

@@ -1,6 +1,6 @@
-// What a warp of the portable main loop does with a k-step, on tensor cores: ldmatrix and mma.sync in slabs of 32 bytes
-// of k. Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point only
-// through wgmma (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
+// What a warp of the portable main loop does with a k-block, on tensor cores: ldmatrix and mma.sync in MMA_STEPS of 32
+// bytes of k. Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point
+// only through wgmma (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
 #pragma once
 #include "epilogue.cuh"
 #include "ide.cuh"
@@ -12,7 +12,7 @@
 
 namespace jitgemm::device {
 
-constexpr int SLABS = BLOCK_K * int(sizeof(ElementA)) / 32;
+constexpr int MMA_STEPS = BLOCK_K * int(sizeof(ElementA)) / 32;
 
 // Byte transposition pairs neighbours: element 2i of 16 M (N) lies where ldmatrix leaves i of the lower 8, 2i + 1 where
 // i of the upper 8. The sums do not care, the epilogue does.
@@ -28,8 +28,8 @@ template <typename Element, int BLOCK, int EXTENT, bool K_MAJOR, bool K_FIRST>
 struct FragmentReader {
   using Tile = OperandTile<Element, BLOCK, K_MAJOR>;
   static constexpr int COUNT = EXTENT / 16, SIZE = sizeof(Element);
-  static constexpr int K = 32 / SIZE;  // elements of a slab
-  u32 base;                            // this lane's address in block 0, slab 0
+  static constexpr int K = 32 / SIZE;  // of an MMA step
+  u32 base;                            // this lane's address in block 0, MMA step 0
 
   explicit __device__ __forceinline__ FragmentReader(u32 origin) {
     const u32 lane = ptx::thread_index() % 32, low = lane / 8 % 2, high = lane / 16;  // of the quarter's number
@@ -44,23 +44,23 @@ struct FragmentReader {
       base = Tile::offset(lane % 4, origin / 4 + lane / 16) + lane / 4 % 4 * 4;
   }
 
-  __device__ __forceinline__ void load(u32 tile, int slab, u32 (&x)[COUNT][4]) const {
+  __device__ __forceinline__ void load(u32 tile, int step, u32 (&x)[COUNT][4]) const {
     const u32 first = tile + base;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
       if constexpr (K_MAJOR) {
-        ptx::ldmatrix_x4((first ^ (slab * 32)) + i * 16 * Tile::ROW_BYTES, x[i]);
+        ptx::ldmatrix_x4((first ^ (step * 32)) + i * 16 * Tile::ROW_BYTES, x[i]);
       } else if constexpr (SIZE == 2) {
-        ptx::ldmatrix_x4_trans((first ^ (i * 32)) + slab * K * Tile::ROW_BYTES, x[i]);
+        ptx::ldmatrix_x4_trans((first ^ (i * 32)) + step * K * Tile::ROW_BYTES, x[i]);
       } else if constexpr (SIZE == 1) {
         u32 pairs[4];  // bytes: k, k, k + 1, k + 1 of two neighbours; k + 2; the same 16 k on
-        ptx::ldmatrix_x4_trans((first ^ (i * 16)) + slab * K * Tile::ROW_BYTES, pairs);
+        ptx::ldmatrix_x4_trans((first ^ (i * 16)) + step * K * Tile::ROW_BYTES, pairs);
         x[i][0] = ptx::prmt<0x6420>(pairs[0], pairs[1]);
         x[i][K_FIRST ? 2 : 1] = ptx::prmt<0x7531>(pairs[0], pairs[1]);
         x[i][K_FIRST ? 1 : 2] = ptx::prmt<0x6420>(pairs[2], pairs[3]);
         x[i][3] = ptx::prmt<0x7531>(pairs[2], pairs[3]);
       } else {
-        const u32 from = (first ^ (i * 64)) + slab * K * Tile::ROW_BYTES;
+        const u32 from = (first ^ (i * 64)) + step * K * Tile::ROW_BYTES;
         x[i][0] = ptx::ld_shared_u32(from);
         x[i][K_FIRST ? 2 : 1] = ptx::ld_shared_u32(from ^ 32);
         x[i][K_FIRST ? 1 : 2] = ptx::ld_shared_u32(from + 4 * Tile::ROW_BYTES);
@@ -78,19 +78,19 @@ struct Multiplier {
   __device__ __forceinline__ Multiplier(u32 warp_m, u32 warp_n)
       : reader_a(warp_m * WARP_M), reader_b(warp_n * WARP_N) {}
 
-  __device__ __forceinline__ void load(u32 smem, int slab) {
-    reader_a.load(smem, slab, a[slab % 2]);
-    reader_b.load(smem + TileA::BYTES, slab, b[slab % 2]);
+  __device__ __forceinline__ void load(u32 smem, int step) {
+    reader_a.load(smem, step, a[step % 2]);
+    reader_b.load(smem + TileA::BYTES, step, b[step % 2]);
   }
 
-  __device__ __forceinline__ void multiply(int slab, Accumulator (&accumulators)[ACCUMULATORS]) {
+  __device__ __forceinline__ void multiply(int step, Accumulator (&accumulators)[ACCUMULATORS]) {
     if constexpr (sizeof(ElementA) == 1 && SAME<Accumulator, float> && !MMA_FP8) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) multiply_as_f16<ElementA, ElementB>(slab, half, accumulators);
+      for (int half = 0; half < 2; ++half) multiply_as_f16<ElementA, ElementB>(step, half, accumulators);
     } else {
-      multiply_blocks<ElementA, ElementB>(accumulators, a[slab % 2], [&](int j, u32& b0, u32& b1) {
-        b0 = b[slab % 2][j / 2][j % 2 * 2];
-        b1 = b[slab % 2][j / 2][j % 2 * 2 + 1];
+      multiply_blocks<ElementA, ElementB>(accumulators, a[step % 2], [&](int j, u32& b0, u32& b1) {
+        b0 = b[step % 2][j / 2][j % 2 * 2];
+        b1 = b[step % 2][j / 2][j % 2 * 2 + 1];
       });
     }
   }
@@ -113,19 +113,19 @@ struct Multiplier {
 
   /// 16 bytes of k. A thread's four neighbouring k take the places of an f16 fragment's two and two, in A and in B.
   template <typename A, typename B>
-  __device__ __forceinline__ void multiply_as_f16(int slab, int half, Accumulator (&accumulators)[ACCUMULATORS]) {
+  __device__ __forceinline__ void multiply_as_f16(int step, int half, Accumulator (&accumulators)[ACCUMULATORS]) {
     u32 wide_a[WARP_M / 16][4], wide_b[WARP_N / 8][2];
 #pragma unroll
     for (int i = 0; i < WARP_M / 16; ++i)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const u32 x = a[slab % 2][i][half * 2 + h];
+        const u32 x = a[step % 2][i][half * 2 + h];
         wide_a[i][h] = ptx::to_f16x2(A{}, u16(x));
         wide_a[i][2 + h] = ptx::to_f16x2(A{}, u16(x >> 16));
       }
 #pragma unroll
     for (int j = 0; j < WARP_N / 8; ++j) {
-      const u32 x = b[slab % 2][j / 2][j % 2 * 2 + half];
+      const u32 x = b[step % 2][j / 2][j % 2 * 2 + half];
       wide_b[j][0] = ptx::to_f16x2(B{}, u16(x));
       wide_b[j][1] = ptx::to_f16x2(B{}, u16(x >> 16));
     }

@@ -1,4 +1,4 @@
-// How one operand's part of a k-step lies in shared memory for the portable main loop: rows of contiguous elements,
+// How one operand's part of a k-block lies in shared memory for the portable main loop: rows of contiguous elements,
 // their 16-byte chunks swizzled so that what reads them finds no bank conflict.
 #pragma once
 #include "ide_sm80.cuh"

@@ -1,20 +1,21 @@
-// Which k-steps of which tiles of D a program (thread block) computes. Constexpr index arithmetic without a dependency,
-// compiled into the kernel, the planner and the tests.
+// Which k-blocks of which tiles of D a CTA computes; where the CTAs of a cluster compute tiles together, a cluster
+// counts as one CTA here. Constexpr index arithmetic without a dependency, compiled into the kernel, the planner and
+// the tests.
 //
-// The tiles of all matrices of a batch come in raster order. Tiles [0, stream_k_tiles) are cut along k and shared by
-// several programs, the rest is computed whole: program p takes tiles stream_k_tiles + p, + programs, ... A program
-// does its part of the cut tiles first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
-// Multiplication on the GPU", Osama et al., PPoPP 2023, arXiv 2301.03598.
+// The tiles of all matrices of a batch come in raster order. Tiles [0, stream_k_tiles) are split along k and shared by
+// several CTAs, the rest is computed whole: CTA c takes tiles stream_k_tiles + c, + ctas, ... A CTA does its part of
+// the split tiles first. After "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on
+// the GPU", Osama et al., PPoPP 2023, arXiv 2301.03598.
 #ifndef JITGEMM_SCHEDULE_CUH
 #define JITGEMM_SCHEDULE_CUH
 
 namespace jitgemm::device {
 
-/// How tiles are cut along k.
+/// How tiles are split along k.
 enum class Partition {
   whole_tiles,  // not at all
   split_k,      // every tile into the same number of parts
-  stream_k,     // the k-steps of tiles [0, stream_k_tiles) in one row, cut into one range a program
+  stream_k,     // the k-blocks of tiles [0, stream_k_tiles) in one row, split into one range a CTA
 };
 
 constexpr int ceil_div(int x, int y) { return x / y + (x % y != 0); }
@@ -39,7 +40,7 @@ constexpr int operator/(int x, const FastDivmod& by) {
   return int((unsigned long long)unsigned(x) * by.multiplier >> by.shift);
 }
 
-/// Cuts [0, total) into `parts` ranges whose lengths differ by one at most, the longer ones first: where range i
+/// Splits [0, total) into `parts` ranges whose lengths differ by one at most, the longer ones first: where range i
 /// begins. range_begin(total, parts, parts) = total.
 constexpr int range_begin(int total, int parts, int i) {
   const int length = total / parts, longer = total % parts;
@@ -65,95 +66,93 @@ struct Ranges {
 /// How one launch deals out its work.
 struct Decomposition {
   int tiles_m, tiles_n, batch;
-  int k_steps;         // of one tile, at least 1
-  int programs;        // grid size
+  int k_blocks;        // of one tile, at least 1
+  int ctas;            // grid size
   int stream_k_tiles;  // of Partition::stream_k, else 0
-  int splits;          // of Partition::split_k, at most k_steps; else 1
+  int splits;          // of Partition::split_k, at most k_blocks; else 1
 
   // Of these, what the kernel divides by.
-  FastDivmod tiles, matrix_tiles, tile_steps;
+  FastDivmod tiles, matrix_tiles, tile_k_blocks;
   FastDivmod group_tiles, last_group_rows;  // of the raster order
-  Ranges split_ranges;                      // of a tile's k-steps
-  Ranges program_ranges;                    // of the k-steps of the cut tiles
+  Ranges split_ranges;                      // of a tile's k-blocks
+  Ranges cta_ranges;                        // of the k-blocks of the split tiles
 
   constexpr Decomposition() : Decomposition(0, 0, 1, 1, 0, 0, 1) {}
   /// `group_m` is that of raster().
-  constexpr Decomposition(int its_tiles_m, int its_tiles_n, int its_batch, int its_k_steps, int its_programs,
+  constexpr Decomposition(int its_tiles_m, int its_tiles_n, int its_batch, int its_k_blocks, int its_ctas,
                           int its_stream_k_tiles, int its_splits, int group_m = 0)
       : tiles_m(its_tiles_m),
         tiles_n(its_tiles_n),
         batch(its_batch),
-        k_steps(its_k_steps),
-        programs(its_programs),
+        k_blocks(its_k_blocks),
+        ctas(its_ctas),
         stream_k_tiles(its_stream_k_tiles),
         splits(its_splits),
         tiles(tiles_m * tiles_n * batch),
         matrix_tiles(tiles_m * tiles_n),
-        tile_steps(k_steps),
+        tile_k_blocks(k_blocks),
         group_tiles(group_m == 0 ? tiles_n : min_of(group_m, tiles_m) * tiles_n),
         last_group_rows(group_m == 0 ? 0 : tiles_m % group_m),
-        split_ranges(k_steps, splits),
-        program_ranges(stream_k_tiles * k_steps, programs) {}
+        split_ranges(k_blocks, splits),
+        cta_ranges(stream_k_tiles * k_blocks, ctas) {}
 };
 
 constexpr int tile_count(const Decomposition& d) { return d.tiles.value; }
 
-/// The k-steps of the tiles of Partition::stream_k that are cut; less than 2^31.
-constexpr int stream_k_steps(const Decomposition& d) { return d.stream_k_tiles * d.k_steps; }
+/// The k-blocks of the tiles of Partition::stream_k that are split; less than 2^31.
+constexpr int stream_k_blocks(const Decomposition& d) { return d.stream_k_tiles * d.k_blocks; }
 
-/// Tiles that are cut: those of the last, partial wave.
-constexpr int one_tile_stream_k_tiles(int tiles, int programs) { return tiles % programs; }
+/// Tiles that are split: those of the last, partial wave.
+constexpr int one_tile_stream_k_tiles(int tiles, int ctas) { return tiles % ctas; }
 
-/// Tiles that are cut: those of the last, partial wave and of one full wave, so that every range is between one and two
-/// tiles long. With less than two waves as one_tile, with full waves only none.
-constexpr int two_tile_stream_k_tiles(int tiles, int programs) {
-  const int tail = tiles % programs;
-  return tail == 0 || tiles < 2 * programs ? tail : tail + programs;
+/// Tiles that are split: those of the last, partial wave and of one full wave, so that every range is between one and
+/// two tiles long. With less than two waves as one_tile, with full waves only none.
+constexpr int two_tile_stream_k_tiles(int tiles, int ctas) {
+  const int tail = tiles % ctas;
+  return tail == 0 || tiles < 2 * ctas ? tail : tail + ctas;
 }
 
-/// Some k-steps of one tile, for one program.
+/// Some k-blocks of one tile, for one CTA.
 struct Work {
   int tile;
-  int k_begin, k_end;  // k-steps
-  int peers;           // programs that contribute to this tile
+  int k_begin, k_end;  // k-blocks
+  int peers;           // CTAs that contribute to this tile
   int peer;            // this one's place among them, in k order
 };
 
-/// The work of one program, in order, each from the one before, so that there is no state but the work itself.
+/// The work of one CTA, in order, each from the one before, so that there is no state but the work itself.
 template <Partition PARTITION>
 struct TileScheduler {
   const Decomposition& d;
-  int program;
+  int cta;
 
   /// False when there is none.
   constexpr bool first(Work& work) const {
     if constexpr (PARTITION == Partition::stream_k) {
-      if (cut_steps(d.program_ranges.begin(program), work)) return true;
+      if (part_of_range(d.cta_ranges.begin(cta), work)) return true;
     }
-    return from(d.stream_k_tiles + program, work);
+    return from(d.stream_k_tiles + cta, work);
   }
 
   /// False when `work` was the last.
   constexpr bool next(Work& work) const {
-    if constexpr (PARTITION == Partition::split_k)
-      return from(work.peer * tile_count(d) + work.tile + d.programs, work);
+    if constexpr (PARTITION == Partition::split_k) return from(work.peer * tile_count(d) + work.tile + d.ctas, work);
     if constexpr (PARTITION == Partition::stream_k) {
       if (work.tile < d.stream_k_tiles)
-        return cut_steps(work.tile * d.k_steps + work.k_end, work) || from(d.stream_k_tiles + program, work);
+        return part_of_range(work.tile * d.k_blocks + work.k_end, work) || from(d.stream_k_tiles + cta, work);
     }
-    return from(work.tile + d.programs, work);
+    return from(work.tile + d.ctas, work);
   }
 
  private:
-  /// What of this program's range of k-steps lies in one tile, from `step` on.
-  constexpr bool cut_steps(int step, Work& work) const {
-    const int stop = d.program_ranges.begin(program + 1);
-    if (step >= stop) return false;
-    const int tile = step / d.tile_steps, tile_begin = tile * d.k_steps;
-    const int first_program = d.program_ranges.of(tile_begin);
-    const int last_program = d.program_ranges.of(tile_begin + d.k_steps - 1);
-    work = {tile, step - tile_begin, min_of(stop - tile_begin, d.k_steps), last_program - first_program + 1,
-            program - first_program};
+  /// What of this CTA's range of k-blocks lies in one tile, from `begin` on.
+  constexpr bool part_of_range(int begin, Work& work) const {
+    const int end = d.cta_ranges.begin(cta + 1);
+    if (begin >= end) return false;
+    const int tile = begin / d.tile_k_blocks, tile_begin = tile * d.k_blocks;
+    const int first_cta = d.cta_ranges.of(tile_begin);
+    const int last_cta = d.cta_ranges.of(tile_begin + d.k_blocks - 1);
+    work = {tile, begin - tile_begin, min_of(end - tile_begin, d.k_blocks), last_cta - first_cta + 1, cta - first_cta};
     return true;
   }
 
@@ -166,7 +165,7 @@ struct TileScheduler {
               split};
     } else {
       if (index >= tile_count(d)) return false;
-      work = {index, 0, d.k_steps, 1, 0};
+      work = {index, 0, d.k_blocks, 1, 0};
     }
     return true;
   }
@@ -175,25 +174,25 @@ struct TileScheduler {
 /// Slots for partial tiles that a launch needs.
 constexpr long long slot_count(Partition partition, const Decomposition& d) {
   if (partition == Partition::split_k && d.splits > 1) return (long long)tile_count(d) * d.splits;
-  // A range cuts at most two tiles: the one it begins in and the one it ends in.
-  if (partition == Partition::stream_k && d.stream_k_tiles > 0) return 2LL * d.programs;
+  // A range splits at most two tiles: the one it begins in and the one it ends in.
+  if (partition == Partition::stream_k && d.stream_k_tiles > 0) return 2LL * d.ctas;
   return 0;
 }
 
-/// The slot of a cut tile's peer.
+/// The slot of a split tile's peer.
 template <Partition PARTITION>
 constexpr long long slot_of(const Decomposition& d, int tile, int peer) {
   if constexpr (PARTITION == Partition::split_k) {
     return (long long)peer * tile_count(d) + tile;
   } else {
-    const int tile_begin = tile * d.k_steps, program = d.program_ranges.of(tile_begin) + peer;
-    const bool begins_before = d.program_ranges.begin(program) < tile_begin;
-    return 2LL * program + begins_before;
+    const int tile_begin = tile * d.k_blocks, cta = d.cta_ranges.of(tile_begin) + peer;
+    const bool begins_before = d.cta_ranges.begin(cta) < tile_begin;
+    return 2LL * cta + begins_before;
   }
 }
 
 /// Tiles that have an arrival counter: tile t < this counts at t.
-constexpr int cut_tile_count(Partition partition, const Decomposition& d) {
+constexpr int split_tile_count(Partition partition, const Decomposition& d) {
   if (partition == Partition::split_k && d.splits > 1) return tile_count(d);
   return partition == Partition::stream_k ? d.stream_k_tiles : 0;
 }

@@ -19,7 +19,7 @@ __device__ __forceinline__ u32 bits(float x) { return __builtin_bit_cast(u32, x)
 __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
 constexpr int PASSES = ceil_div(STORE_COLUMNS, PASS_COLUMNS);
-constexpr int STORE_COUNT = SLABS_M * STORE_COLUMNS / 2;  // accumulators a thread
+constexpr int STORE_COUNT = MMAS_M * STORE_COLUMNS / 2;  // accumulators a thread
 constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
@@ -157,32 +157,32 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
                                       u32& passes) {
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
-  for (int slab = 0; slab < SLABS_M; ++slab) {
-    const int slab_row = row + slab * 64;
+  for (int mma = 0; mma < MMAS_M; ++mma) {
+    const int mma_row = row + mma * 64;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       const int pass_column = column + pass * PASS_COLUMNS;
       const int columns = min_of(PASS_COLUMNS, STORE_COLUMNS - pass * PASS_COLUMNS);
-      const int first = (slab * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
+      const int first = (mma * STORE_COLUMNS + pass * PASS_COLUMNS) / 2;
       if constexpr (THROUGH_SHARED) {
         const u32 to = smem.d(consumer, passes % D_BUFFERS);
-        if (TMA_STORE && (slab * PASSES + pass >= D_BUFFERS || passes >= D_BUFFERS)) {
+        if (TMA_STORE && (mma * PASSES + pass >= D_BUFFERS || passes >= D_BUFFERS)) {
           if (thread == 0) ptx::tma_store_wait_group_read<D_BUFFERS - 1>();
           ptx::bar_sync(1 + consumer, 128);  // the buffer is free
         }
         ++passes;
-        fill_buffer<INTERIOR>(epilogue, to, thread, slab_row, pass_column, first, columns / 8, accumulators);
+        fill_buffer<INTERIOR>(epilogue, to, thread, mma_row, pass_column, first, columns / 8, accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the buffer is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
           if (thread == 0) {
-            send(epilogue, to, slab_row, pass_column, columns);
+            send(epilogue, to, mma_row, pass_column, columns);
             ptx::tma_store_commit_group();
           }
         } else if constexpr (SWAP_AB) {
-          copy_rows(epilogue, to, warp, lane, pass_column, slab_row, columns, 64);
+          copy_rows(epilogue, to, warp, lane, pass_column, mma_row, columns, 64);
         } else {
-          copy_rows(epilogue, to, warp, lane, slab_row, pass_column, 64, columns);
+          copy_rows(epilogue, to, warp, lane, mma_row, pass_column, 64, columns);
         }
       } else {
 #pragma unroll
@@ -190,7 +190,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
             if (j < columns / 8)
-              epilogue.store_pair<INTERIOR>(slab_row + warp * 16 + lane / 4 + e * 4, pass_column + j * 8 + lane % 4 * 2,
+              epilogue.store_pair<INTERIOR>(mma_row + warp * 16 + lane / 4 + e * 4, pass_column + j * 8 + lane % 4 * 2,
                                             accumulators[first + j * 4 + e], accumulators[first + j * 4 + e + 1]);
       }
     }

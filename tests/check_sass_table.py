@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A loop over tiles around one over k-steps, then the producer's. Waits retry behind the end, and jump back from there.
+# A loop over tiles around one over k-blocks, then the producer's. Waits retry behind the end, and jump back from there.
 SOUND = """
 .text.gemm:
   BSSY B0, `(.L_x_0)

@@ -23,7 +23,7 @@ struct GemmCase {
 std::string to_string(const GemmCase& gemm);
 
 /// Types, layouts, alignments, leading dimensions, batches, schedules, group sizes, epilogues, accumulations, tiles and
-/// ragged shapes, pairwise. Each kernel appears `shapes` times, with other sizes, programs and scalars; the first of
+/// ragged shapes, pairwise. Each kernel appears `shapes` times, with other sizes, CTAs and scalars; the first of
 /// each are the pairwise ones.
 std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 
@@ -31,18 +31,18 @@ std::vector<GemmCase> pairwise_cases(MainLoop main_loop, int shapes);
 std::vector<GemmCase> product_cases(MainLoop main_loop);
 
 /// Whether Fill::integers makes the result exact, whatever the order of accumulation: not through activations that
-/// round themselves, nor where wgmma cuts bits of 8-bit products off: what is promoted, sums of one k-step, is too
+/// round themselves, nor where wgmma cuts bits of 8-bit products off: what is promoted, sums of one k-block, is too
 /// short for that.
 bool exact_with_integers(const GemmCase& gemm);
 
-/// What the Hopper main loop is made of, each in a small problem that has several tiles a program.
+/// What the Hopper main loop is made of, each in a small problem that has several tiles a CTA.
 struct Mechanism {
   std::string part;  ///< cluster, ping_pong, cluster_sum, store or packed
   GemmCase gemm;
 };
 std::vector<Mechanism> hopper_mechanisms();
 
-/// Each type in each layout with both depths of a k-step: what pairs do not reach.
+/// Each type in each layout with both depths of a k-block: what pairs do not reach.
 std::vector<GemmCase> layout_cases(MainLoop main_loop);
 
 /// How the case's scales multiply.

@@ -12,10 +12,10 @@ void run_all(std::vector<GemmDevice*> devices, const std::vector<GemmCase>& case
 
 KernelConfig small_tile(MainLoop main_loop);
 
-/// The schedules that cut tiles, as programs that meet in every way: few to a tile, many, and whole tiles after.
+/// The schedules that split tiles, as CTAs that meet in every way: few to a tile, many, and whole tiles after.
 std::vector<KernelConfig> split_schedules(MainLoop main_loop);
 
-/// 14 ragged tiles (10 for the larger ones) of 5 k-steps, with every operand of an epilogue.
+/// 14 ragged tiles (10 for the larger ones) of 5 k-blocks, with every operand of an epilogue.
 Problem split_problem(const KernelConfig& config);
 
 /// Nothing is multiplied: A and B are full of NaN. TMA has nothing to describe then, so this is the portable main

@@ -99,7 +99,7 @@ int extent(int block, int cluster_blocks, int choice) {
 }
 
 /// Takes the next number of stages that is legal, as the rows' own may be too many for shared memory, or too few for
-/// the partial sums of a cluster that cuts k. Returns why there is none.
+/// the partial sums of a cluster that splits k. Returns why there is none.
 std::string fit_stages(KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
   const int wanted = config.stages;
   std::string why;

@@ -43,11 +43,11 @@ KernelConfig of_bytes(KernelConfig config) {
   return config;
 }
 
-/// `programs` clusters.
-KernelConfig dealt(KernelConfig config, Schedule schedule, int programs, int splits = 1) {
+/// `ctas` clusters.
+KernelConfig dealt(KernelConfig config, Schedule schedule, int ctas, int splits = 1) {
   config.schedule = schedule;
   config.splits = splits;
-  config.grid = programs * config.cluster_m * config.cluster_n * config.cluster_k;
+  config.grid = ctas * config.cluster_m * config.cluster_n * config.cluster_k;
   return config;
 }
 

@@ -26,11 +26,11 @@ void store(double value, void* array, std::int64_t i, DataType type);
 ///
 /// g, a product: a tensor core adds L products to the accumulator at once, aligned to the largest of them, F fraction
 /// bits kept and the rest cut off: (L + 1) 2^-F + 2^-23 of R at most. L = 8, F = 24 on sm_80 is 1.375 x 2^-24, L = 16,
-/// F = 25 on sm_90 0.66 x 2^-24, tf32 has half of L; adding the partial sums of a cut tile is 2^-24 for each 32
+/// F = 25 on sm_90 0.66 x 2^-24, tf32 has half of L; adding the partial sums of a split tile is 2^-24 for each 32
 /// products at most. Without tensor cores, and in double precision, each product rounds once. sm_90's wgmma keeps 13
 /// bits of 8-bit products: 33 x 2^-13 for each 32 at worst, of which signs cancel all but a quarter. Promoted, that is
-/// so within a k-step of 128: the sums of those are parts of R without a common sign, or add up to no more than R with
-/// one, so that what they lose comes to one k-step's worth; f32 adds them up.
+/// so within a k-block of 128: the sums of those are parts of R without a common sign, or add up to no more than R with
+/// one, so that what they lose comes to one k-block's worth; f32 adds them up.
 double g(MainLoop main_loop, const Problem& problem);
 double unit_roundoff(DataType type);
 

@@ -13,11 +13,11 @@ using namespace device;
 inline std::string describe(Partition partition, const Decomposition& d) {
   const char* names[] = {"whole_tiles", "split_k", "stream_k"};
   return std::string(names[int(partition)]) + " tiles=" + std::to_string(d.tiles_m) + "x" + std::to_string(d.tiles_n) +
-         " k_steps=" + std::to_string(d.k_steps) + " programs=" + std::to_string(d.programs) +
+         " k_blocks=" + std::to_string(d.k_blocks) + " ctas=" + std::to_string(d.ctas) +
          " stream_k_tiles=" + std::to_string(d.stream_k_tiles) + " splits=" + std::to_string(d.splits);
 }
 
-/// Follows every program of a decomposition. Keeps its buffers from one check to the next.
+/// Follows every CTA of a decomposition. Keeps its buffers from one check to the next.
 class ScheduleChecker {
  public:
   /// Empty, or the first rule that is broken.
@@ -50,39 +50,39 @@ class ScheduleChecker {
     tile_done_.assign(std::size_t(tiles), 0);
     slot_used_.assign(std::size_t(slots), 0);
     pieces_.clear();
-    const long long cut_steps = (long long)d.stream_k_tiles * d.k_steps;
+    const long long stream_k_blocks = (long long)d.stream_k_tiles * d.k_blocks;
 
-    for (int program = 0; program < d.programs; ++program) {
-      const TileScheduler<PARTITION> list{d, program};
+    for (int cta = 0; cta < d.ctas; ++cta) {
+      const TileScheduler<PARTITION> list{d, cta};
       bool whole_tiles_begun = false;
-      long long steps_of_cut_tiles = 0;
+      long long k_blocks_of_split_tiles = 0;
       Work work;
       for (bool more = list.first(work); more; more = list.next(work)) {
         ++works_;
         if (work.tile < 0 || work.tile >= tiles) return "a tile exists";
-        if (work.k_begin < 0 || work.k_end > d.k_steps) return "k-steps are within the tile";
-        if (work.k_begin >= work.k_end && d.k_steps > 0) return "work is not empty";
+        if (work.k_begin < 0 || work.k_end > d.k_blocks) return "k-blocks are within the tile";
+        if (work.k_begin >= work.k_end && d.k_blocks > 0) return "work is not empty";
         if (work.peer < 0 || work.peer >= work.peers) return "a peer is one of the peers";
         if (work.tile < d.stream_k_tiles) {
-          if (whole_tiles_begun) return "cut tiles come first";
-          steps_of_cut_tiles += work.k_end - work.k_begin;
+          if (whole_tiles_begun) return "split tiles come first";
+          k_blocks_of_split_tiles += work.k_end - work.k_begin;
         } else {
           whole_tiles_begun = true;
         }
         if (work.peers == 1) {
-          if (work.k_begin != 0 || work.k_end != d.k_steps) return "a tile with one peer is whole";
+          if (work.k_begin != 0 || work.k_end != d.k_blocks) return "a tile with one peer is whole";
           if (tile_done_[std::size_t(work.tile)]++) return "a tile is computed once";
           continue;
         }
-        if (work.tile >= cut_tile_count(PARTITION, d)) return "a cut tile has a counter";
+        if (work.tile >= split_tile_count(PARTITION, d)) return "a split tile has a counter";
         const long long slot = slot_of<PARTITION>(d, work.tile, work.peer);
         if (slot < 0 || slot >= slots) return "a slot lies in the workspace";
         if (slot_used_[std::size_t(slot)]++) return "a slot has one owner";
         pieces_.push_back({work});
       }
-      if (PARTITION == Partition::stream_k && steps_of_cut_tiles != cut_steps / d.programs &&
-          steps_of_cut_tiles != cut_steps / d.programs + 1) {
-        return "programs share the cut tiles evenly";
+      if (PARTITION == Partition::stream_k && k_blocks_of_split_tiles != stream_k_blocks / d.ctas &&
+          k_blocks_of_split_tiles != stream_k_blocks / d.ctas + 1) {
+        return "CTAs share the split tiles evenly";
       }
     }
 
@@ -97,7 +97,7 @@ class ScheduleChecker {
         if (work.k_begin != k) return "peers follow each other in k order without gap or overlap";
         k = work.k_end;
       }
-      if (peer != peers || k != d.k_steps) return "the peers of a tile cover it";
+      if (peer != peers || k != d.k_blocks) return "the peers of a tile cover it";
       if (tile_done_[std::size_t(tile)]++) return "a tile is computed once";
     }
     if (std::find(tile_done_.begin(), tile_done_.end(), 0) != tile_done_.end()) return "every tile is computed";

@@ -42,7 +42,7 @@ const std::vector<std::string> configs{
     "sm90 128x32x128 stages=3 warps=8 schedule=stream_k grid=4",
 };
 
-/// D where two k-steps come to 2^23 each, and in the others each 32 elements of K to 1, 2 and 4.
+/// D where two k-blocks come to 2^23 each, and in the others each 32 elements of K to 1, 2 and 4.
 double sum(GemmDevice& device, const std::string& config, Accumulation accumulation) {
   const GemmCase gemm = plain_case(fp8(70, 40, 5 * 128, accumulation), parse_kernel_config(config));
   GemmInputs inputs = make_inputs(gemm, Fill::integers, 1);
@@ -66,7 +66,7 @@ constexpr double exact = 0x1p24 + 4 * (1 + 2 + 4);
 
 }  // namespace
 
-TEST_CASE("Promoted, every k-step is summed by itself and then added", "[accumulation][emulated]") {
+TEST_CASE("Promoted, every k-block is summed by itself and then added", "[accumulation][emulated]") {
   GemmDevice device(GemmDevice::emulator(3));
   for (const std::string& config : configs) {
     CAPTURE(config);
@@ -75,7 +75,7 @@ TEST_CASE("Promoted, every k-step is summed by itself and then added", "[accumul
   CHECK(sum(device, configs[0], Accumulation::fast) == exact - 4);  // 1 is half of what f32 tells apart at 2^24
 }
 
-TEST_CASE("On the GPU, promoted k-steps lose nothing to what came before them", "[gpu][accumulation]") {
+TEST_CASE("On the GPU, promoted k-blocks lose nothing to what came before them", "[gpu][accumulation]") {
   try {
     GemmDevice device(GemmDevice::cuda());
     if (device.context().device().architecture != "sm_90a") SKIP("wgmma needs sm_90a");

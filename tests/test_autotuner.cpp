@@ -96,7 +96,7 @@ TEST_CASE("A candidate that computes something else is reported and skipped", "[
     const auto nothing = [](float* d, const device::Arguments& x) { std::fill(d, d + x.m * x.ldd, std::nanf("")); };
     expect_skipped({.spoil = spoil(1, nothing)}, 1);
   }
-  SECTION("all but the last k-step") {
+  SECTION("all but the last k-block") {
     const auto short_k = [](float* d, const device::Arguments& x) {
       for (int i = 0; i < x.m * x.n; ++i) d[i] *= 0.75f;
     };

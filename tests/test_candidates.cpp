@@ -96,7 +96,7 @@ TEST_CASE("Candidates are legal, differ, and do what they say", "[candidates]") 
       const LaunchShape shape = launch_shape(problem, config);
       const bool cuts = config.schedule != Schedule::data_parallel && config.schedule != Schedule::persistent;
       if (cuts != (shape.partial_bytes > 0)) FAIL_CHECK(to_string(config) << " cuts tiles, or does not");
-      const int steps_per_split = shape.decomposition.k_steps / std::max(1, config.splits);
+      const int steps_per_split = shape.decomposition.k_blocks / std::max(1, config.splits);
       if (config.splits > 1 && steps_per_split < 4) FAIL_CHECK(to_string(config) << " cuts too small");
     }
     CHECK(texts.size() == configs.size());
@@ -132,7 +132,7 @@ TEST_CASE("Hopper tiles pack the operands that need it, and no others", "[candid
 TEST_CASE("Large problems have Hopper tiles that leave little of the last wave idle", "[candidates]") {
   struct Case {
     Problem problem;
-    double products;  // of the program with most tiles, over an even share
+    double products;  // of the CTA with most tiles, over an even share
   };
   const Problem square = normalise({.m = 8192, .n = 8192, .k = 8192});
   const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .b = {.layout = Layout::column_major}});
@@ -143,7 +143,7 @@ TEST_CASE("Large problems have Hopper tiles that leave little of the last wave i
     for (const KernelConfig& c : candidates(problem, device)) {
       if (c.main_loop != MainLoop::sm90 || c.schedule != Schedule::persistent) continue;
       const device::Decomposition work = launch_shape(problem, c).decomposition;
-      const double tiles = std::ceil(double(device::tile_count(work)) / work.programs);
+      const double tiles = std::ceil(double(device::tile_count(work)) / work.ctas);
       least = std::min(least, tiles * c.block_m * c.block_n * 132 / double(problem.m * problem.n));
     }
     CAPTURE(to_string(problem), least);

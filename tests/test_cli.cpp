@@ -292,9 +292,9 @@ TEST_CASE("jitgemm explain prints every fact of the schedule", "[cli]") {
   CHECK(json["tiles_n"] == 3);
   CHECK(json["stream_k_tiles"] == 12);
   CHECK(json["data_parallel_tiles"] == 0);
-  CHECK(json["programs"] == 5);
-  CHECK(json["k_steps_per_tile"] == 8);
-  CHECK(json["stream_k_steps"] == 12 * 8);
+  CHECK(json["ctas"] == 5);
+  CHECK(json["k_blocks_per_tile"] == 8);
+  CHECK(json["stream_k_blocks"] == 12 * 8);
   CHECK(json["source"] == "pinned");
   CHECK(json["registers"] >= 0);
   const Output text = jitgemm(arguments + " --candidates 2");

@@ -21,7 +21,7 @@ TEST_CASE("jitgemm explain says what a choice was made under", "[cli][constraint
   const nlohmann::json json = jitgemm(explain + "--json --batch-invariant --workspace-limit 64K --sm-limit 9").json();
   CHECK(json["constraints"] == "batch_invariant workspace_bytes=65536 sms=9");
   CHECK(parse_kernel_config(std::string(json["config"])).cluster_k == 1);
-  CHECK(json["programs"] <= 9);
+  CHECK(json["ctas"] <= 9);
   CHECK(json["workspace_bytes"] == 0);
   CHECK_THAT(jitgemm(explain + "--sm-limit 9").out, ContainsSubstring("constraints     sms=9\n"));
 
@@ -54,7 +54,7 @@ TEST_CASE("Every command that chooses takes constraints", "[cli][constraints]") 
   INFO(output.err);
   REQUIRE(output.status == 0);
   CHECK(output.json()["check"]["passed"] == true);
-  CHECK(output.json()["plan"]["programs"] == 1);
+  CHECK(output.json()["plan"]["ctas"] == 1);
 }
 
 TEST_CASE("jitgemm tune tunes under constraints anew, in workers, too", "[tune_command][constraints]") {

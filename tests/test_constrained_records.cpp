@@ -1,12 +1,12 @@
 // Constraints as a part of the key: of records, their lines, neighbours and wisdom.
 #include "catch.hpp"
-#include "cuts_k.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/launch_shape.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
 #include "sandbox.hpp"
+#include "splits_k.hpp"
 #include "tune/nearest.hpp"
 #include "tune/wisdom.hpp"
 #include "tuning_samples.hpp"
@@ -68,7 +68,7 @@ TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to
           "[constraints][nearest]") {
   const TemporaryDirectory directory;
   const Problem tuned = shape(128, 256, 8192), neighbour = shape(128, 256, 6144);
-  REQUIRE(cuts_k(rank(neighbour, h200, 1).at(0).config));
+  REQUIRE(splits_k(rank(neighbour, h200, 1).at(0).config));
   const KernelConfig slow = parse_kernel_config("sm90 64x256x64 group_m=8 stages=3 warps=4 schedule=persistent grid=1");
   TuningDb(directory.path() / "tuning.jsonl").add(constrained_record(tuned, {.batch_invariant = true}, slow));
   Context context({.device = Device::compile_only,
@@ -80,7 +80,7 @@ TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to
   const Plan plan = context.plan(neighbour);
   CHECK(plan.source == PlanSource::model);
   CHECK_THAT(plan.why, ContainsSubstring("which expects what was tuned to take"));
-  CHECK_FALSE(cuts_k(plan.config));
+  CHECK_FALSE(splits_k(plan.config));
 }
 
 TEST_CASE("A record's constraints survive its line, and only those that constrain stand there",

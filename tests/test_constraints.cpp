@@ -8,7 +8,6 @@
 
 #include "catch.hpp"
 #include "core/type_rules.hpp"
-#include "cuts_k.hpp"
 #include "errors.hpp"
 #include "gemm_cases.hpp"
 #include "kernels/launch_shape.hpp"
@@ -16,6 +15,7 @@
 #include "plan/ranking.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
+#include "splits_k.hpp"
 #include "tuning_samples.hpp"
 
 using namespace jitgemm;
@@ -68,7 +68,7 @@ struct Broken {
 };
 Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& constraints) {
   const LaunchShape shape = launch_shape(p, c);
-  return {constraints.batch_invariant && cuts_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
+  return {constraints.batch_invariant && splits_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
           constraints.sms > 0 && std::max(shape.grid, packing_of(p, c).launch.grid) > constraints.sms};
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("Constraints that nothing keeps to are one clear error", "[constraints
                    .architecture = "sm_80",
                    .constraints = {.sms = 3},
                    .cache_dir = cache.path().string()});
-  // Tiles x k-steps of a grid are less than 2^30.
+  // Tiles x k-blocks of a grid are less than 2^30.
   const Problem giant{.m = 1 << 18, .n = 1 << 18, .k = 1 << 18};
   CHECK_THAT(refusal(ErrorCode::invalid_option, [&] { context.plan(giant); }),
              ContainsSubstring("sms=3") && ContainsSubstring("allow more SMs"));

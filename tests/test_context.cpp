@@ -95,9 +95,9 @@ TEST_CASE("Without a device, a Context plans, shows and explains, and refuses to
   CHECK(plan.tiles_n == 14);
   CHECK(plan.stream_k_tiles == 36);
   CHECK(plan.data_parallel_tiles == 132);
-  CHECK(plan.programs == 132);
-  CHECK(plan.k_steps_per_tile == 188);
-  CHECK(plan.stream_k_steps == 36 * 188);
+  CHECK(plan.ctas == 132);
+  CHECK(plan.k_blocks_per_tile == 188);
+  CHECK(plan.stream_k_blocks == 36 * 188);
   CHECK(plan.workspace_bytes == 2 * 132 * 128 * 128 * 4);
   CHECK(plan.workspace_bytes == context.workspace_size(problem, config));
   CHECK(plan.registers == -1);
@@ -109,7 +109,7 @@ TEST_CASE("Without a device, a Context plans, shows and explains, and refuses to
         "stream_k_two_tile", "group_m 8", "pinned", "floor", "predicted", "not measured"}) {
     CHECK_THAT(text, ContainsSubstring(word));
   }
-  CHECK_THAT(text, ContainsSubstring("programs        132"));
+  CHECK_THAT(text, ContainsSubstring("CTAs            132"));
   CHECK_THAT(context.source(problem, config), ContainsSubstring("BLOCK_M = 128"));
 
   const Plan chosen = context.plan(problem);

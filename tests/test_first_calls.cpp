@@ -177,7 +177,7 @@ TEST_CASE("A kernel at hand that breaks the constraints does not serve meanwhile
     if (constrained) f.options.constraints.sms = 1;
     f.context.emplace(f.options);
     f.call(f.small);
-    REQUIRE(f.context->plan(f.other, f.context->plan(f.small).config).programs > 1);
+    REQUIRE(f.context->plan(f.other, f.context->plan(f.small).config).ctas > 1);
     Gate::set(false);
     {
       std::jthread caller([&f] { f.call(f.other); });

@@ -94,7 +94,7 @@ TEST_CASE("Problems of all pairs are right with the Hopper main loop", "[gemm][e
   run_pairwise_on_emulator(MainLoop::sm90);
 }
 
-TEST_CASE("Every type is right in every layout, with both depths of a k-step", "[gemm][emulated]") {
+TEST_CASE("Every type is right in every layout, with both depths of a k-block", "[gemm][emulated]") {
   GemmDevice device(GemmDevice::emulator());
   for (MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
     const std::vector<GemmCase> cases = layout_cases(main_loop);

@@ -184,9 +184,9 @@ TEST_CASE("On the GPU, shapes of the corpora are right with the chosen configura
       gemm.problem = normalise(problems[i]);  // packed, as unaligned as its sizes are
       gemm.config = device->context().plan(gemm.problem).config;
       CHECK(spot_check(*device, gemm, test_seed() + i) == "");
-      const int programs = device->context().device().sm_count;
+      const int ctas = device->context().device().sm_count;
       for (const Schedule schedule : {Schedule::persistent, Schedule::stream_k, Schedule::stream_k_two_tile}) {
-        gemm.config = {.stages = 4, .warps = 8, .schedule = schedule, .grid = programs};
+        gemm.config = {.stages = 4, .warps = 8, .schedule = schedule, .grid = ctas};
         CHECK(spot_check(*device, gemm, test_seed() + i) == "");
       }
     }

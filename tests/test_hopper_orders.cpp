@@ -44,7 +44,7 @@ TEST_CASE("Every order of execution gives the same bits with ping-pong consumers
   same_bits_in_every_order("ping_pong");
 }
 
-TEST_CASE("Every order of execution gives the same bits with clusters that cut k", "[gemm][emulated]") {
+TEST_CASE("Every order of execution gives the same bits with clusters that split k", "[gemm][emulated]") {
   same_bits_in_every_order("cluster_sum");
 }
 

@@ -212,7 +212,7 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
   for (const auto& [m, n, k] : {std::array{3, 1, 1}, std::array{1, 0, 1}, std::array{1, 1, -2}, std::array{16, 1, 1},
                                 std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
     CHECK_THAT(why(cluster(m, n, k), wgmma), ContainsSubstring("8 thread blocks at most"));
-  CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is cut along k
+  CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is split along k
   const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .b = {.layout = Layout::column_major}});
   CHECK(why(cluster(2, 1, 1, 48), wgmma, k_major) == "");
   CHECK_THAT(why(cluster(2, 1, 1, 40), wgmma, k_major), ContainsSubstring("multiple of 8 rows"));
@@ -221,7 +221,7 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
   for (const int m : {2, 4}) CHECK_THAT(why(cluster(m, 1, 1)), ContainsSubstring("clusters"));
 }
 
-TEST_CASE("Clusters that cut k are data-parallel, cooperative and have work and room for all", "[kernel_config]") {
+TEST_CASE("Clusters that split k are data-parallel, cooperative and have work and room for all", "[kernel_config]") {
   const auto four = [](auto change) { return [=](KernelConfig& c) { c.cluster_k = 4, change(c); }; };
   CHECK(why(four([](KernelConfig&) {}), wgmma) == "");
   CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma),
@@ -233,7 +233,7 @@ TEST_CASE("Clusters that cut k are data-parallel, cooperative and have work and 
   CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 256, c.stages = 2; }), wgmma),
              ContainsSubstring("fit into the stages"));
   CHECK_THAT(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 192})),
-             ContainsSubstring("has a k-step"));
+             ContainsSubstring("has a k-block"));
   CHECK(why(four([](KernelConfig&) {}), wgmma, normalise({.m = 512, .n = 512, .k = 200})) == "");
 }
 

@@ -77,7 +77,7 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   config.cluster_m = cluster.m;
   config.cluster_n = cluster.n;
   config.cluster_k = cluster.k;
-  problem.k = std::max<std::int64_t>(problem.k, cluster.k * config.block_k);  // a k-step each
+  problem.k = std::max<std::int64_t>(problem.k, cluster.k * config.block_k);  // a k-block each
 }
 
 void check_random_launches(int count) {
@@ -110,20 +110,20 @@ void check_random_launches(int count) {
     const int tile_m = config.block_m * config.cluster_m, tile_n = config.block_n * config.cluster_n;
     if (d.tiles_m != (problem.m + tile_m - 1) / tile_m) fail("tiles cover the rows");
     if (d.tiles_n != (problem.n + tile_n - 1) / tile_n) fail("tiles cover the columns");
-    const std::int64_t k_steps = (problem.k + config.block_k - 1) / config.block_k;
-    if (d.k_steps != std::max<std::int64_t>(1, k_steps)) fail("k-steps cover k");
-    if (shape.cluster != cluster_size_of(config)) fail("a cluster is one program");
-    if (shape.grid != d.programs * shape.cluster) fail("the grid has one program each");
+    const std::int64_t k_blocks = (problem.k + config.block_k - 1) / config.block_k;
+    if (d.k_blocks != std::max<std::int64_t>(1, k_blocks)) fail("k-blocks cover k");
+    if (shape.cluster != cluster_size_of(config)) fail("a cluster counts as one CTA");
+    if (shape.grid != d.ctas * shape.cluster) fail("the grid has one CTA each");
     if (config.grid >= shape.cluster && shape.grid > config.grid) fail("the grid is no larger than asked for");
     const long long slots = slot_count(partition, d);
     const long long tile_bytes = 4LL * tile_m * tile_n;
     if ((long long)shape.partial_bytes < slots * tile_bytes) fail("the workspace holds every slot");
     const long long bound =
-        config.schedule == Schedule::split_k ? (long long)tile_count(d) * config.splits : 2LL * d.programs;
+        config.schedule == Schedule::split_k ? (long long)tile_count(d) * config.splits : 2LL * d.ctas;
     if ((long long)shape.partial_bytes > bound * tile_bytes) fail("the workspace keeps its bound");
     const int consumers = config.main_loop == MainLoop::sm90 && !config.ping_pong ? config.warps / 4 : 1;
     const int groups = config.cluster_m * config.cluster_n * consumers;  // with counters of their own
-    if (shape.counters < cut_tile_count(partition, d) * groups) fail("every cut tile has a counter");
+    if (shape.counters < split_tile_count(partition, d) * groups) fail("every split tile has a counter");
     if (shape.counters > max_counters) fail("the counters fit their block");
     if (slots > 0) ++split_some[std::size_t(config.schedule)];
   }
@@ -138,11 +138,11 @@ void check_random_launches(int count) {
 
 }  // namespace
 
-TEST_CASE("Random launches cover every k-step once, within workspace and counters", "[schedule]") {
+TEST_CASE("Random launches cover every k-block once, within workspace and counters", "[schedule]") {
   check_random_launches(100'000);
 }
 
-TEST_CASE("A million random launches cover every k-step once, within workspace and counters", "[.full][schedule]") {
+TEST_CASE("A million random launches cover every k-block once, within workspace and counters", "[.full][schedule]") {
   check_random_launches(1'000'000);
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
       REQUIRE(index.n >= 0);
       REQUIRE(index.n < d.tiles_n);
     }
-    const auto check_program = [&](const auto& list) {
+    const auto check_cta = [&](const auto& list) {
       Work work;
       bool more = list.first(work);
       for (int i = 0; i < 4 && more; ++i, more = list.next(work)) {
@@ -191,21 +191,21 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
         REQUIRE(work.tile < tiles);
         REQUIRE(work.k_begin >= 0);
         REQUIRE(work.k_begin < work.k_end);
-        REQUIRE(work.k_end <= d.k_steps);
+        REQUIRE(work.k_end <= d.k_blocks);
         REQUIRE(work.peer >= 0);
         REQUIRE(work.peer < work.peers);
       }
     };
-    for (int program : {0, d.programs / 2, d.programs - 1}) {
+    for (int cta : {0, d.ctas / 2, d.ctas - 1}) {
       switch (partition_of(config.schedule)) {
         case Partition::whole_tiles:
-          check_program(TileScheduler<Partition::whole_tiles>{d, program});
+          check_cta(TileScheduler<Partition::whole_tiles>{d, cta});
           break;
         case Partition::split_k:
-          check_program(TileScheduler<Partition::split_k>{d, program});
+          check_cta(TileScheduler<Partition::split_k>{d, cta});
           break;
         case Partition::stream_k:
-          check_program(TileScheduler<Partition::stream_k>{d, program});
+          check_cta(TileScheduler<Partition::stream_k>{d, cta});
           break;
       }
     }

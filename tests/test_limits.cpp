@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t two_31 = std::int64_t(1) << 31, two_40 = std::int64_t(1) << 40, two_50 = std::int64_t(1) << 50;
 constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
 
-/// One GEMM of which some programs run, of constant operands: A and B are `a` and `b` wherever these programs look, D
+/// One GEMM of which some CTAs run, of constant operands: A and B are `a` and `b` wherever these CTAs look, D
 /// must be what follows wherever they write.
 class Edge {
  public:
@@ -61,14 +61,14 @@ class Edge {
   }
   bool writes_beside() const { return !d_->guard_is_whole(); }
 
-  /// Empty programs: all.
-  void run(const std::vector<std::uint32_t>& programs) {
+  /// Empty CTAs: all.
+  void run(const std::vector<std::uint32_t>& ctas) {
     INFO(to_string(p) << "; " << to_string(config_));
     const auto device = make_emulator_backend({.architecture = "sm_90a"})->device();
     REQUIRE(why_illegal(config_, p, device) == "");
     workspace_ = std::make_unique<SparseMemory>(shape.workspace_bytes() + 256);
     counters_.assign(std::size_t(shape.counters), 0);
-    const auto backend = make_emulator_backend({.architecture = "sm_90a", .programs = programs});
+    const auto backend = make_emulator_backend({.architecture = "sm_90a", .ctas = ctas});
     KernelCache cache({.directory = *GemmDevice::emulator().cache_dir});
     KernelStore store(*backend, cache);
     for_each_step(
@@ -77,7 +77,7 @@ class Edge {
         [&](const Step& step) { launch(*backend, step, nullptr); });
     CHECK_FALSE(writes_beside());
   }
-  std::uint32_t last_program() const { return std::uint32_t(shape.decomposition.programs - 1); }
+  std::uint32_t last_cta() const { return std::uint32_t(shape.decomposition.ctas - 1); }
   const char* workspace() const { return workspace_->get(); }
 
   Problem p;
@@ -142,7 +142,7 @@ void check_last_tiles(Problem problem, const KernelConfig& config) {
     if (problem.beta != 0)
       for (std::int64_t i = from; i < extent; ++i)
         for (std::int64_t j = 0; j < other; ++j) is_long ? edge.set_c(i, j, 4) : edge.set_c(j, i, 4);
-    edge.run({edge.last_program() - 1, edge.last_program()});
+    edge.run({edge.last_cta() - 1, edge.last_cta()});
     const double expected = double(problem.k) * 2 + problem.beta * 4;
     int wrong = 0;
     for (std::int64_t i = extent - 16; i < extent; ++i)
@@ -213,7 +213,7 @@ TEST_CASE("The last rows and columns of m and n = 2^31 - 16 and 2^31 - 1 are rig
   }
 }
 
-TEST_CASE("The last k-steps of k = 2^31 - 1 and their place among the peers are right", "[limits][emulator]") {
+TEST_CASE("The last k-blocks of k = 2^31 - 1 and their place among the peers are right", "[limits][emulator]") {
   const bool hopper = GENERATE(false, true);
   with_address_space([&] {
     const KernelConfig config = with_schedule(hopper ? small_sm90(1) : small_sm80(1), Schedule::stream_k, 1, 65535);
@@ -223,17 +223,17 @@ TEST_CASE("The last k-steps of k = 2^31 - 1 and their place among the peers are 
     constexpr int ones = 1000;
     for (std::int64_t k = problem.k - ones; k < problem.k; ++k) edge.set_a(0, 0, k, 1), edge.set_b(0, k, 0, 1);
     edge.set_a(0, 0, 0, 3), edge.set_b(0, 0, 0, 5);
-    edge.run({0, edge.last_program()});
-    const auto sum_of = [&](std::int64_t program) {  // its slot: it begins and ends in the one tile
+    edge.run({0, edge.last_cta()});
+    const auto sum_of = [&](std::int64_t cta) {  // its slot: it begins and ends in the one tile
       const auto tile = std::int64_t(config.block_m) * config.block_n;
       std::int64_t sum = 0;
       for (std::int64_t i = 0; i < tile; ++i)
         sum += reinterpret_cast<const int*>(edge.workspace())
-            [device::slot_of<device::Partition::stream_k>(edge.shape.decomposition, 0, int(program)) * tile + i];
+            [device::slot_of<device::Partition::stream_k>(edge.shape.decomposition, 0, int(cta)) * tile + i];
       return sum;
     };
     CHECK(sum_of(0) == 15);
-    CHECK(sum_of(edge.last_program()) == ones);
+    CHECK(sum_of(edge.last_cta()) == ones);
   });
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("The last of 2^30 - 1 matrices is right", "[limits][emulator]") {
     with_address_space([&] {
       Edge edge(problem, config);
       for (std::int64_t k = 0; k < problem.k; ++k) edge.set_a(batch - 1, 0, k, 3), edge.set_b(batch - 1, k, 0, 5);
-      edge.run({edge.last_program()});
+      edge.run({edge.last_cta()});
       CHECK(edge.d(batch - 1, 0, 0) == 15.0 * double(problem.k));
       CHECK(edge.d(batch - 2, 0, 0) == 0);
     });
@@ -421,7 +421,7 @@ using namespace jitgemm::device;
 template <Partition PARTITION>
 constexpr bool last_work_is_in_range(const Decomposition& d) {
   Work work{};
-  const TileScheduler<PARTITION> list{d, d.programs - 1};
+  const TileScheduler<PARTITION> list{d, d.ctas - 1};
   long long sum = 0;
   int steps = 0;
   for (bool more = list.first(work); more && steps < 100; more = list.next(work), ++steps) {
@@ -429,7 +429,7 @@ constexpr bool last_work_is_in_range(const Decomposition& d) {
     if (tile.m < 0 || tile.m >= d.tiles_m || tile.n < 0 || tile.n >= d.tiles_n || tile.batch < 0 ||
         tile.batch >= d.batch)
       return false;
-    if (work.k_begin < 0 || work.k_end > d.k_steps || work.k_begin >= work.k_end || work.peer < 0 ||
+    if (work.k_begin < 0 || work.k_end > d.k_blocks || work.k_begin >= work.k_end || work.peer < 0 ||
         work.peer >= work.peers)
       return false;
     if (work.peers > 1) sum += slot_of<PARTITION>(d, work.tile, work.peer);

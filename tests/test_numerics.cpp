@@ -148,7 +148,7 @@ TEST_CASE("Rounding is to nearest even, with subnormals and overflow", "[numeric
   CHECK(std::isnan(round_trip(not_a_number, f16)));
 }
 
-TEST_CASE("A result without one of its k-steps is rejected", "[numerics]") {
+TEST_CASE("A result without one of its k-blocks is rejected", "[numerics]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
   for (MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
@@ -215,14 +215,14 @@ TEST_CASE("What promoted 8-bit products lose does not grow with k", "[numerics]"
   const TensorCore wgmma_fp8{32, 13};
   for (DataType type : {e4m3, e5m2})
     for (Inputs inputs : {Inputs::normal, Inputs::positive, Inputs::cancelling})
-      for (int k_steps : {1, 3, 32, 200}) {
-        Host host({.m = 4, .n = 8, .k = 128 * k_steps, .a = {type}, .b = {type}, .d = {f32}}, inputs, random);
+      for (int k_blocks : {1, 3, 32, 200}) {
+        Host host({.m = 4, .n = 8, .k = 128 * k_blocks, .a = {type}, .b = {type}, .d = {f32}}, inputs, random);
         CAPTURE(int(inputs), to_string(host.problem));
         wgmma_fp8.multiply(host, 1);
         CHECK(host.violation(MainLoop::sm90) == "");
         host.problem.accumulation = Accumulation::promoted;
-        if (inputs == Inputs::positive && k_steps >= 32) CHECK(host.violation(MainLoop::sm90) != "");
-        wgmma_fp8.multiply(host, k_steps);
+        if (inputs == Inputs::positive && k_blocks >= 32) CHECK(host.violation(MainLoop::sm90) != "");
+        wgmma_fp8.multiply(host, k_blocks);
         CHECK(host.violation(MainLoop::sm90) == "");
       }
 }

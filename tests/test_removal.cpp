@@ -1,5 +1,5 @@
 // What tools/removal.py runs on templates with one barrier, fence, wait, mask or release removed: few and small kernels
-// that go through every path, several tiles a program, in many adversarial orders. Hidden: the script looks for
+// that go through every path, several tiles a CTA, in many adversarial orders. Hidden: the script looks for
 // failures.
 #include <iostream>
 #include <string>
@@ -155,7 +155,7 @@ TEST_CASE("Small kernels with ping-pong consumers are right in many orders", "[.
   run_in_many_orders(mechanisms("ping_pong"));
 }
 
-TEST_CASE("Small clusters that cut k are right in many orders", "[.][full][removal][cluster_sum]") {
+TEST_CASE("Small clusters that split k are right in many orders", "[.][full][removal][cluster_sum]") {
   run_in_many_orders(mechanisms("cluster_sum"));
 }
 

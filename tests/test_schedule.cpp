@@ -60,20 +60,20 @@ TEST_CASE("Ranges known before the launch are those of range_begin", "[schedule]
   }
 }
 
-TEST_CASE("Every small decomposition covers every k-step once", "[schedule]") {
+TEST_CASE("Every small decomposition covers every k-block once", "[schedule]") {
   ScheduleChecker checker;
   for (int tiles = 1; tiles <= 12; ++tiles) {
-    for (int k_steps = 0; k_steps <= 9; ++k_steps) {
-      for (int programs = 1; programs <= 30; ++programs) {
+    for (int k_blocks = 0; k_blocks <= 9; ++k_blocks) {
+      for (int ctas = 1; ctas <= 30; ++ctas) {
         const auto check = [&](Partition partition, int stream_k_tiles, int splits) {
-          const Decomposition d{tiles, 1, 1, k_steps, programs, stream_k_tiles, splits};
+          const Decomposition d{tiles, 1, 1, k_blocks, ctas, stream_k_tiles, splits};
           const std::string rule = checker.broken_rule(partition, d);
           if (!rule.empty()) FAIL(describe(partition, d) << ": broken: " << rule);
         };
         check(Partition::whole_tiles, 0, 1);
-        for (int splits = 1; splits <= std::max(1, k_steps); ++splits) check(Partition::split_k, 0, splits);
+        for (int splits = 1; splits <= std::max(1, k_blocks); ++splits) check(Partition::split_k, 0, splits);
         check(Partition::stream_k, 0, 1);
-        for (int cut = 1; k_steps > 0 && cut <= tiles; ++cut) check(Partition::stream_k, cut, 1);
+        for (int cut = 1; k_blocks > 0 && cut <= tiles; ++cut) check(Partition::stream_k, cut, 1);
       }
     }
   }
@@ -108,22 +108,22 @@ TEST_CASE("Nine tiles of a 9 x 9 grid load 90 blocks in row order and 54 in grou
   CHECK(9 * distinct_rows_and_columns(9, 9, 9, 3) == 54);
 }
 
-TEST_CASE("1536 x 1792 x 6016 on 82 and on 84 programs is dealt out as the textbook says", "[schedule]") {
+TEST_CASE("1536 x 1792 x 6016 on 82 and on 84 CTAs is dealt out as the textbook says", "[schedule]") {
   const Problem problem = normalise({.m = 1536, .n = 1792, .k = 6016});
   const auto shape = [&problem](Schedule schedule, int grid) {
     return launch_shape(problem, {.block_m = 128, .block_n = 128, .block_k = 32, .schedule = schedule, .grid = grid});
   };
   const Decomposition one_tile = shape(Schedule::stream_k_one_tile, 82).decomposition;
   CHECK(tile_count(one_tile) == 168);
-  CHECK(one_tile.k_steps == 188);
+  CHECK(one_tile.k_blocks == 188);
   CHECK(one_tile.stream_k_tiles == 4);
-  const long long total = 1LL * one_tile.stream_k_tiles * one_tile.k_steps;
+  const long long total = 1LL * one_tile.stream_k_tiles * one_tile.k_blocks;
   CHECK(total == 752);
   CHECK(total / 82 == 9);
   CHECK(total % 82 == 14);
   int longer = 0;
-  for (int program = 0; program < 82; ++program) {
-    const long long length = range_begin(total, 82, program + 1) - range_begin(total, 82, program);
+  for (int cta = 0; cta < 82; ++cta) {
+    const long long length = range_begin(total, 82, cta + 1) - range_begin(total, 82, cta);
     CHECK((length == 9 || length == 10));
     longer += length == 10;
   }
@@ -136,15 +136,15 @@ TEST_CASE("1536 x 1792 x 6016 on 82 and on 84 programs is dealt out as the textb
   CHECK(shape(Schedule::stream_k_two_tile, 0).decomposition.stream_k_tiles == 0);
 }
 
-TEST_CASE("Two-tile stream-K gives every program between one and two tiles of k-steps", "[schedule]") {
-  for (int programs = 1; programs <= 40; ++programs) {
+TEST_CASE("Two-tile stream-K gives every CTA between one and two tiles of k-blocks", "[schedule]") {
+  for (int ctas = 1; ctas <= 40; ++ctas) {
     for (int tiles = 1; tiles <= 200; ++tiles) {
-      const int cut = two_tile_stream_k_tiles(tiles, programs);
+      const int cut = two_tile_stream_k_tiles(tiles, ctas);
       CHECK(cut <= tiles);
-      CHECK((tiles - cut) % programs == 0);
-      if (tiles % programs != 0 && tiles >= 2 * programs) {
-        CHECK(cut >= programs);
-        CHECK(cut < 2 * programs);
+      CHECK((tiles - cut) % ctas == 0);
+      if (tiles % ctas != 0 && tiles >= 2 * ctas) {
+        CHECK(cut >= ctas);
+        CHECK(cut < 2 * ctas);
       }
     }
   }

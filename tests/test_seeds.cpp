@@ -167,7 +167,7 @@ TEST_CASE("jitgemm seed sweep tries the notebook's grids, stops in time and goes
   const nlohmann::json& result = both["results"][0];
   CHECK(result["m"] == 128);  // a 64th, on the emulator
   CHECK(result["speedup"].is_null());
-  REQUIRE(result["jitgemm"].size() == 2 * 13);  // 4 tiles, fewer than two programs an SM
+  REQUIRE(result["jitgemm"].size() == 2 * 13);  // 4 tiles, fewer than two CTAs an SM
   std::set<int> random;
   for (std::size_t i = 0; i < 13; ++i) {
     const nlohmann::json &on = result["jitgemm"][i], &off = result["jitgemm"][13 + i];

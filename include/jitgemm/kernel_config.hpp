@@ -15,12 +15,12 @@ enum class MainLoop : std::uint8_t {
   sm90,  ///< TMA, wgmma, producer and consumer warpgroups: sm_90a
 };
 
-/// How the tiles of D, and the k-steps of each tile, are dealt out to the programs (thread blocks) of the grid.
+/// How the tiles of D, and the k-blocks of each tile, are dealt out to the CTAs (thread blocks) of the grid.
 enum class Schedule : std::uint8_t {
-  data_parallel,      ///< one program a tile
-  persistent,         ///< `grid` programs, each takes every grid-th tile
-  split_k,            ///< each tile's k-steps are cut into `splits` parts
-  stream_k,           ///< all k-steps of all tiles are cut into `grid` equal ranges
+  data_parallel,      ///< one CTA a tile
+  persistent,         ///< `grid` CTAs, each takes every grid-th tile
+  split_k,            ///< each tile's k-blocks are cut into `splits` parts
+  stream_k,           ///< all k-blocks of all tiles are cut into `grid` equal ranges
   stream_k_one_tile,  ///< stream_k over the tiles of the last partial wave, whole tiles for the rest
   stream_k_two_tile,  ///< stream_k over the last partial wave and one full wave, whole tiles for the rest
 };
@@ -28,12 +28,12 @@ enum class Schedule : std::uint8_t {
 /// How a problem is computed. Prints as one line that parse_kernel_config() reads back.
 struct KernelConfig {
   MainLoop main_loop = MainLoop::sm80;
-  int block_m = 128, block_n = 128, block_k = 32;  ///< tile of D, and the depth of one k-step
+  int block_m = 128, block_n = 128, block_k = 32;  ///< tile of D, and the depth of one k-block
   int group_m = 8;                                 ///< tile rows per group of the raster order; 0: linear row order
-  int stages = 3;                                  ///< k-steps in flight in shared memory
+  int stages = 3;                                  ///< k-blocks in flight in shared memory
   int warps = 4;                                   ///< that multiply; the sm90 main loop adds a producer warpgroup
   /// Thread blocks of a cluster (sm90): cluster_m x cluster_n neighbouring tiles, which fetch what they share of A and
-  /// B once (TMA multicast), times cluster_k blocks that cut the k-steps of each tile and add up in distributed shared
+  /// B once (TMA multicast), times cluster_k blocks that cut the k-blocks of each tile and add up in distributed shared
   /// memory.
   int cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool ping_pong = false;  ///< sm90: each consumer warpgroup has tiles of its own; else all share each tile

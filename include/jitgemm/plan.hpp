@@ -22,7 +22,7 @@ JITGEMM_EXPORT std::string_view to_string(PlanSource source);
 struct PredictedTime {
   double us = 0;
   double launch_us = 0, packing_us = 0, main_loop_us = 0, epilogue_us = 0;
-  double fixup_us = 0;   ///< of tiles that several programs share
+  double fixup_us = 0;   ///< of tiles that several CTAs share
   double memory_us = 0;  ///< what has to be read and written, at the device's rate
   double power_us = 0;   ///< all products, at the rate that the device's power sustains
 };
@@ -51,9 +51,9 @@ struct JITGEMM_EXPORT Plan {
   std::string device;
   int tiles_m = 0, tiles_n = 0;
   int stream_k_tiles = 0, data_parallel_tiles = 0;
-  int programs = 0;                 ///< grid size of the launch
-  int k_steps_per_tile = 0;         ///< iterations per tile
-  std::int64_t stream_k_steps = 0;  ///< iterations in total that are dealt out k-step by k-step
+  int ctas = 0;                      ///< grid size of the launch
+  int k_blocks_per_tile = 0;         ///< iterations per tile
+  std::int64_t stream_k_blocks = 0;  ///< iterations in total that are dealt out k-block by k-block
   std::size_t workspace_bytes = 0, smem_bytes = 0;
   std::size_t packed_bytes = 0;  ///< of the workspace: the copies of packed operands
   int threads = 0;

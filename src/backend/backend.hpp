@@ -115,7 +115,7 @@ struct EmulatorOptions {
   int resident_blocks = 0;     ///< blocks that run at once
   std::uint64_t step_cap = 0;  ///< operations of all threads before a launch counts as endless
   bool dependent_launch = true;
-  std::vector<std::uint32_t> programs = {};  ///< for tests: those of each launch that run; empty: all
+  std::vector<std::uint32_t> ctas = {};  ///< for tests: those of each launch that run; empty: all
 };
 std::unique_ptr<Backend> make_emulator_backend(const EmulatorOptions& options);
 

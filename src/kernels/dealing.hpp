@@ -17,37 +17,37 @@ namespace jitgemm {
 /// A tile is what one cluster of thread blocks computes at a time.
 struct TileCounts {
   std::int64_t m, n, all;  ///< none where nothing is written: with one extent 0, nothing bounds the others
-  std::int64_t k_steps;    ///< of one tile; with nothing to multiply one, of zeros
+  std::int64_t k_blocks;   ///< of one tile; with nothing to multiply one, of zeros
 };
 inline TileCounts tile_counts(const Problem& kernel_problem, const KernelConfig& c) {
   const Problem& p = kernel_problem;
-  const std::int64_t k_steps = reads_ab(p) ? ceil_div(p.k, c.block_k) : 1;
-  if (is_empty(p)) return {0, 0, 0, k_steps};
+  const std::int64_t k_blocks = reads_ab(p) ? ceil_div(p.k, c.block_k) : 1;
+  if (is_empty(p)) return {0, 0, 0, k_blocks};
   const std::int64_t m = ceil_div(p.m, c.block_m * c.cluster_m), n = ceil_div(p.n, c.block_n * c.cluster_n);
-  return {m, n, m * n * p.batch, k_steps};
+  return {m, n, m * n * p.batch, k_blocks};
 }
 
 /// What device::Decomposition says of the schedule.
 struct Dealing {
-  std::int64_t programs = 0, stream_k_tiles = 0, splits = 1;
+  std::int64_t ctas = 0, stream_k_tiles = 0, splits = 1;
 };
-/// `programs` is that of the grid; 0: as many as there are parts, each a whole tile or a split of one.
-inline Dealing deal_out(const KernelConfig& c, const TileCounts& tiles, std::int64_t programs) {
-  Dealing dealing{.programs = programs};
-  if (c.schedule == Schedule::split_k) dealing.splits = std::min<std::int64_t>(c.splits, tiles.k_steps);
+/// `ctas` is that of the grid; 0: as many as there are parts, each a whole tile or a split of one.
+inline Dealing deal_out(const KernelConfig& c, const TileCounts& tiles, std::int64_t ctas) {
+  Dealing dealing{.ctas = ctas};
+  if (c.schedule == Schedule::split_k) dealing.splits = std::min<std::int64_t>(c.splits, tiles.k_blocks);
   const std::int64_t parts = tiles.all * dealing.splits;
   const bool cuts_ranges = c.schedule == Schedule::stream_k || c.schedule == Schedule::stream_k_one_tile ||
                            c.schedule == Schedule::stream_k_two_tile;
-  if (programs <= 0 || tiles.all == 0 || c.schedule == Schedule::data_parallel) {
-    dealing.programs = parts;
+  if (ctas <= 0 || tiles.all == 0 || c.schedule == Schedule::data_parallel) {
+    dealing.ctas = parts;
   } else if (!cuts_ranges) {
-    dealing.programs = std::min(programs, parts);
+    dealing.ctas = std::min(ctas, parts);
   } else if (c.schedule == Schedule::stream_k) {
     dealing.stream_k_tiles = tiles.all;
   } else {
     dealing.stream_k_tiles = c.schedule == Schedule::stream_k_one_tile
-                                 ? device::one_tile_stream_k_tiles(int(tiles.all), int(programs))
-                                 : device::two_tile_stream_k_tiles(int(tiles.all), int(programs));
+                                 ? device::one_tile_stream_k_tiles(int(tiles.all), int(ctas))
+                                 : device::two_tile_stream_k_tiles(int(tiles.all), int(ctas));
   }
   return dealing;
 }

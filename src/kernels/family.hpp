@@ -17,7 +17,7 @@ namespace jitgemm {
 /// What a thread block of a kernel takes.
 struct Footprint {
   int threads = 0, smem_bytes = 0;
-  int arriving_groups = 1;  ///< of warps that count their arrival at a cut tile apart
+  int arriving_groups = 1;  ///< of warps that count their arrival at a split tile apart
 };
 
 /// The files of templates/ that a kernel is put together from, in order.

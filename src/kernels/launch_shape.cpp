@@ -28,22 +28,21 @@ LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
   const int cluster = cluster_size_of(c);
   const TileCounts tiles = tile_counts(p, c);
   const Dealing dealing = deal_out(c, tiles, c.grid / cluster);
-  shape.decomposition = {int(tiles.m),          int(tiles.n),
-                         int(p.batch),          int(tiles.k_steps),
-                         int(dealing.programs), int(dealing.stream_k_tiles),
-                         int(dealing.splits),   c.group_m};
+  shape.decomposition = {int(tiles.m),        int(tiles.n),      int(p.batch),
+                         int(tiles.k_blocks), int(dealing.ctas), int(dealing.stream_k_tiles),
+                         int(dealing.splits), c.group_m};
 
   const device::Decomposition& d = shape.decomposition;
   const device::Partition partition = partition_of(c.schedule);
   const int blocks_a_tile = c.cluster_m * c.cluster_n;
   shape.cluster = cluster;
-  shape.grid = int(dealing.programs) * cluster;
+  shape.grid = int(dealing.ctas) * cluster;
   const Footprint footprint = family_of(c).footprint(parameters_of(c, p));
   shape.threads = footprint.threads;
   shape.smem_bytes = std::size_t(footprint.smem_bytes);
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m * c.cluster_m) *
                         std::size_t(c.block_n * c.cluster_n) * size_of(accumulator_of(p));
-  shape.counters = device::cut_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
+  shape.counters = device::split_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
   shape.packed_bytes = packing_of(asked, c).bytes;
   return shape;
 }

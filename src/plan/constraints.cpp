@@ -9,7 +9,7 @@
 namespace jitgemm {
 namespace {
 
-bool cuts_k(const KernelConfig& c) {
+bool splits_k(const KernelConfig& c) {
   return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
 }
 
@@ -56,7 +56,7 @@ ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem
 
 std::string ConstraintFilter::why_not(const KernelConfig& config) const {
   if (constraints_.batch_invariant) {
-    if (cuts_k(config)) return "a batch-invariant choice does not cut k";
+    if (splits_k(config)) return "a batch-invariant choice does not split k";
     if (config.main_loop != batch_invariant_loop_)
       return "a batch-invariant choice has the " + std::string(to_string(*batch_invariant_loop_)) + " main loop here";
   }

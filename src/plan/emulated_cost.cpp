@@ -9,7 +9,7 @@ namespace {
 // Of one core's time, in microseconds; no source is known.
 constexpr double any_launch_us = 10;
 constexpr double fragment_us = 3, products_of_fragment = 4096;  // 16 x 16 x 16
-constexpr double thread_us = 2;                                 // from its start to its end, besides its k-steps
+constexpr double thread_us = 2;                                 // from its start to its end, besides its k-blocks
 constexpr double thread_step_us = 0.5;
 constexpr double partial_bytes_us = 1000, packed_bytes_us = 500;  // bytes a microsecond
 
@@ -21,7 +21,7 @@ PredictedTime predict_emulated(const KernelConfig& config, const Problem& proble
   const LaunchShape shape = launch_shape(problem, config);
   if (shape.grid == 0) return time;
   const device::Decomposition& d = shape.decomposition;
-  const double steps = double(device::tile_count(d)) * d.k_steps;
+  const double steps = double(device::tile_count(d)) * d.k_blocks;
   const double fragments = double(config.block_m) * config.block_n * config.block_k / products_of_fragment;
   time.us = any_launch_us + steps * (fragments * fragment_us + shape.threads * thread_step_us) +
             double(shape.grid) * shape.threads * thread_us + double(shape.partial_bytes) / partial_bytes_us;

@@ -20,7 +20,7 @@ struct RankedConfig {
 /// only for types that the device lacks. limit 0: all.
 ///
 /// With constraints, those that keep to them, predicted for part_of() the device; with few SMs empty also for the very
-/// largest problems, of which no grid deals out all k-steps. Throws Error{invalid_option} for SMs that the device
+/// largest problems, of which no grid deals out all k-blocks. Throws Error{invalid_option} for SMs that the device
 /// lacks.
 std::vector<RankedConfig> rank(const Problem& normalised, const RatedDevice& device, std::size_t limit = 0,
                                const Constraints& constraints = {});

@@ -33,7 +33,7 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 }
 
 template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename D, int COUNT>
-__device__ __forceinline__ void wgmma_k_step(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
+__device__ __forceinline__ void wgmma_k_block(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
   asm volatile(WGMMA_TEXT : WGMMA_D : "l"(a), "l"(b), "n"(STEP_A), "n"(STEP_B), "r"(int(accumulate)));
 }
 

@@ -112,33 +112,34 @@ const RatedDevice& device_from(fuzz::Bytes& input) {
   return devices[input.take<std::uint8_t>() % devices.size()];
 }
 
-/// Each k-step of each tile belongs to one program, and what is partial has a slot and a counter of its own.
+/// Each k-block of each tile belongs to one CTA, and what is partial has a slot and a counter of its own.
 template <device::Partition PARTITION>
 void check_work(const LaunchShape& shape) {
   const device::Decomposition& d = shape.decomposition;
   const auto tiles = std::int64_t(device::tile_count(d));
-  std::vector<std::uint8_t> done(std::size_t(tiles * d.k_steps));
-  for (int program = 0; program < shape.grid; ++program) {
-    const device::TileScheduler<PARTITION> list{d, program};
+  std::vector<std::uint8_t> done(std::size_t(tiles * d.k_blocks));
+  for (int cta = 0; cta < shape.grid; ++cta) {
+    const device::TileScheduler<PARTITION> list{d, cta};
     device::Work work{};
     for (bool more = list.first(work); more; more = list.next(work)) {
       expect(work.tile >= 0 && work.tile < tiles, "a tile exists");
-      expect(work.k_begin >= 0 && work.k_begin < work.k_end && work.k_end <= d.k_steps, "k-steps are within the tile");
+      expect(work.k_begin >= 0 && work.k_begin < work.k_end && work.k_end <= d.k_blocks,
+             "k-blocks are within the tile");
       for (int k = work.k_begin; k < work.k_end; ++k)
-        expect(done[std::size_t(std::int64_t(work.tile) * d.k_steps + k)]++ == 0, "a k-step is done once");
+        expect(done[std::size_t(std::int64_t(work.tile) * d.k_blocks + k)]++ == 0, "a k-block is done once");
       if (work.peers == 1) continue;
-      expect(work.tile < device::cut_tile_count(PARTITION, d), "a cut tile has a counter");
+      expect(work.tile < device::split_tile_count(PARTITION, d), "a split tile has a counter");
       const auto slot = device::slot_of<PARTITION>(d, work.tile, work.peer);
       expect(slot >= 0 && slot < device::slot_count(PARTITION, d), "a slot lies in the workspace");
     }
   }
-  for (const std::uint8_t count : done) expect(count == 1, "every k-step is done");
+  for (const std::uint8_t count : done) expect(count == 1, "every k-block is done");
 }
 
 void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& device) {
   const LaunchShape shape = launch_shape(p, c);
   expect((shape.grid == 0) == (device::tile_count(shape.decomposition) == 0), "nothing to write, nothing to launch");
-  expect(shape.grid >= 0 && shape.decomposition.k_steps >= 1, "a grid and k-steps");
+  expect(shape.grid >= 0 && shape.decomposition.k_blocks >= 1, "a grid and k-blocks");
   expect(shape.threads >= 32 && shape.threads <= 1024, "a block has 32 to 1024 threads");
   expect(shape.smem_bytes <= device.smem_per_block, "a block fits the shared memory");
   expect(shape.counters >= 0 && shape.counters <= max_counters, "the counters fit their block");
@@ -147,7 +148,7 @@ void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& de
   expect(us > 0 && std::isfinite(us), "a predicted time is one");
   expect(parse_kernel_config(to_string(c)) == c, "a legal configuration parses back");
 
-  if (shape.grid > 512 || std::int64_t(device::tile_count(shape.decomposition)) * shape.decomposition.k_steps > 4096)
+  if (shape.grid > 512 || std::int64_t(device::tile_count(shape.decomposition)) * shape.decomposition.k_blocks > 4096)
     return;
   switch (partition_of(c.schedule)) {
     case device::Partition::whole_tiles:

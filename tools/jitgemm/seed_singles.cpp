@@ -36,8 +36,8 @@ nlohmann::ordered_json debug_fields(const Plan& plan) {
           {"total_tiles_streamk", plan.stream_k_tiles},
           {"total_programs_streamk", c.grid},
           {"total_blocking_tiles", plan.data_parallel_tiles},
-          {"iters_per_tile", plan.k_steps_per_tile},
-          {"total_iters_streamk", plan.stream_k_steps},
+          {"iters_per_tile", plan.k_blocks_per_tile},
+          {"total_iters_streamk", plan.stream_k_blocks},
           {"n_regs", plan.registers},
           {"n_spills", plan.spill_bytes}};
 }
@@ -53,8 +53,8 @@ void print_debug(const Plan& plan) {
   fmt::print("total tiles: {} + {} = {}\n", plan.stream_k_tiles, plan.data_parallel_tiles, tiles);
   fmt::print("total_programs_streamk={}\n", c.grid);
   fmt::print("total_blocking_tiles={}\n", plan.data_parallel_tiles);
-  fmt::print("iters_per_tile={}\n", plan.k_steps_per_tile);
-  fmt::print("total_iters_streamk={}\n", plan.stream_k_steps);
+  fmt::print("iters_per_tile={}\n", plan.k_blocks_per_tile);
+  fmt::print("total_iters_streamk={}\n", plan.stream_k_blocks);
   if (plan.registers > 0) fmt::print("{} registers used, {} bytes of spills\n", plan.registers, plan.spill_bytes);
 }
 

@@ -239,7 +239,7 @@ class EmulatorBackend final : public Backend {
     options.cluster = shape.cluster;
     options.dependent = kernel.dependent;
     options.smem_bytes = shape.smem_bytes;
-    options.programs = options_.programs;
+    options.ctas = options_.ctas;
     options.seed = options_.seed;
     options.resident = options_.resident_blocks;
     if (options.resident == 0)

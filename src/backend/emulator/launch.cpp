@@ -105,7 +105,7 @@ void Launch::start_block(Block& block, u32 index, u32 smem_base) {
 void Launch::run() {
   host_.adopt_host_stack();
   const int size = options_.cluster;
-  std::vector<u32> order = options_.programs;
+  std::vector<u32> order = options_.ctas;
   if (order.empty()) {
     order.resize(options_.grid / size);
     std::iota(order.begin(), order.end(), 0u);

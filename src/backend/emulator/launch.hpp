@@ -227,7 +227,7 @@ class Launch {
     int grid = 0, threads = 0, cluster = 1;
     bool dependent = false;  // earlier launches may still run
     std::size_t smem_bytes = 0;
-    std::vector<u32> programs = {};  // clusters that run; empty: all
+    std::vector<u32> ctas = {};  // clusters that run; empty: all
     int resident = 1;
     u64 seed = 0;
     Asynchrony asynchrony = Asynchrony::at_issue;

@@ -19,7 +19,7 @@ std::string why_illegal(const KernelConfig& c, const Problem& asked, const Probl
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
-  if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that cuts k has a k-step";
+  if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that splits k has a k-block";
   const Problem slab = slab_problem(asked, slab_of(asked, c));
   const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);
   for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})

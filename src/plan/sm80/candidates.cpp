@@ -23,11 +23,11 @@ constexpr KernelConfig portable(int block_m, int block_n, int block_k, int stage
 }
 
 constexpr std::array portable_16_bit_tiles{
-    // Triton's matrix multiplication tutorial, CUDA: those for fp16, and with deeper k-steps for fp8.
+    // Triton's matrix multiplication tutorial, CUDA: those for fp16, and with deeper k-blocks for fp8.
     portable(128, 256, 64, 3, 8), portable(64, 256, 32, 4, 4), portable(128, 128, 32, 4, 4),
     portable(128, 64, 32, 4, 4), portable(64, 128, 32, 4, 4), portable(128, 32, 32, 4, 4), portable(64, 32, 32, 5, 2),
     portable(32, 64, 32, 5, 2),
-    // Deeper k-steps: half the barriers, for shared memory of 164 KiB and more.
+    // Deeper k-blocks: half the barriers, for shared memory of 164 KiB and more.
     portable(256, 128, 64, 3, 8), portable(128, 128, 64, 3, 4), portable(128, 128, 64, 4, 8),
     portable(128, 64, 64, 3, 4), portable(64, 128, 64, 3, 4), portable(64, 64, 64, 3, 4), portable(64, 64, 64, 6, 4),
     // Few rows or columns, where many bytes in flight matter more than reuse.
@@ -44,7 +44,7 @@ constexpr std::int64_t min_steps_per_part = 4;
 // Of the L2, above which the raster order decides what is read again. No source is known.
 constexpr double l2_for_any_order = 0.5;
 
-/// Grids that fill the device: one program an SM, and two where two fit.
+/// Grids that fill the device: one CTA an SM, and two where two fit.
 std::vector<int> grids(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
   std::vector<int> grids{device.sm_count};
   const device::sm80::Geometry geometry = device::sm80::geometry(parameters_of(tile, problem));
@@ -64,18 +64,18 @@ std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCou
     configs.push_back(config);
   };
   for (int splits : split_counts) {
-    const bool long_enough = work.k_steps >= splits * min_steps_per_part;
+    const bool long_enough = work.k_blocks >= splits * min_steps_per_part;
     const bool needed = work.all < 2 * device.sm_count && work.all * splits <= 4 * device.sm_count;
     if (long_enough && needed && work.all > 0) add(Schedule::split_k, splits, 0);
   }
   for (int grid : grids(tile, problem, device)) {
     const std::int64_t tail = work.all % grid;
-    const auto can_cut = [&](std::int64_t tiles) { return tiles * work.k_steps >= grid * min_steps_per_part; };
+    const auto can_split = [&](std::int64_t tiles) { return tiles * work.k_blocks >= grid * min_steps_per_part; };
     if (work.all > grid) add(Schedule::persistent, 1, grid);
-    if (tail == 0 || work.k_steps < 2 * min_steps_per_part) continue;
+    if (tail == 0 || work.k_blocks < 2 * min_steps_per_part) continue;
     // With many waves, cutting every tile only costs: the hybrids cut the last ones.
-    if (work.all < 4 * grid && can_cut(work.all)) add(Schedule::stream_k, 1, grid);
-    if (work.all > grid && can_cut(tail)) add(Schedule::stream_k_one_tile, 1, grid);
+    if (work.all < 4 * grid && can_split(work.all)) add(Schedule::stream_k, 1, grid);
+    if (work.all > grid && can_split(tail)) add(Schedule::stream_k_one_tile, 1, grid);
     if (work.all >= 2 * grid) add(Schedule::stream_k_two_tile, 1, grid);
   }
   return configs;

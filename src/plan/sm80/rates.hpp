@@ -10,10 +10,10 @@ struct PortableRates {
   double launch_us = 0.85;           ///< besides the prologue
   double sm_flops_us = 440e6 / 132;  ///< sustained, shared memory and barriers left out; of 16-bit operands
   double power_flops_us = 440e6;     ///< all SMs together
-  double prologue_us = 2.7;          ///< from a program's start to its first product, cold
-  double tile_prologue_us = 0.56;    ///< the same for a program's later tiles
+  double prologue_us = 2.7;          ///< from a CTA's start to its first product, cold
+  double tile_prologue_us = 0.56;    ///< the same for a CTA's later tiles
   double latency_us = 1.28;          ///< from the issue of a copy to its data in shared memory
-  double step_us = 0.235;            ///< barrier, waits and issue of a k-step, exposed when one program has the SM
+  double step_us = 0.235;            ///< barrier, waits and issue of a k-block, exposed when one CTA has the SM
   double mma_us = 0.0089;    ///< between two mma of one warp, which is what a warp alone on its tensor core runs at
   double epilogue_us = 2.7;  ///< of a tile, besides its bytes, with 128 accumulators a thread
   double arrival_us = 2.2;   ///< of a split tile: release, atomic round trip, acquire

@@ -99,7 +99,7 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
   // Larger clusters were the fastest where there are few tiles.
   if (blocks > 3 * slots && cluster.m * cluster.n * cluster.k <= 2) {
     struct Full {
-      std::int64_t columns;  // of the program with most tiles
+      std::int64_t columns;  // of the CTA with most tiles
       int width;
     };
     Full best{std::numeric_limits<std::int64_t>::max(), widest + 1}, second = best;
@@ -122,7 +122,7 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
 
 void add_tiles(const DeviceInfo& device, TilesSm90& form) {
   const Problem& problem = form.problem;
-  const std::int64_t k_steps = ceil_div(problem.k, block_k_sm90(problem.a.type));
+  const std::int64_t k_blocks = ceil_div(problem.k, block_k_sm90(problem.a.type));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
     const int widest = widest_tile(rows, problem);
@@ -130,7 +130,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
-      if (cluster.k > 1 && (rows.ping_pong || k_steps < cluster.k * min_steps_per_part)) continue;
+      if (cluster.k > 1 && (rows.ping_pong || k_blocks < cluster.k * min_steps_per_part)) continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
@@ -183,7 +183,7 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
   std::vector<KernelConfig> result;
   const int size = cluster_size_of(tile), slots = usable_sms(size, device);
   const TileCounts tiles = tile_counts(problem, tile);
-  const std::int64_t blocks = tiles.all * size, k_steps = tiles.k_steps;
+  const std::int64_t blocks = tiles.all * size, k_blocks = tiles.k_blocks;
   const auto with = [&](Schedule schedule, int splits, int grid) {
     KernelConfig config = tile;
     config.schedule = schedule;
@@ -192,7 +192,7 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
     result.push_back(config);
   };
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
-  if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).blocks_per_sm == 2 && blocks > slots) {
+  if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2 && blocks > slots) {
     KernelConfig two = tile;
     two.stages = stages_that_fit(two, problem, device, 2);
     if (two.stages >= fewest_stages) result.push_back(two);
@@ -201,9 +201,9 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
   if (blocks > slots) with(Schedule::persistent, 1, slots);
   if (tile.ping_pong) return result;
   for (int splits : {2, 3, 4, 6, most_splits})
-    if (k_steps >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
-  if (size > 2 || k_steps < 8 || blocks % slots == 0) return result;
-  if (blocks < 2 * slots && blocks * k_steps >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);
+    if (k_blocks >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
+  if (size > 2 || k_blocks < 8 || blocks % slots == 0) return result;
+  if (blocks < 2 * slots && blocks * k_blocks >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);
   if (blocks > 2 * slots && blocks < 8 * slots) with(Schedule::stream_k_two_tile, 1, slots);
   return result;
 }

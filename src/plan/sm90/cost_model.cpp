@@ -15,7 +15,7 @@ namespace {
 // Of 9000 candidates of 227 shapes (tools/results/NOTES.md, 26). One consumer at a time hands stages back, so blocks of
 // a cluster that change consumers at different times wait for each other: for each doubling of the cluster above 2.
 constexpr double drift_of_ping_pong = 0.03;
-constexpr double exposed_epilogue = 0.8;  // of each of a persistent program's tiles but the last
+constexpr double exposed_epilogue = 0.8;  // of each of a persistent CTA's tiles but the last
 
 // No source is known, but for the first one's effect (tools/results/NOTES.md, 24).
 constexpr double cold_clusters = 8;        // that ask for a row at once and cost it nothing
@@ -27,12 +27,12 @@ constexpr double usual_accumulators = 128 * 32;  // of a warp
 constexpr int straddled_line_bytes = 128;        // rows that do not start on such a line take two requests
 constexpr int box_columns = 64;                  // of an N-major B, the last one whole
 
-// A wgmma has 64 rows and 32 bytes of k, so that a k-step takes four. Its products take a clock for two columns; it
+// A wgmma has 64 rows and 32 bytes of k, so that a k-block takes four. Its products take a clock for two columns; it
 // reads 128 bytes of shared memory a clock, in 16 clocks its A, and in one four columns of B.
 constexpr double wgmma_rows = 64, wgmmas_of_step = 4;
 constexpr double columns_a_clock = 2, a_clocks = 16, b_columns_a_clock = 4;
 
-// Of a row of A or B in a k-step; what an SM takes into its shared memory (tools/results/NOTES.md, 13).
+// Of a row of A or B in a k-block; what an SM takes into its shared memory (tools/results/NOTES.md, 13).
 constexpr double row_bytes_of_step = 128, ingest_bytes_a_clock = 64;
 
 }  // namespace
@@ -65,7 +65,7 @@ double CostModelSm90::contention(double clusters) const {
 
 bool CostModelSm90::two_fit(const KernelConfig& c) const {
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, problem_));
-  return geometry.blocks_per_sm == 2 &&
+  return geometry.ctas_per_sm == 2 &&
          2 * (std::size_t(geometry.smem_bytes) + reserved_smem_bytes) <= device_.smem_per_sm;
 }
 
@@ -126,7 +126,7 @@ void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
   const KernelConfig& c = l.config;
   const Step step = step_of(l);
   const std::int64_t splits = l.dealing.splits;
-  const double steps = double(ceil_div(ceil_div(l.cluster_tiles.k_steps, splits), c.cluster_k));
+  const double steps = double(ceil_div(ceil_div(l.cluster_tiles.k_blocks, splits), c.cluster_k));
   const std::int64_t blocks = l.tiles * c.cluster_k * splits, slots = std::int64_t(l.usable) * l.resident;
   const std::int64_t full = quotient(blocks, slots), rest = blocks - full * slots;
   time.main_loop_us = double(full) * steps * step_us(step, double(slots), l.resident);
@@ -144,12 +144,11 @@ void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
   if (splits > 1) time.fixup_us += rates_.arrival_us + double(1 + splits) * part_bytes(l) / rates_.part_bytes_us;
 }
 
-/// Programs that compute a tile after the other.
+/// CTAs that compute a tile after the other.
 void CostModelSm90::add_rounds(const Launch& l, PredictedTime& time) const {
   const Step step = step_of(l);
-  const std::int64_t grid = l.dealing.programs * l.cluster, full = quotient(l.tiles, grid),
-                     rest = l.tiles - full * grid;
-  time.main_loop_us = double(l.cluster_tiles.k_steps) *
+  const std::int64_t grid = l.dealing.ctas * l.cluster, full = quotient(l.tiles, grid), rest = l.tiles - full * grid;
+  time.main_loop_us = double(l.cluster_tiles.k_blocks) *
                       (double(full) * step_us(step, double(grid), 1) + (rest > 0 ? step_us(step, double(rest), 1) : 0));
 
   const double epilogue = epilogue_us(l);
@@ -160,29 +159,29 @@ void CostModelSm90::add_rounds(const Launch& l, PredictedTime& time) const {
                                         : (1 + (rounds - 1) * exposed_epilogue) * epilogue;
 }
 
-/// Stream-K's programs: a range of the k-steps of the tiles that are cut, then whole tiles.
+/// Stream-K's CTAs: a range of the k-blocks of the tiles that are split, then whole tiles.
 void CostModelSm90::add_ranges(const Launch& l, PredictedTime& time) const {
   const Step step = step_of(l);
   const KernelConfig& c = l.config;
-  const std::int64_t cut = l.dealing.stream_k_tiles, programs = l.dealing.programs, k_steps = l.cluster_tiles.k_steps;
-  const std::int64_t range = ceil_div(cut * k_steps, programs), whole = ceil_div(l.cluster_tiles.all - cut, programs);
-  time.main_loop_us = double(range + whole * k_steps) * step_us(step, double(programs * l.cluster), 1);
+  const std::int64_t split = l.dealing.stream_k_tiles, ctas = l.dealing.ctas, k_blocks = l.cluster_tiles.k_blocks;
+  const std::int64_t range = ceil_div(split * k_blocks, ctas), whole = ceil_div(l.cluster_tiles.all - split, ctas);
+  time.main_loop_us = double(range + whole * k_blocks) * step_us(step, double(ctas * l.cluster), 1);
   // Ranges walk through k out of step and share nothing in the L2 (tools/results/NOTES.md, 5).
   if (operand_bytes_ > l2_for_operands * double(device_.l2_bytes)) {
     const double read =
-        double(cut) * c.cluster_m * c.cluster_n * (l.rows + l.columns) * double(k_steps) * row_bytes_of_step;
+        double(split) * c.cluster_m * c.cluster_n * (l.rows + l.columns) * double(k_blocks) * row_bytes_of_step;
     time.main_loop_us += std::max(0.0, read - operand_bytes_) / rates_.memory_bytes_us;
   }
-  time.epilogue_us = double(whole + range / k_steps + 1) * epilogue_us(l);
-  const double peers = double(std::min(programs, ceil_div(k_steps, std::max<std::int64_t>(1, range)) + 1));
+  time.epilogue_us = double(whole + range / k_blocks + 1) * epilogue_us(l);
+  const double peers = double(std::min(ctas, ceil_div(k_blocks, std::max<std::int64_t>(1, range)) + 1));
   time.fixup_us = rates_.arrival_us + (1 + peers) * part_bytes(l) / rates_.part_bytes_us;
 }
 
 double CostModelSm90::together_us(const PredictedTime& time) const {
-  // What a program does between its tiles costs nothing where the power limit holds it back anyway.
-  const double programs = time.main_loop_us + time.epilogue_us + time.fixup_us;
-  const double all = programs + time.memory_us + time.power_us;
-  const double longest = std::max({programs, time.memory_us, time.power_us});
+  // What a CTA does between its tiles costs nothing where the power limit holds it back anyway.
+  const double ctas_us = time.main_loop_us + time.epilogue_us + time.fixup_us;
+  const double all = ctas_us + time.memory_us + time.power_us;
+  const double longest = std::max({ctas_us, time.memory_us, time.power_us});
   return longest + rates_.unhidden * (all - longest) / 2;
 }
 
@@ -205,7 +204,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
       add_ranges(launch, time);
       break;
   }
-  time.power_us = 2.0 * double(launch.tiles) * launch.elements * double(counts.k_steps) * c.block_k * flop_us_;
+  time.power_us = 2.0 * double(launch.tiles) * launch.elements * double(counts.k_blocks) * c.block_k * flop_us_;
   time.memory_us = memory_us_;
   time.us += together_us(time);
   return time;
@@ -230,7 +229,7 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(most_splits, quotient(slots, blocks)));
     least = std::min(least, us_if_allowed(c));
-  } else if (fills && may_share_sm(size) && device::sm90::geometry(parameters_of(c, problem_)).blocks_per_sm == 2) {
+  } else if (fills && may_share_sm(size) && device::sm90::geometry(parameters_of(c, problem_)).ctas_per_sm == 2) {
     c = tile;
     while (c.stages > fewest_stages && !two_fit(c)) --c.stages;
     least = std::min(least, us_if_allowed(c));

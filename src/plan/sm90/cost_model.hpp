@@ -35,7 +35,7 @@ class CostModelSm90 {
     double rows = 0, columns = 0, elements = 0;  ///< of a tile
     double loaded_columns = 0;                   ///< of B, for one
   };
-  /// One k-step of a block, in what it asks of an SM alone and of the L2 with all others.
+  /// One k-block of a block, in what it asks of an SM alone and of the L2 with all others.
   struct Step {
     double ingest_clocks, rows_us;
     double product_clocks, promotion_clocks;  ///< the latter of a warpgroup that multiplies alone
@@ -57,7 +57,7 @@ class CostModelSm90 {
   void add_waves(const Launch& launch, PredictedTime& time) const;
   void add_rounds(const Launch& launch, PredictedTime& time) const;
   void add_ranges(const Launch& launch, PredictedTime& time) const;
-  /// Of what all programs take, the memory and the power limit, the longest, with some of the others.
+  /// Of what all CTAs take, the memory and the power limit, the longest, with some of the others.
   double together_us(const PredictedTime& time) const;
 
   const Problem& problem_;

@@ -4,8 +4,8 @@
 
 namespace jitgemm::test {
 
-/// Whether several programs, or blocks of a cluster, add up one element.
-inline bool cuts_k(const KernelConfig& c) {
+/// Whether several CTAs, or blocks of a cluster, add up one element.
+inline bool splits_k(const KernelConfig& c) {
   return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
 }
 
