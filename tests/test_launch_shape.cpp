@@ -88,7 +88,7 @@ void check_random_launches(int count) {
   std::vector<unsigned char> seen;
   std::array<int, schedules.size()> split_some{};
   for (int i = 0; i < count; ++i) {
-    Problem problem;
+    NormalProblem problem;
     KernelConfig config;
     draw(random, problem, config);
     problem = normalise(problem);
@@ -153,7 +153,7 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
   const int largest = 0x7fffffff;
   int legal = 0;
   for (int i = 0; i < 200'000; ++i) {
-    Problem problem;
+    NormalProblem problem;
     KernelConfig config;
     draw(random, problem, config);
     problem.m = random.log_between(1, largest);

@@ -85,9 +85,9 @@ TEST_CASE("A workspace of workspace_size() does for every choice, by the emulato
       options.tuning = Tuning::off;
       Chooser chooser(*backend, store, RatedDevice(backend->device()), options);
       for (int i = 0; i < rounds() / 4; ++i) {
-        const Problem asked = normalise(draw(random, architecture != std::string("sm_80")));
+        const NormalProblem asked = normalise(draw(random, architecture != std::string("sm_80")));
         const std::size_t bytes = launch_shape(asked, chooser.choose(asked, false).config).workspace_bytes();
-        Problem seen = asked;
+        NormalProblem seen = asked;
         draw_alignments(random, seen);
         seen = normalise(seen);
         const std::size_t needed = launch_shape(seen, chooser.choose(seen, false).config).workspace_bytes();
