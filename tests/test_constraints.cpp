@@ -33,7 +33,7 @@ RatedDevice emulated(const char* architecture) {
 
 /// Any type, layout, alignment and batch; tiny, skinny, deep and large.
 NormalProblem random_problem(Random& random) {
-  NormalProblem p;
+  Problem p;
   p.a.type = p.b.type = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
   p.d.type = is_fp8(p.a.type) ? bf16 : p.a.type == tf32 ? f32 : p.a.type == s8 ? s32 : p.a.type;
   if (is_fp8(p.a.type) && random.between(0, 1)) p.accumulation = Accumulation::promoted;

@@ -52,8 +52,8 @@ cuda::DriverApi strict_driver() {
 const RatedDevice hopper(device_info_for("sm_90a"));
 
 /// Sizes, strides and tiles of all orders of magnitude.
-NormalProblem draw_problem(Random& random) {
-  NormalProblem p;
+Problem draw_problem(Random& random) {
+  Problem p;
   const auto size = [&] {
     return random.between(0, 3) == 0 ? std::int64_t(1) << random.between(0, 30) : random.log_between(1, 9000);
   };

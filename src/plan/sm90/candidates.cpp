@@ -165,11 +165,11 @@ std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo
                             .swap_ab = swap_ab,
                             .pack_a = needs_packing_a(asked),
                             .pack_b = needs_packing_b(asked)};
+    if (!device.has_wgmma() || !reads_ab(asked)) return TilesSm90{form, kernel_problem(asked, form), true};
     KernelConfig usual = form;
     usual.block_m = usual.block_n = 128;
     const Slab slab = slab_of(asked, usual);
     TilesSm90 tiles{form, kernel_problem(slab_problem(asked, slab), form), slab_count(asked, slab) == 1};
-    if (!device.has_wgmma() || !reads_ab(asked)) return tiles;
     tiles.tiles.reserve(256);
     add_tiles(device, tiles);
     return tiles;
