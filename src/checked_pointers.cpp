@@ -6,7 +6,7 @@
 
 namespace jitgemm {
 
-void CheckedPointers::check(Backend& backend, const Problem& problem, const Operands& operands, Stream stream) {
+void CheckedPointers::check(Backend& backend, const NormalProblem& problem, const Operands& operands, Stream stream) {
   const auto look_at = [&](const void* pointer, const char* name) { check(backend, pointer, name, stream); };
   look_at(operands.d, "D");
   if (reads_ab(problem)) {

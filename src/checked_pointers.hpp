@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "backend/backend.hpp"
-#include "jitgemm/problem.hpp"
+#include "core/problem.hpp"
 
 namespace jitgemm {
 
@@ -14,7 +14,7 @@ namespace jitgemm {
 class CheckedPointers {
  public:
   /// Throws Error{invalid_operand} unless the device can access all that the call reads and writes.
-  void check(Backend& backend, const Problem& normalised, const Operands& operands, Stream stream);
+  void check(Backend& backend, const NormalProblem& normalised, const Operands& operands, Stream stream);
 
  private:
   void check(Backend& backend, const void* pointer, const char* name, Stream stream);

@@ -40,16 +40,16 @@ Chooser::Chooser(Backend& backend, KernelStore& store, RatedDevice device, const
       part_(part_of(device_, options.constraints)),
       db_(options.tuning_db, options.system_tuning_db) {}
 
-Choice Chooser::preview(const Problem& problem) {
+Choice Chooser::preview(const NormalProblem& problem) {
   if (auto choice = remembered(shape_of(problem))) return *choice;
   Choice choice = look_up(problem);
   if (measures(problem) && choice.source != PlanSource::exact) choice.why += "; gemm() will measure first";
   return choice;
 }
 
-Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) {
+Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* settled) {
   if (settled) *settled = true;
-  const Problem shape = shape_of(problem);
+  const NormalProblem shape = shape_of(problem);
   if (auto choice = remembered(shape)) return *choice;
   Choice choice = look_up(problem);
   if (measures(problem) && choice.source != PlanSource::exact) {
@@ -87,7 +87,7 @@ Choice Chooser::choose(const Problem& problem, bool may_measure, bool* settled) 
   return choice;
 }
 
-TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, int)>& progress) {
+TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
     throw Error(ErrorCode::invalid_option,
                 "tune() is called by a progress callback of tune(); call it when that has returned");
@@ -103,14 +103,14 @@ TuneResult Chooser::tune(const Problem& problem, const std::function<void(int, i
   return *result;
 }
 
-std::optional<Choice> Chooser::remembered(const Problem& shape) {
+std::optional<Choice> Chooser::remembered(const NormalProblem& shape) {
   const std::shared_lock lock(settled_mutex_);
   const auto found = settled_.find(shape);
   if (found == settled_.end()) return std::nullopt;
   return found->second;
 }
 
-void Chooser::remember(const Problem& shape, const Choice& choice) {
+void Chooser::remember(const NormalProblem& shape, const Choice& choice) {
   const std::unique_lock lock(settled_mutex_);
   if (settled_.size() >= most_settled) settled_.clear();
   settled_.insert_or_assign(shape, choice);
@@ -121,9 +121,9 @@ void Chooser::forget() {
   settled_.clear();
 }
 
-Choice Chooser::look_up(const Problem& problem) {
+Choice Chooser::look_up(const NormalProblem& problem) {
   if (options_.tuning == Tuning::off) return by_model(problem, options_.constraints);
-  const Problem shape = tuned_shape(problem);
+  const NormalProblem shape = tuned_shape(problem);
   TuningLookup found = db_.find(shape, device_, options_.constraints);
   if (found.match == Match::none) return by_model(problem, options_.constraints);
 
@@ -149,7 +149,7 @@ Choice Chooser::look_up(const Problem& problem) {
           found.runners_up};
 }
 
-Choice Chooser::choose_within(const Problem& problem, std::size_t workspace_bytes) {
+Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspace_bytes) {
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
   Choice choice = by_model(problem, constraints);
@@ -158,7 +158,7 @@ Choice Chooser::choose_within(const Problem& problem, std::size_t workspace_byte
   return choice;
 }
 
-Choice Chooser::by_model(const Problem& problem, const Constraints& constraints) {
+Choice Chooser::by_model(const NormalProblem& problem, const Constraints& constraints) {
   const std::vector<RankedConfig> ranked = rank(problem, device_, 1, constraints);
   if (const std::size_t smem = device_.smem_per_block; ranked.empty() && smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
@@ -178,9 +178,9 @@ Choice Chooser::by_model(const Problem& problem, const Constraints& constraints)
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
-std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget_seconds,
+std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
-  const Problem shape = tuned_shape(problem);
+  const NormalProblem shape = tuned_shape(problem);
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = progress;
@@ -208,8 +208,8 @@ std::optional<TuneResult> Chooser::measure(const Problem& problem, double budget
   return result;
 }
 
-Problem Chooser::tuned_shape(const Problem& problem) const {
-  Problem shape = shape_of(problem);
+NormalProblem Chooser::tuned_shape(const NormalProblem& problem) const {
+  NormalProblem shape = shape_of(problem);
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return shape;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return shape;
@@ -219,19 +219,21 @@ Problem Chooser::tuned_shape(const Problem& problem) const {
   return shape;
 }
 
-std::vector<RankedConfig> Chooser::ranked(const Problem& problem, std::size_t limit) {
+std::vector<RankedConfig> Chooser::ranked(const NormalProblem& problem, std::size_t limit) {
   return rank(problem, device_, limit, options_.constraints);
 }
 
-double Chooser::predict(const KernelConfig& config, const Problem& problem) const {
+double Chooser::predict(const KernelConfig& config, const NormalProblem& problem) const {
   return predict_us(config, problem, part_);
 }
 
-std::string Chooser::why_not(const KernelConfig& config, const Problem& problem) const {
+std::string Chooser::why_not(const KernelConfig& config, const NormalProblem& problem) const {
   if (std::string broken = why_illegal(config, problem, part_); !broken.empty()) return broken;
   return ConstraintFilter(options_.constraints, problem, part_).why_not(config);
 }
 
-bool Chooser::measures(const Problem& problem) const { return options_.tuning == Tuning::on && reads_ab(problem); }
+bool Chooser::measures(const NormalProblem& problem) const {
+  return options_.tuning == Tuning::on && reads_ab(problem);
+}
 
 }  // namespace jitgemm

@@ -22,10 +22,10 @@ namespace jitgemm {
 
 /// Problems as keys: shape_of() what is asked.
 struct ProblemHash {
-  std::size_t operator()(const Problem& problem) const { return hash_value(problem); }
+  std::size_t operator()(const NormalProblem& problem) const { return hash_value(problem); }
 };
 struct ProblemEqual {
-  bool operator()(const Problem& x, const Problem& y) const { return equal(x, y); }
+  bool operator()(const NormalProblem& x, const NormalProblem& y) const { return equal(x, y); }
 };
 
 /// A configuration, and why.
@@ -55,35 +55,35 @@ class Chooser {
   Chooser(Backend& backend, KernelStore& store, RatedDevice device, const ChooserOptions& options);
 
   /// Without measuring.
-  Choice preview(const Problem& problem);
+  Choice preview(const NormalProblem& problem);
   /// May measure, one problem at a time, when tuning is on. `settled` is false if a later call may choose better.
-  Choice choose(const Problem& problem, bool may_measure, bool* settled = nullptr);
+  Choice choose(const NormalProblem& problem, bool may_measure, bool* settled = nullptr);
   /// The cost model's, of those that need no more workspace than this.
-  Choice choose_within(const Problem& problem, std::size_t workspace_bytes);
+  Choice choose_within(const NormalProblem& problem, std::size_t workspace_bytes);
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
-  TuneResult tune(const Problem& problem, const std::function<void(int, int)>& progress);
+  TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
 
   /// What the cost model says of all that choose() may choose: see rank().
-  std::vector<RankedConfig> ranked(const Problem& problem, std::size_t limit = 0);
-  double predict(const KernelConfig& config, const Problem& problem) const;
+  std::vector<RankedConfig> ranked(const NormalProblem& problem, std::size_t limit = 0);
+  double predict(const KernelConfig& config, const NormalProblem& problem) const;
   /// Empty if it may choose this one for the problem, else why not.
-  std::string why_not(const KernelConfig& config, const Problem& problem) const;
+  std::string why_not(const KernelConfig& config, const NormalProblem& problem) const;
 
   const RatedDevice& device() const { return device_; }
   const Constraints& constraints() const { return options_.constraints; }
   std::uint64_t tuned() const { return tuned_; }
 
  private:
-  std::optional<Choice> remembered(const Problem& shape);
-  void remember(const Problem& shape, const Choice& choice);
+  std::optional<Choice> remembered(const NormalProblem& shape);
+  void remember(const NormalProblem& shape, const Choice& choice);
   void forget();
-  Choice look_up(const Problem& problem);
-  Choice by_model(const Problem& problem, const Constraints& constraints);
-  std::optional<TuneResult> measure(const Problem& problem, double budget_seconds,
+  Choice look_up(const NormalProblem& problem);
+  Choice by_model(const NormalProblem& problem, const Constraints& constraints);
+  std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
-  Problem tuned_shape(const Problem& problem) const;
-  bool measures(const Problem& problem) const;
+  NormalProblem tuned_shape(const NormalProblem& problem) const;
+  bool measures(const NormalProblem& problem) const;
 
   Backend& backend_;
   KernelStore& store_;
@@ -100,7 +100,7 @@ class Chooser {
   double spent_seconds_ = 0;  // under measuring_
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;
-  std::unordered_map<Problem, Choice, ProblemHash, ProblemEqual> settled_;
+  std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;
 };
 
 }  // namespace jitgemm

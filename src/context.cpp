@@ -57,22 +57,22 @@ struct Context::Impl {
 
   void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig* pinned);
   /// False: the call waits for its kernel.
-  bool serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem, const Operands& operands,
-                       Stream stream);
+  bool serve_meanwhile(const ReadyKey& key, const Problem& asked, const NormalProblem& problem,
+                       const Operands& operands, Stream stream);
   /// What is remembered for the key, else chosen and made. nullopt: the call has been served by other means.
-  std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem,
+  std::optional<Ready> ready_for(const ReadyKey& key, const Problem& asked, const NormalProblem& problem,
                                  const Operands& operands, Stream stream);
-  Ready make_ready(const ReadyKey& key, const Problem& problem, Stream stream);
+  Ready make_ready(const ReadyKey& key, const NormalProblem& problem, Stream stream);
   /// Launches what is ready or, where the stream's part of the device cannot hold it, what it can.
-  void launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem, const Operands& operands,
+  void launch_resident(const ReadyKey& key, const Ready& ready, const NormalProblem& problem, const Operands& operands,
                        Stream stream);
-  void launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream);
+  void launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream);
 
-  Choice pinned_choice(const Problem& problem, const KernelConfig& config);
-  Choice preview(const Problem& problem, const KernelConfig* pinned) {
+  Choice pinned_choice(const NormalProblem& problem, const KernelConfig& config);
+  Choice preview(const NormalProblem& problem, const KernelConfig* pinned) {
     return pinned ? pinned_choice(problem, *pinned) : chooser.preview(problem);
   }
-  Plan make_plan(const Problem& problem, const Choice& choice) {
+  Plan make_plan(const NormalProblem& problem, const Choice& choice) {
     return plan_of(problem, choice, chooser.device(), chooser.constraints());
   }
   Plan plan(const Problem& problem, const KernelConfig* pinned);
@@ -109,9 +109,9 @@ struct Context::Impl {
 
 void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream stream, const KernelConfig* pinned) {
   with_names(asked, pinned, [&] {
-    const Problem normalised = normalise(asked);
+    const NormalProblem normalised = normalise(asked);
     if (is_empty(normalised)) return;
-    const Problem problem = with_operands(normalised, operands);
+    const NormalProblem problem = with_operands(normalised, operands);
     checked_pointers.check(*backend, problem, operands, stream);
     ReadyKey key{shape_of(problem), pinned ? std::optional(*pinned) : std::nullopt};
     std::optional<Ready> ready = ready_for(key, asked, problem, operands, stream);
@@ -123,7 +123,7 @@ void Context::Impl::gemm(const Problem& asked, const Operands& operands, Stream 
   });
 }
 
-std::optional<Ready> Context::Impl::ready_for(const ReadyKey& key, const Problem& asked, const Problem& problem,
+std::optional<Ready> Context::Impl::ready_for(const ReadyKey& key, const Problem& asked, const NormalProblem& problem,
                                               const Operands& operands, Stream stream) {
   std::optional<Ready> ready(std::in_place);
   if (ready_table.find(key, *ready)) return ready;
@@ -132,7 +132,7 @@ std::optional<Ready> Context::Impl::ready_for(const ReadyKey& key, const Problem
   return ready;
 }
 
-bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const Problem& problem,
+bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, const NormalProblem& problem,
                                     const Operands& operands, Stream stream) {
   if (!first_calls || key.pinned || backend->capture_status(stream) == CaptureStatus::capturing) return false;
   const auto stopgap = first_calls->stopgap(key, problem);
@@ -146,7 +146,7 @@ bool Context::Impl::serve_meanwhile(const ReadyKey& key, const Problem& asked, c
   return true;
 }
 
-Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Stream stream) {
+Ready Context::Impl::make_ready(const ReadyKey& key, const NormalProblem& problem, Stream stream) {
   const std::uint64_t epoch = ready_table.epoch();
   const bool capturing = backend->capture_status(stream) == CaptureStatus::capturing;
   bool settled = true;
@@ -165,7 +165,7 @@ Ready Context::Impl::make_ready(const ReadyKey& key, const Problem& problem, Str
   return ready;
 }
 
-void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, const Problem& problem,
+void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, const NormalProblem& problem,
                                     const Operands& operands, Stream stream) {
   try {
     return launch(ready, problem, operands, stream);
@@ -181,7 +181,7 @@ void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, con
   launch(smaller, problem, operands, stream);
 }
 
-void Context::Impl::launch(const Ready& ready, const Problem& problem, const Operands& operands, Stream stream) {
+void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream) {
   const auto enqueue = [&](const Workspace& workspace) {
     for_each_step(
         ready, problem, operands, workspace, [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
@@ -204,7 +204,7 @@ void Context::Impl::launch(const Ready& ready, const Problem& problem, const Ope
   launches.fetch_add(1, std::memory_order_relaxed);
 }
 
-Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& config) {
+Choice Context::Impl::pinned_choice(const NormalProblem& problem, const KernelConfig& config) {
   if (config.main_loop > kernel_families.back()->main_loop || config.schedule > Schedule::stream_k_two_tile) {
     throw Error(ErrorCode::invalid_config, "unknown main loop or schedule; use an enumerator of MainLoop and Schedule");
   }
@@ -218,7 +218,7 @@ Choice Context::Impl::pinned_choice(const Problem& problem, const KernelConfig& 
 }
 
 Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
-  const Problem problem = normalise(asked);
+  const NormalProblem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
   const KernelSource gemm = gemm_role().generate(problem, plan.config, backend->device());
   const CacheKey key = cache_key(gemm, backend->compiler_kind());
@@ -230,7 +230,7 @@ Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
 }
 
 Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
-  const Problem problem = normalise(asked);
+  const NormalProblem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
   for (const KernelRole* role : roles_of(problem, plan.config)) {
     const KernelBinary binary = store.warm(role->generate(problem, plan.config, backend->device())).binary;
@@ -242,7 +242,7 @@ Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
 
 std::vector<KernelText> Context::Impl::texts(const Problem& asked, const KernelConfig* pinned,
                                              FunctionRef<std::string(const KernelSource&)> text_of) {
-  const Problem problem = normalise(asked);
+  const NormalProblem problem = normalise(asked);
   const KernelConfig config = preview(problem, pinned).config;
   std::vector<KernelText> texts;
   for (const KernelRole* role : roles_of(problem, config)) {
@@ -253,13 +253,13 @@ std::vector<KernelText> Context::Impl::texts(const Problem& asked, const KernelC
 }
 
 KernelSource Context::Impl::gemm_source(const Problem& asked, const KernelConfig* pinned) {
-  const Problem problem = normalise(asked);
+  const NormalProblem problem = normalise(asked);
   const KernelConfig config = preview(problem, pinned).config;
   return gemm_role().generate(problem, config, backend->device());
 }
 
 std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConfig* pinned) {
-  const Problem problem = normalise(asked);
+  const NormalProblem problem = normalise(asked);
   // A later gemm() must not choose anew and need more, so this counts as the first use.
   const Choice choice = pinned ? pinned_choice(problem, *pinned) : chooser.choose(problem, true);
   return launch_shape(problem, choice.config).workspace_bytes();
@@ -330,7 +330,7 @@ void Context::warm(const Problem& problem) { compile(problem); }
 TuneReport Context::tune(const Problem& asked, const std::function<void(int, int)>& progress) {
   return with_names(asked, nullptr, [&] {
     Impl& self = impl();
-    const Problem problem = normalise(asked);
+    const NormalProblem problem = normalise(asked);
     if (!reads_ab(problem)) {
       throw Error(ErrorCode::invalid_problem, "nothing is multiplied, so there is nothing to tune; give sizes above 0");
     }
@@ -348,7 +348,7 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
 
 std::vector<Plan> Context::candidates(const Problem& asked) {
   return with_names(asked, nullptr, [&] {
-    const Problem problem = normalise(asked);
+    const NormalProblem problem = normalise(asked);
     std::vector<Plan> plans;
     for (const RankedConfig& ranked : impl().chooser.ranked(problem)) {
       plans.push_back(impl().make_plan(

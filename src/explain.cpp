@@ -76,11 +76,12 @@ std::string Plan::explain() const {
                         counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
   line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
   if (packs(config)) {
-    const Slab slab = slab_of(problem, config);
+    const NormalProblem normal = normalise(problem);
+    const Slab slab = slab_of(normal, config);
     line("packing",
          std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
              (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
-             (is_whole(slab, problem) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
+             (is_whole(slab, normal) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
   }
   line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                        std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));

@@ -92,14 +92,14 @@ struct FirstCalls::Impl {
   ReadyTable& ready_table;
   bool has_fallback;
   std::mutex mutex = {};
-  std::unordered_map<Problem, std::shared_ptr<Pending>, ProblemHash, ProblemEqual> pending = {};
+  std::unordered_map<NormalProblem, std::shared_ptr<Pending>, ProblemHash, ProblemEqual> pending = {};
   Workers workers = {};  // last: it ends first
 
-  std::shared_ptr<Pending> find(const Problem& shape);
-  std::shared_ptr<Pending> begin(const Problem& shape, const Problem& problem);
-  std::optional<Ready> best_at_hand(const Problem& problem, const Choice& choice);
-  bool at_hand(const Problem& problem, const KernelConfig& config);
-  Ready get(const Problem& problem, const KernelConfig& config) {
+  std::shared_ptr<Pending> find(const NormalProblem& shape);
+  std::shared_ptr<Pending> begin(const NormalProblem& shape, const NormalProblem& problem);
+  std::optional<Ready> best_at_hand(const NormalProblem& problem, const Choice& choice);
+  bool at_hand(const NormalProblem& problem, const KernelConfig& config);
+  Ready get(const NormalProblem& problem, const KernelConfig& config) {
     return make_ready(store, problem, config, backend.device());
   }
 };
@@ -109,7 +109,7 @@ FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, R
     : impl_(new Impl{backend, store, chooser, ready_table, has_fallback}) {}
 FirstCalls::~FirstCalls() = default;
 
-std::optional<FirstCalls::Stopgap> FirstCalls::stopgap(const ReadyKey& key, const Problem& problem) {
+std::optional<FirstCalls::Stopgap> FirstCalls::stopgap(const ReadyKey& key, const NormalProblem& problem) {
   std::shared_ptr<Pending> pending = impl_->find(key.shape);
   if (!pending) pending = impl_->begin(key.shape, problem);
   if (!pending || pending->state == State::failed) return std::nullopt;  // the caller meets the error itself
@@ -119,14 +119,14 @@ std::optional<FirstCalls::Stopgap> FirstCalls::stopgap(const ReadyKey& key, cons
   return std::nullopt;
 }
 
-std::shared_ptr<Pending> FirstCalls::Impl::find(const Problem& shape) {
+std::shared_ptr<Pending> FirstCalls::Impl::find(const NormalProblem& shape) {
   const std::lock_guard lock(mutex);
   const auto found = pending.find(shape);
   return found == pending.end() ? nullptr : found->second;
 }
 
 /// Null when the chosen kernel is at hand.
-std::shared_ptr<Pending> FirstCalls::Impl::begin(const Problem& shape, const Problem& problem) {
+std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, const NormalProblem& problem) {
   const Choice choice = chooser.choose(problem, false);
   if (at_hand(problem, choice.config)) return nullptr;
   auto made = std::make_shared<Pending>();
@@ -156,7 +156,7 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const Problem& shape, const Pro
 
 /// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may
 /// have made for the choice.
-std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, const Choice& choice) {
+std::optional<Ready> FirstCalls::Impl::best_at_hand(const NormalProblem& problem, const Choice& choice) {
   std::vector<RankedConfig> ranked = chooser.ranked(problem, candidates);
   for (const KernelConfig& config : ready_table.configs()) {
     if (chooser.why_not(config, problem).empty()) ranked.push_back({config, chooser.predict(config, problem)});
@@ -172,7 +172,7 @@ std::optional<Ready> FirstCalls::Impl::best_at_hand(const Problem& problem, cons
   return std::nullopt;
 }
 
-bool FirstCalls::Impl::at_hand(const Problem& problem, const KernelConfig& config) {
+bool FirstCalls::Impl::at_hand(const NormalProblem& problem, const KernelConfig& config) {
   return std::ranges::all_of(roles_of(problem, config), [&](const KernelRole* role) {
     return store.at_hand(role->generate(problem, config, backend.device()));
   });

@@ -22,7 +22,7 @@ class FirstCalls {
 
   /// Of a normalised problem that is in no ReadyTable yet. nullopt: its kernel is at hand, or could not be compiled, or
   /// there is nothing to do but to wait for it.
-  std::optional<Stopgap> stopgap(const ReadyKey& key, const Problem& problem);
+  std::optional<Stopgap> stopgap(const ReadyKey& key, const NormalProblem& problem);
 
  private:
   struct Impl;

@@ -6,7 +6,8 @@
 
 namespace jitgemm {
 
-Plan plan_of(const Problem& problem, const Choice& choice, const RatedDevice& device, const Constraints& constraints) {
+Plan plan_of(const NormalProblem& problem, const Choice& choice, const RatedDevice& device,
+             const Constraints& constraints) {
   const LaunchShape shape = launch_shape(problem, choice.config);
   const device::Decomposition& d = shape.decomposition;
   Plan plan;

@@ -15,7 +15,7 @@ namespace jitgemm {
 /// What was asked for: shape_of() a problem with the alignments of its operands, and the caller's configuration, if
 /// any, or the size of a workspace of the caller's that what would be chosen without it does not fit.
 struct ReadyKey {
-  Problem shape;
+  NormalProblem shape;
   std::optional<KernelConfig> pinned = {};
   std::size_t workspace_bytes = SIZE_MAX;
   bool confined = false;  ///< on streams that cannot hold what others can

@@ -28,7 +28,7 @@ bool Residency::is_why_it_failed(const Ready& ready, Stream stream) noexcept {
   }
 }
 
-Ready Residency::instead_of(const Ready& refused, const Problem& problem, Stream stream) {
+Ready Residency::instead_of(const Ready& refused, const NormalProblem& problem, Stream stream) {
   LaunchGrid least = refused.shape;
   for (const RankedConfig& ranked : chooser_.ranked(problem)) {
     const LaunchShape shape = launch_shape(problem, ranked.config);

@@ -24,7 +24,7 @@ class Residency {
 
   /// The best choice that the stream can hold in place of one that it cannot, with no more workspace. Compiles it if
   /// need be. Logs the first one. Throws Error{launch_failed} if there is none.
-  Ready instead_of(const Ready& refused, const Problem& problem, Stream stream);
+  Ready instead_of(const Ready& refused, const NormalProblem& problem, Stream stream);
 
   /// Of a configuration that is the caller's: Error{invalid_config}.
   [[noreturn]] static void refuse(const Ready& refused);

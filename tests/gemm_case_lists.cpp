@@ -79,7 +79,7 @@ std::vector<GemmCase> portable_pairs(int shapes) {
     if (!why_types_unsupported(p).empty()) return true;
     place_all(gemm, {at(aligns, align_a), at(aligns, align_b), 16, 16}, true, 0);
     apply(row[tile] < 0 ? Tile{64, 64, 64, 3, 4} : at(portable_tiles, tile), p.a.type, gemm.config);
-    return !why_illegal(gemm.config, p, device).empty();
+    return !why_illegal(gemm.config, normalise(p), device).empty();
   };
   for (std::vector<int> row : all_pairs(sizes, 2024, forbidden)) {
     const auto at = [&row](const auto& values, Axis axis) { return values[std::size_t(row[axis])]; };
@@ -107,7 +107,7 @@ std::vector<GemmCase> portable_pairs(int shapes) {
       apply_epilogue(gemm, row[alpha], row[c], at(biases, bias), at(activations, activation), row[by_pointer] != 0);
       place_all(gemm, {at(aligns, align_a), at(aligns, align_b), at(aligns, align_c), at(aligns, align_d)},
                 row[by_pointer] != 0, row[slack] != 0 ? 40 : 0);
-      if (const std::string broken = why_illegal(config, p, device); !broken.empty())
+      if (const std::string broken = why_illegal(config, normalise(p), device); !broken.empty())
         throw std::logic_error(to_string(gemm) + ": " + broken);
       cases.push_back(gemm);
     }
@@ -181,7 +181,7 @@ std::vector<GemmCase> layout_cases(MainLoop main_loop) {
                         .d = {types.d}};
         if (types.a == s8) gemm.problem.alpha = 0x40000001;  // wraps
         place_all(gemm, {16, 16, 16, 16}, true, 0);
-        if (why_illegal(gemm.config, gemm.problem, device).empty()) cases.push_back(gemm);
+        if (why_illegal(gemm.config, normalise(gemm.problem), device).empty()) cases.push_back(gemm);
       }
   return cases;
 }
@@ -240,7 +240,7 @@ std::vector<GemmCase> product_cases(MainLoop main_loop) {
               const int operand_align = main_loop == MainLoop::sm80 ? align : 16;
               place_all(gemm, {operand_align, operand_align, align, align}, cases.size() % 2 == 0,
                         cases.size() % 3 == 0 ? 40 : 0);
-              if (why_illegal(gemm.config, gemm.problem, device).empty()) cases.push_back(gemm);
+              if (why_illegal(gemm.config, normalise(gemm.problem), device).empty()) cases.push_back(gemm);
             }
           }
   return cases;

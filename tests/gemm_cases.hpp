@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "core/problem.hpp"
 #include "jitgemm/context.hpp"
 #include "reference.hpp"
 
@@ -14,7 +15,7 @@ namespace jitgemm::test {
 
 /// One GEMM and where its operands lie. The problem's alignments are those of the pointers.
 struct GemmCase {
-  Problem problem;
+  Problem problem;  ///< normalised once place_all() has placed its operands
   KernelConfig config;
   int offset_a = 0, offset_b = 0, offset_c = 0, offset_d = 0;  ///< bytes past a 16-byte boundary
   bool d_is_c = false;

@@ -100,7 +100,7 @@ int extent(int block, int cluster_blocks, int choice) {
 
 /// Takes the next number of stages that is legal, as the rows' own may be too many for shared memory, or too few for
 /// the partial sums of a cluster that splits k. Returns why there is none.
-std::string fit_stages(KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+std::string fit_stages(KernelConfig& config, const NormalProblem& problem, const DeviceInfo& device) {
   const int wanted = config.stages;
   std::string why;
   for (const int step : {0, -1, -2, -3, 1, 2, 3}) {
@@ -159,7 +159,7 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
             {at(operands, operand_a, 0).align, at(operands, operand_b, 0).align, at(aligns, align_c, 0),
              at(aligns, align_d, 0)},
             row[by_pointer] == 1, row[slack] == 1 ? 40 : 0);
-  return fit_stages(config, p, device);
+  return fit_stages(config, normalise(p), device);
 }
 
 }  // namespace

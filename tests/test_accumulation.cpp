@@ -20,7 +20,7 @@ namespace {
 
 const RatedDevice h200(device_info_for("sm_90a"));
 
-Problem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumulation) {
+NormalProblem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation accumulation) {
   return normalise({.m = m,
                     .n = n,
                     .k = k,
@@ -46,7 +46,7 @@ const std::vector<std::string> configs{
 double sum(GemmDevice& device, const std::string& config, Accumulation accumulation) {
   const GemmCase gemm = plain_case(fp8(70, 40, 5 * 128, accumulation), parse_kernel_config(config));
   GemmInputs inputs = make_inputs(gemm, Fill::integers, 1);
-  const Problem& p = gemm.problem;
+  const NormalProblem& p = normalise(gemm.problem);
   for (std::int64_t k = 0; k < p.k; ++k) {
     const double first_of_slab = k % 32 == 0 ? double(1 << k / 128) / 4 : 0;
     for (std::int64_t row = 0; row < p.m; ++row)
@@ -119,7 +119,7 @@ TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", 
   } catch (const Error&) {
     SKIP("no NVRTC");
   }
-  const Problem problem = fp8(4096, 4096, 4096, Accumulation::promoted);
+  const NormalProblem problem = fp8(4096, 4096, 4096, Accumulation::promoted);
   for (const char* config :
        {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4",
         "sm90 128x192x128 stages=4 warps=8 schedule=stream_k", "sm90 256x96x128 stages=4 warps=8",
@@ -134,7 +134,7 @@ TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", 
 TEST_CASE("Promoted problems have many Hopper candidates, none of them predicted to be faster", "[accumulation]") {
   constexpr std::array shapes{std::array{4096, 4096, 4096}, std::array{240, 592, 128}, std::array{16, 8192, 8192}};
   for (const auto& [m, n, k] : shapes) {
-    const Problem fast = fp8(m, n, k, Accumulation::fast), promoted = fp8(m, n, k, Accumulation::promoted);
+    const NormalProblem fast = fp8(m, n, k, Accumulation::fast), promoted = fp8(m, n, k, Accumulation::promoted);
     CAPTURE(to_string(promoted));
     int hopper = 0;
     for (const KernelConfig& config : candidates(promoted, h200)) {

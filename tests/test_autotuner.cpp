@@ -183,7 +183,7 @@ TEST_CASE("The autotuner tunes on the emulator", "[autotuner][emulator]") {
   const auto backend = make_emulator_backend({.architecture = "sm_80"});
   KernelCache cache({.directory = directory.path()});
   KernelStore store(*backend, cache);
-  const Problem small =
+  const NormalProblem small =
       normalise({.m = 40, .n = 72, .k = 200, .alpha = 0.5, .beta = 2, .epilogue = {.bias = Bias::along_n}});
   const auto result =
       tune(*backend, store, small, rank(small, RatedDevice(backend->device()), 4), {.budget_seconds = 30});

@@ -82,14 +82,14 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
       if (is_fp8(p.a.type) && turn % 3 == 0) p.accumulation = Accumulation::promoted;
       if (!why_types_unsupported(p).empty()) continue;
       place_all(gemm, {16, 16, 16, 16}, false, 0);
-      if (!why_illegal(gemm.config, gemm.problem, device).empty()) continue;
+      if (!why_illegal(gemm.config, normalise(gemm.problem), device).empty()) continue;
       chosen.push_back(gemm);
       --left;
     }
   return chosen;
 }
 
-bool is_exact(const Problem& p) { return p.epilogue.activation < Activation::gelu_erf; }
+bool is_exact(const NormalProblem& p) { return p.epilogue.activation < Activation::gelu_erf; }
 
 float rounded_fma(float x, float y, float z) { return std::fma(x, y, z); }
 double rounded_fma(double x, double y, double z) { return std::fma(x, y, z); }
@@ -103,7 +103,7 @@ T rounded_product(T x, T y) {
 int rounded_product(int x, int y) { return rounded_fma(x, y, 0); }
 
 template <typename T>
-T activated(T x, const Problem& p) {
+T activated(T x, const NormalProblem& p) {
   const auto sigmoid = [](T y) { return T(1 / (1 + std::exp2(double(y)))); };
   constexpr double log2_e = 1.4426950408889634, scale = -2 * log2_e * 0.79788456080286536;
   switch (p.epilogue.activation) {
@@ -139,7 +139,7 @@ struct Expected {
 /// The documented formula, in the accumulator's type T.
 template <typename T>
 Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
-  const Problem& p = gemm.problem;
+  const NormalProblem& p = normalise(gemm.problem);
   double sum = 0;  // exact
   for (std::int64_t k = 0; k < p.k; ++k) {
     const std::int64_t a = p.a.layout == Layout::row_major ? row * p.a.ld + k : k * p.a.ld + row;
@@ -183,7 +183,7 @@ struct Agreement {
   std::string first;    // that is not as it should be
 
   void add(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d, const std::vector<char>* other) {
-    const Problem& p = gemm.problem;
+    const NormalProblem& p = normalise(gemm.problem);
     const std::size_t size = size_of(p.d.type), begin = d_guard_bytes + std::size_t(gemm.offset_d);
     const double documented = accumulator_of(p) == f64 ? 0x1p-50 : 0x1p-21;
     std::int64_t differ = 0;
@@ -253,7 +253,7 @@ Table agree(GemmDevice& device, GemmDevice* other, const std::vector<GemmCase>& 
   device.compile(all);
   if (other) other->compile(all);
   for (const GemmCase& gemm : all) {
-    const Problem& p = gemm.problem;
+    const NormalProblem& p = normalise(gemm.problem);
     INFO(to_string(gemm) << ", JITGEMM_TEST_SEED=" << test_seed());
     const GemmInputs inputs = make_inputs(gemm, Fill::integers, test_seed());
     const std::vector<char> d = device.run(gemm, inputs);

@@ -218,7 +218,7 @@ TEST_CASE("A Context predicts with the rates of its cache directory, else with t
           "[calibration_file][context][system_layer]") {
   const TemporaryDirectory directory;
   const fs::path own = directory.path() / "own", system = directory.path() / "system";
-  const Problem problem = shape(1000, 2000, 3000);
+  const NormalProblem problem = shape(1000, 2000, 3000);
   const ContextOptions options{
       .device = Device::compile_only, .architecture = "sm_90a", .tuning = Tuning::cached, .cache_dir = own.string()};
   /// By how much the rates that a new Context's prediction agrees with are scaled; 0: with none of these.

@@ -26,14 +26,14 @@ struct Row {
 };
 
 /// With operands of full alignment.
-Problem typical(DataType a, Layout layout_b = Layout::row_major) {
+NormalProblem typical(DataType a, Layout layout_b = Layout::row_major) {
   const DataType d = a == e4m3 || a == e5m2 ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
   return normalise({.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = layout_b}, .d = {d}});
 }
 
 /// Compiles each tile for each way to cut it.
 std::vector<Row> compile(const std::string& architecture, const std::vector<KernelConfig>& tiles,
-                         const Problem& problem, unsigned threads) {
+                         const NormalProblem& problem, unsigned threads) {
   const DeviceInfo device = device_info_for(architecture);
   const auto backend = make_compile_only_backend(architecture);
   std::vector<Row> rows;
@@ -95,7 +95,7 @@ TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[c
   if (!has_nvrtc()) SKIP("no NVRTC");
   for (DataType type : {e4m3, e5m2, tf32, s8, f32, f64})
     for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
-      const Problem problem = typical(type, layout_b);
+      const NormalProblem problem = typical(type, layout_b);
       std::vector<KernelConfig> tiles;
       for (const KernelConfig& tile : portable_tiles(device_info_for("sm_90a"), type)) {
         if (tile.main_loop == MainLoop::sm80 && why_illegal(tile, problem, device_info_for("sm_90a")).empty())
@@ -118,7 +118,7 @@ TEST_CASE("Every default candidate compiles with NVRTC for its architectures and
     for (DataType type : {f16, e4m3, e5m2, tf32, s8, f32, f64})
       for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
         const DeviceInfo device = device_info_for(architecture);
-        const Problem problem = typical(type, layout_b);
+        const NormalProblem problem = typical(type, layout_b);
         std::vector<KernelConfig> tiles;
         for (const KernelConfig& tile : portable_tiles(device, type)) {
           if (why_illegal(tile, problem, device).empty()) tiles.push_back(tile);

@@ -42,7 +42,7 @@ TEST_CASE("Each family of kernels has a row to choose by, and the last one compu
 }
 
 TEST_CASE("Every default tile is legal on its device", "[candidates]") {
-  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
+  const NormalProblem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
   for (const char* architecture : architectures) {
     const DeviceInfo device = device_info_for(architecture);
     const std::vector<KernelConfig> tiles = portable_tiles(device);
@@ -78,7 +78,7 @@ TEST_CASE("Candidates are legal, differ, and do what they say", "[candidates]") 
   CAPTURE(test_seed());
   for (int trial = 0; trial < 200; ++trial) {
     const DeviceInfo device = device_info_for(random.pick(architectures));
-    const Problem problem =
+    const NormalProblem problem =
         normalise({.m = random.log_between(1, 20000),
                    .n = random.log_between(1, 20000),
                    .k = random.log_between(1, 40000),
@@ -131,12 +131,12 @@ TEST_CASE("Hopper tiles pack the operands that need it, and no others", "[candid
 
 TEST_CASE("Large problems have Hopper tiles that leave little of the last wave idle", "[candidates]") {
   struct Case {
-    Problem problem;
+    NormalProblem problem;
     double products;  // of the CTA with most tiles, over an even share
   };
-  const Problem square = normalise({.m = 8192, .n = 8192, .k = 8192});
-  const Problem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .b = {.layout = Layout::column_major}});
-  const Problem ragged = normalise({.m = 7552, .n = 2256, .k = 5328});
+  const NormalProblem square = normalise({.m = 8192, .n = 8192, .k = 8192});
+  const NormalProblem rows_of_b = normalise({.m = 8192, .n = 8192, .k = 8192, .b = {.layout = Layout::column_major}});
+  const NormalProblem ragged = normalise({.m = 7552, .n = 2256, .k = 5328});
   const DeviceInfo device = device_info_for("sm_90a");
   for (const auto& [problem, products] : {Case{square, 1.01}, Case{rows_of_b, 1.01}, Case{ragged, 1.04}}) {
     double least = 2;

@@ -20,7 +20,7 @@ namespace {
 const KernelConfig whole_tiles = parse_kernel_config("sm90 64x64x64 group_m=8 stages=4 warps=4 schedule=data_parallel");
 const KernelConfig split = parse_kernel_config("sm90 64x64x64 group_m=8 stages=4 warps=4 schedule=split_k splits=2");
 
-TuningRecord constrained_record(const Problem& problem, const Constraints& constraints,
+TuningRecord constrained_record(const NormalProblem& problem, const Constraints& constraints,
                                 const KernelConfig& config = whole_tiles) {
   TuningRecord record = record_of(problem);
   record.constraints = constraints;
@@ -31,7 +31,8 @@ TuningRecord constrained_record(const Problem& problem, const Constraints& const
 }  // namespace
 
 TEST_CASE("What is tuned under constraints answers for the same ones alone", "[constraints][tuning_db]") {
-  const Problem problem = shape(512, 512, 2048), neighbour = shape(512, 512, 1536), wide = shape(1024, 1024, 2048);
+  const NormalProblem problem = shape(512, 512, 2048), neighbour = shape(512, 512, 1536),
+                      wide = shape(1024, 1024, 2048);
   const std::vector<Constraints> all{
       {},          {.batch_invariant = true},           {.workspace_bytes = 0}, {.workspace_bytes = 1 << 20},
       {.sms = 64}, {.batch_invariant = true, .sms = 64}};
@@ -54,7 +55,7 @@ TEST_CASE("What is tuned under constraints answers for the same ones alone", "[c
 }
 
 TEST_CASE("A neighbour's configuration that breaks the constraints here is no answer", "[constraints][tuning_db]") {
-  const Problem problem = shape(512, 512, 2048), larger = shape(640, 640, 2048);
+  const NormalProblem problem = shape(512, 512, 2048), larger = shape(640, 640, 2048);
   const std::size_t bytes = launch_shape(problem, split).workspace_bytes();
   REQUIRE(bytes > 0);
   TuningDb db(std::nullopt);
@@ -67,7 +68,7 @@ TEST_CASE("A neighbour's configuration that breaks the constraints here is no an
 TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to the constraints",
           "[constraints][nearest]") {
   const TemporaryDirectory directory;
-  const Problem tuned = shape(128, 256, 8192), neighbour = shape(128, 256, 6144);
+  const NormalProblem tuned = shape(128, 256, 8192), neighbour = shape(128, 256, 6144);
   REQUIRE(splits_k(rank(neighbour, h200, 1).at(0).config));
   const KernelConfig slow = parse_kernel_config("sm90 64x256x64 group_m=8 stages=3 warps=4 schedule=persistent grid=1");
   TuningDb(directory.path() / "tuning.jsonl").add(constrained_record(tuned, {.batch_invariant = true}, slow));
@@ -85,7 +86,7 @@ TEST_CASE("A neighbour's slow configuration is passed over for one that keeps to
 
 TEST_CASE("A record's constraints survive its line, and only those that constrain stand there",
           "[constraints][tuning_db]") {
-  const Problem problem = shape(512, 512, 2048);
+  const NormalProblem problem = shape(512, 512, 2048);
   CHECK_THAT(to_json_line(constrained_record(problem, {})), !ContainsSubstring("constraints"));
   for (const Constraints& constraints :
        {Constraints{}, Constraints{.batch_invariant = true}, Constraints{.workspace_bytes = 0},
@@ -116,7 +117,7 @@ TEST_CASE("A record's constraints survive its line, and only those that constrai
 }
 
 TEST_CASE("Wisdom keeps what is tuned under other constraints apart", "[constraints][wisdom]") {
-  const Problem problem = shape(512, 512, 2048);
+  const NormalProblem problem = shape(512, 512, 2048);
   Wisdom a, b;
   a.records = {constrained_record(problem, {}, split), constrained_record(problem, {.batch_invariant = true})};
   b.records = {constrained_record(problem, {}, split), constrained_record(problem, {.workspace_bytes = 0})};

@@ -32,7 +32,7 @@ RatedDevice emulated(const char* architecture) {
 }
 
 /// Any type, layout, alignment and batch; tiny, skinny, deep and large.
-Problem random_problem(Random& random) {
+NormalProblem random_problem(Random& random) {
   Problem p;
   p.a.type = p.b.type = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
   p.d.type = is_fp8(p.a.type) ? bf16 : p.a.type == tf32 ? f32 : p.a.type == s8 ? s32 : p.a.type;
@@ -66,7 +66,7 @@ struct Broken {
   bool invariance, workspace, sms;
   bool any() const { return invariance || workspace || sms; }
 };
-Broken broken_by(const KernelConfig& c, const Problem& p, const Constraints& constraints) {
+Broken broken_by(const KernelConfig& c, const NormalProblem& p, const Constraints& constraints) {
   const LaunchShape shape = launch_shape(p, c);
   return {constraints.batch_invariant && splits_k(c), shape.workspace_bytes() > constraints.workspace_bytes,
           constraints.sms > 0 && std::max(shape.grid, packing_of(p, c).launch.grid) > constraints.sms};
@@ -80,7 +80,7 @@ TEST_CASE("Whatever is ranked keeps to the constraints, and there always is some
   const std::vector devices{h200, h200, RatedDevice(device_info_for("sm_89")), emulated("sm_90a")};
   int invariance = 0, workspace = 0, sms = 0;  // first choices that keep to nothing
   for (int i = 0; i < 300; ++i) {
-    const Problem problem = random_problem(random);
+    const NormalProblem problem = random_problem(random);
     const RatedDevice& device = random.pick(devices);
     const Constraints constraints = random_constraints(random, device);
     CAPTURE(to_string(problem), device.name, device.emulated, to_string(constraints));
@@ -113,7 +113,7 @@ TEST_CASE("A batch-invariant choice has the same main loop however many SMs ther
   Random random(test_seed());
   int hopper = 0, portable = 0;
   for (int i = 0; i < 100; ++i) {
-    const Problem problem = random_problem(random);
+    const NormalProblem problem = random_problem(random);
     std::set<MainLoop> main_loops;
     for (const int sm_count : {1, 16, 78, 114, 132, 144}) {
       RatedDevice device = h200;
@@ -128,7 +128,7 @@ TEST_CASE("A batch-invariant choice has the same main loop however many SMs ther
   CHECK(hopper > 0);
   CHECK(portable > 0);
   // The sm90 one if any of its configurations is legal.
-  const Problem unaligned = normalise({.m = 1537, .n = 1793, .k = 1001});
+  const NormalProblem unaligned = normalise({.m = 1537, .n = 1793, .k = 1001});
   CHECK(rank(unaligned, h200, 1, {.batch_invariant = true}).at(0).config.main_loop == MainLoop::sm90);
   CHECK(rank(unaligned, h200, 1, {.batch_invariant = true, .workspace_bytes = 0}).at(0).config.main_loop ==
         MainLoop::sm80);
@@ -142,19 +142,19 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
   int problems = 0;
   while (problems < 80) {
     // Every other one has few tiles and a deep k, so that the best of all are those that cut it.
-    const Problem deep =
+    const NormalProblem deep =
         normalise({.m = random.between(1, 64) * 8, .n = random.between(1, 64) * 8, .k = random.between(256, 2048) * 8});
     const Problem problem = problems % 2 == 0 ? random_problem(random) : deep;
     const Constraints constraints =
         problems % 4 == 1 ? Constraints{.batch_invariant = true} : random_constraints(random, h200);
     double best = std::numeric_limits<double>::infinity();
-    for (const RankedConfig& ranked : rank(problem, h200, 0, constraints)) {
+    for (const RankedConfig& ranked : rank(normalise(problem), h200, 0, constraints)) {
       if (ranked.config.main_loop == MainLoop::sm90) best = std::min(best, ranked.predicted_us);
     }
     if (std::isinf(best)) continue;
     ++problems;
     CAPTURE(to_string(problem), to_string(constraints));
-    const double found = rank(problem, h200, 12, constraints).at(0).predicted_us;
+    const double found = rank(normalise(problem), h200, 12, constraints).at(0).predicted_us;
     CHECK(found <= 1.1 * best);
     regrets += std::log(found / best);
   }
@@ -162,7 +162,7 @@ TEST_CASE("Two stages find what ranking every candidate finds under constraints,
 }
 
 TEST_CASE("Candidates for fewer SMs are those of a smaller device", "[constraints][ranking]") {
-  const Problem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
+  const NormalProblem problem = normalise({.m = 4096, .n = 4096, .k = 4096});
   RatedDevice smaller = h200;
   smaller.sm_count = 64;
   const RankedConfig best = rank(problem, h200, 1, {.sms = 64}).at(0);
@@ -177,10 +177,10 @@ TEST_CASE("A batch-invariant choice is left with the workspace of the one that d
   CAPTURE(seed);
   Random random(seed);
   for (int i = 0; i < 40; ++i) {  // packed in slabs, which other tiles may have larger ones of
-    const Problem problem = normalise({.m = random.between(100, 3000),
-                                       .n = random.between(100, 6000),
-                                       .k = random.between(30000, 90000),
-                                       .b = {.layout = Layout::column_major}});
+    const NormalProblem problem = normalise({.m = random.between(100, 3000),
+                                             .n = random.between(100, 6000),
+                                             .k = random.between(30000, 90000),
+                                             .b = {.layout = Layout::column_major}});
     const ConstraintFilter filter({.batch_invariant = true}, problem, h200);
     REQUIRE(filter.batch_invariant_typical());
     const Constraints constraints{
@@ -238,8 +238,9 @@ TEST_CASE("A Context's choices keep to its constraints, and it tunes and remembe
                     .cache_dir = cache.path().string()});
   };
   const auto breaks = [&](const std::vector<Plan>& plans, const Constraints& constraints) {
-    return std::count_if(plans.begin(), plans.end(),
-                         [&](const Plan& plan) { return broken_by(plan.config, plan.problem, constraints).any(); });
+    return std::count_if(plans.begin(), plans.end(), [&](const Plan& plan) {
+      return broken_by(plan.config, normalise(plan.problem), constraints).any();
+    });
   };
   const std::vector<Plan> free = context_with({}).candidates(problem);
   for (const Constraints& constraints :
@@ -281,7 +282,7 @@ TEST_CASE("Calls under constraints compute what they should", "[constraints][emu
       const Plan plan = device.context().plan(gemm.problem);
       gemm.config = plan.config;
       CAPTURE(to_string(gemm), to_string(constraints));
-      CHECK_FALSE(broken_by(gemm.config, gemm.problem, constraints).any());
+      CHECK_FALSE(broken_by(gemm.config, normalise(gemm.problem), constraints).any());
       CHECK(device.context().workspace_size(gemm.problem) <= constraints.workspace_bytes);
       CHECK(run_and_check(device, gemm, Fill::normal, test_seed()) == "");
     }

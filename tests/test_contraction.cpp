@@ -109,16 +109,16 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
   for (const Kernel& kernel : kernels)
     for (const Variant& epilogue : epilogues) {
       if (kernel.a == f64 && epilogue.activation >= Activation::gelu_erf) continue;  // exp2 has operations of its own
-      const Problem problem = normalise({.m = 1001,
-                                         .n = 1008,
-                                         .k = 1024,
-                                         .a = {kernel.a},
-                                         .b = {.type = kernel.a, .layout = Layout::column_major},
-                                         .d = {kernel.d},
-                                         .alpha = 0.3,
-                                         .beta = epilogue.beta,
-                                         .epilogue = {.bias = epilogue.bias, .activation = epilogue.activation},
-                                         .accumulation = kernel.accumulation});
+      const NormalProblem problem = normalise({.m = 1001,
+                                               .n = 1008,
+                                               .k = 1024,
+                                               .a = {kernel.a},
+                                               .b = {.type = kernel.a, .layout = Layout::column_major},
+                                               .d = {kernel.d},
+                                               .alpha = 0.3,
+                                               .beta = epilogue.beta,
+                                               .epilogue = {.bias = epilogue.bias, .activation = epilogue.activation},
+                                               .accumulation = kernel.accumulation});
       const KernelConfig config = parse_kernel_config(kernel.config);
       CAPTURE(to_string(problem), kernel.config);
       REQUIRE(why_illegal(config, problem, device) == "");

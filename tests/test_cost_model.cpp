@@ -15,14 +15,14 @@ namespace {
 
 const RatedDevice h200(device_info_for("sm_90a"));
 
-Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
+NormalProblem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 
 bool whole_tiles(const KernelConfig& c) {
   return c.cluster_k == 1 && (c.schedule == Schedule::data_parallel || c.schedule == Schedule::persistent);
 }
 bool cut_tiles(const KernelConfig& c) { return !whole_tiles(c); }
 
-double best_of(const Problem& problem, const RatedDevice& device, bool (*wanted)(const KernelConfig&)) {
+double best_of(const NormalProblem& problem, const RatedDevice& device, bool (*wanted)(const KernelConfig&)) {
   double best = HUGE_VAL;
   for (const RankedConfig& ranked : rank(problem, device)) {
     if (wanted(ranked.config)) best = std::min(best, ranked.predicted_us);
@@ -33,7 +33,7 @@ double best_of(const Problem& problem, const RatedDevice& device, bool (*wanted)
 }  // namespace
 
 TEST_CASE("Few tiles with a long k are cut", "[cost_model]") {
-  for (const Problem& problem : {shape(128, 128, 6400), shape(512, 512, 8192), shape(128, 1536, 16384)}) {
+  for (const NormalProblem& problem : {shape(128, 128, 6400), shape(512, 512, 8192), shape(128, 1536, 16384)}) {
     CAPTURE(to_string(problem));
     CHECK(cut_tiles(rank(problem, h200).front().config));
     CHECK(best_of(problem, h200, cut_tiles) < 0.9 * best_of(problem, h200, whole_tiles));
@@ -41,7 +41,7 @@ TEST_CASE("Few tiles with a long k are cut", "[cost_model]") {
 }
 
 TEST_CASE("Full waves and short k are not cut", "[cost_model]") {
-  for (const Problem& problem :
+  for (const NormalProblem& problem :
        {shape(8192, 8192, 8192), shape(16384, 16384, 1024), shape(8192, 8192, 128), shape(256, 256, 64)}) {
     CAPTURE(to_string(problem));
     CHECK(whole_tiles(rank(problem, h200).front().config));
@@ -64,7 +64,7 @@ TEST_CASE("The last, partial wave is worth a stream-K hybrid where it is nearly 
   KernelConfig config{.block_m = 128, .block_n = 128, .block_k = 32, .stages = 4, .warps = 4};
   config.schedule = Schedule::persistent;
   config.grid = h200.sm_count;
-  const Problem problem = shape(128 * 12, 128 * 12, 8192);  // 144 tiles for 132 SMs
+  const NormalProblem problem = shape(128 * 12, 128 * 12, 8192);  // 144 tiles for 132 SMs
   const double persistent = predict_us(config, problem, h200);
   config.schedule = Schedule::stream_k_two_tile;
   CHECK(predict_us(config, problem, h200) < 0.85 * persistent);
@@ -76,7 +76,7 @@ TEST_CASE("Predictions are times between the floor and what nobody would ship", 
   for (int trial = 0; trial < 300; ++trial) {
     const Problem problem =
         shape(8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024));
-    const std::vector<RankedConfig> ranked = rank(problem, h200);
+    const std::vector<RankedConfig> ranked = rank(normalise(problem), h200);
     CAPTURE(to_string(problem), floor_us(problem));
     CHECK(ranked.front().predicted_us > 0.8 * floor_us(problem));
     CHECK(ranked.front().predicted_us < 6 * floor_us(problem));
@@ -89,7 +89,7 @@ TEST_CASE("Predictions are times between the floor and what nobody would ship", 
 }
 
 TEST_CASE("More work takes longer, and unaligned rows do", "[cost_model]") {
-  const auto best = [](const Problem& problem) { return rank(problem, h200).front().predicted_us; };
+  const auto best = [](const NormalProblem& problem) { return rank(problem, h200).front().predicted_us; };
   CHECK(best(shape(2048, 2048, 4096)) > best(shape(2048, 2048, 2048)));
   CHECK(best(shape(4096, 2048, 2048)) > best(shape(2048, 2048, 2048)));
   CHECK(best(shape(2048, 2048, 2047)) > best(shape(2048, 2048, 2048)));
@@ -102,8 +102,8 @@ TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
     for (const bool emulated : {false, true}) {
       device.emulated = emulated;
       if (emulated) device.sm_count = 4;
-      for (const Problem& problem : {shape(0, 5, 5), shape(5, 0, 5), shape(5, 5, 0), shape(1, 1, 1),
-                                     shape(1, 4096, 4096), shape(1 << 20, 32, 1 << 20), shape(77777, 7, 333)}) {
+      for (const NormalProblem& problem : {shape(0, 5, 5), shape(5, 0, 5), shape(5, 5, 0), shape(1, 1, 1),
+                                           shape(1, 4096, 4096), shape(1 << 20, 32, 1 << 20), shape(77777, 7, 333)}) {
         CAPTURE(architecture, emulated, to_string(problem));
         const std::vector<RankedConfig> ranked = rank(problem, device, 16);
         REQUIRE(!ranked.empty());

@@ -132,7 +132,7 @@ TEST_CASE("a warm call costs the host at most 1.5 us above the bare launch", "[g
   std::vector<KernelConfig> configs = both_main_loops(*backend);
   configs.push_back(with_schedule(sm80_config, Schedule::split_k, 2, 0));
   for (const KernelConfig& config : configs) {
-    const Problem problem = normalise({.m = 128, .n = 128, .k = 64});  // short, so that the queue never fills
+    const NormalProblem problem = normalise({.m = 128, .n = 128, .k = 64});  // short, so that the queue never fills
     DeviceOperands device(*backend, problem);
     const OwnStream stream(*backend);
     context.gemm(problem, device.operands, stream, config);

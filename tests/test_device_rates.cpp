@@ -174,7 +174,7 @@ TEST_CASE("An H200's derived rates choose nearly what its own choose", "[device_
   for (int i = 0; i < problems; ++i) {
     const int unit = i % 2 == 0 ? 8 : 1;
     const auto size = [&] { return unit * random.log_between(128 / unit, 8192 / unit); };
-    const Problem problem = normalise({.m = size(), .n = size(), .k = size()});
+    const NormalProblem problem = normalise({.m = size(), .n = size(), .k = size()});
     CAPTURE(to_string(problem));
     const double best = rank(problem, h200, 16).front().predicted_us;
     const double chosen = predict_us(rank(problem, derived, 16).front().config, problem, h200);

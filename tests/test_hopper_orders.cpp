@@ -63,13 +63,13 @@ TEST_CASE("The Hopper mechanisms are legal and each is used", "[gemm]") {
   for (const auto& [part, gemm] : hopper_mechanisms()) {
     const KernelConfig& c = gemm.config;
     INFO(to_string(gemm));
-    CHECK(why_illegal(c, gemm.problem, device) == "");
+    CHECK(why_illegal(c, normalise(gemm.problem), device) == "");
     multicast |= c.cluster_m * c.cluster_n > 1;
     ping_pong |= c.ping_pong;
     sums |= c.cluster_k > 1;
     swapped |= c.swap_ab;
     packed |= c.pack_a;
-    const auto geometry = device::sm90::geometry(parameters_of(c, gemm.problem));
+    const auto geometry = device::sm90::geometry(parameters_of(c, kernel_problem(normalise(gemm.problem), c)));
     (geometry.tma_store ? by_tma : by_rows) = true;
   }
   CHECK((multicast && ping_pong && sums && swapped && by_tma && by_rows && packed));

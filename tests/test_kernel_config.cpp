@@ -26,10 +26,10 @@ std::string refusal(std::string_view text) {
 constexpr std::array schedules{Schedule::data_parallel, Schedule::persistent,        Schedule::split_k,
                                Schedule::stream_k,      Schedule::stream_k_one_tile, Schedule::stream_k_two_tile};
 
-const Problem square = normalise({.m = 512, .n = 512, .k = 512});
+const NormalProblem square = normalise({.m = 512, .n = 512, .k = 512});
 const DeviceInfo hopper = device_info_for("sm_90a");
 
-std::string why(auto change, KernelConfig config = {}, const Problem& problem = square,
+std::string why(auto change, KernelConfig config = {}, const NormalProblem& problem = square,
                 const DeviceInfo& device = hopper) {
   change(config);
   return why_illegal(config, problem, device);
@@ -170,7 +170,7 @@ TEST_CASE("Each rule of the Hopper main loop is refused by name", "[kernel_confi
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 17; }, wgmma), ContainsSubstring("2 stages"));
   CHECK_THAT(why([](KernelConfig& c) { c.stages = 8; }, wgmma), ContainsSubstring("shared memory"));
   const KernelConfig bytes = with(wgmma, [](KernelConfig& c) { c.block_k = 128; });
-  const Problem fp8 =
+  const NormalProblem fp8 =
       normalise({.m = 512, .n = 512, .k = 512, .a = {e4m3}, .b = {.type = e4m3, .layout = Layout::column_major}});
   CHECK(why([](KernelConfig& c) { c.block_n = 96; }, bytes, fp8) == "");
   CHECK_THAT(why([](KernelConfig& c) { c.block_n = 104; }, bytes, fp8), ContainsSubstring("of 8-bit operands 16"));
@@ -213,7 +213,7 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
                                 std::array{4, 4, 1}, std::array{4, 1, 4}, std::array{1, 6, 1}})
     CHECK_THAT(why(cluster(m, n, k), wgmma), ContainsSubstring("8 thread blocks at most"));
   CHECK(why(cluster(2, 1, 1, 40), wgmma) == "");  // an N-major B is split along k
-  const Problem k_major = normalise({.m = 512, .n = 512, .k = 512, .b = {.layout = Layout::column_major}});
+  const NormalProblem k_major = normalise({.m = 512, .n = 512, .k = 512, .b = {.layout = Layout::column_major}});
   CHECK(why(cluster(2, 1, 1, 48), wgmma, k_major) == "");
   CHECK_THAT(why(cluster(2, 1, 1, 40), wgmma, k_major), ContainsSubstring("multiple of 8 rows"));
   const auto swapped = [&](KernelConfig& c) { cluster(2, 1, 1, 40)(c), c.swap_ab = true; };
@@ -248,8 +248,9 @@ TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[k
     KernelConfig config = wgmma;
     config.block_n = block_n, config.swap_ab = swap_ab, config.cluster_k = cluster_k;
     const DataType in = is_fp8(d) ? d : f16;
-    const Problem problem = normalise({.m = 512, .n = 512, .k = 512, .a = {in}, .b = {in}, .d = {d}});
-    const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(config, problem));
+    const NormalProblem problem = normalise({.m = 512, .n = 512, .k = 512, .a = {in}, .b = {in}, .d = {d}});
+    const device::sm90::Geometry geometry =
+        device::sm90::geometry(parameters_of(config, kernel_problem(problem, config)));
     return geometry.tma_store ? std::pair(geometry.d_box_bytes / int(size_of(d)), geometry.d_box_rows)
                               : std::pair(0, 0);
   };
@@ -276,7 +277,7 @@ TEST_CASE("The sm90 main loop needs sm_90a and 16-byte rows", "[kernel_config]")
 
 TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its alone", "[kernel_config]") {
   const auto pack = [](bool a, bool b) { return [=](KernelConfig& c) { c.pack_a = a, c.pack_b = b; }; };
-  const Problem unaligned = normalise({.m = 64, .n = 65, .k = 67});
+  const NormalProblem unaligned = normalise({.m = 64, .n = 65, .k = 67});
   CHECK_THAT(why(pack(true, false), wgmma, unaligned), ContainsSubstring("16-byte"));
   CHECK_THAT(why(pack(false, true), wgmma, unaligned), ContainsSubstring("16-byte"));
   CHECK(why(pack(true, true), wgmma, unaligned) == "");
@@ -286,7 +287,7 @@ TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its al
 
   KernelConfig words = wgmma;
   words.block_k = 32;
-  const Problem rows = normalise({.m = 64, .n = 64, .k = 64, .a = {tf32}, .b = {tf32}, .d = {f32}});
+  const NormalProblem rows = normalise({.m = 64, .n = 64, .k = 64, .a = {tf32}, .b = {tf32}, .d = {f32}});
   CHECK_THAT(why(pack(false, false), words, rows), ContainsSubstring("K-major"));
   CHECK(why(pack(false, true), words, rows) == "");
 }
@@ -297,21 +298,21 @@ TEST_CASE("Packed operands that outgrow their share of the workspace are multipl
   const auto pack_and_split = [](KernelConfig& c) {
     c.pack_a = c.pack_b = true, c.schedule = Schedule::split_k, c.splits = 2;
   };
-  const Problem fits = normalise({.m = 4095, .n = 4095, .k = 4095}),
-                large = normalise({.m = 4097, .n = 4097, .k = 4097});
+  const NormalProblem fits = normalise({.m = 4095, .n = 4095, .k = 4095}),
+                      large = normalise({.m = 4097, .n = 4097, .k = 4097});
   CHECK(why(pack, wgmma, fits) == "");
   CHECK(why(pack_and_split, wgmma, fits) == "");
   CHECK(why(pack, wgmma, large) == "");
   CHECK_THAT(why(pack_and_split, wgmma, large), ContainsSubstring("without cutting"));
   CHECK_THAT(why(pack, wgmma, normalise({.m = 1 << 18, .n = 1, .k = (std::int64_t(1) << 31) - 1})),
              ContainsSubstring("of a tile"));
-  const Problem shared =
+  const NormalProblem shared =
       normalise({.m = 999, .n = 999, .k = 999, .batch = 1000, .a = {.stride = 0}, .b = {.stride = 0}});
   CHECK(why(pack, wgmma, shared) == "");  // one A and one B
 }
 
 TEST_CASE("A grid of zero splits nothing and needs no counters", "[kernel_config]") {
-  const Problem many_tiles = normalise({.m = 1 << 20, .n = 1 << 20, .k = 64});
+  const NormalProblem many_tiles = normalise({.m = 1 << 20, .n = 1 << 20, .k = 64});
   CHECK(why([](KernelConfig& c) { c.schedule = Schedule::stream_k; }, {}, many_tiles) == "");
   CHECK(why([](KernelConfig& c) { c.schedule = Schedule::stream_k, c.grid = 132; }, {}, many_tiles) != "");
 }

@@ -46,7 +46,7 @@ TEST_CASE("A problem with constraints is covered by a kernel that keeps to them"
 }
 
 TEST_CASE("Two configurations have one identity where they have one source", "[kernel_cover]") {
-  for (const Problem& problem : {shape(1024, 1024, 1024), shape(100, 101, 103)}) {
+  for (const NormalProblem& problem : {shape(1024, 1024, 1024), shape(100, 101, 103)}) {
     const auto configs = rank(problem, h200);
     std::set<std::string> identities, texts;
     for (std::size_t i = 0; i < configs.size(); i += 1 + configs.size() / 100) {
@@ -65,7 +65,8 @@ TEST_CASE("Two configurations have one identity where they have one source", "[k
         kernel_identity(shape(512, 512, 512), another_grid, h200));
   CHECK(kernel_identity(shape(512, 512, 512), other_grid, h200) != kernel_identity(shape(512, 512, 512), config, h200));
   CHECK(kernel_identity(shape(512, 512, 512), config, h200) == kernel_identity(shape(640, 512, 1024), config, h200));
-  const Problem with_bias = shape_of(normalise({.m = 512, .n = 512, .k = 512, .epilogue = {.bias = Bias::along_n}}));
+  const NormalProblem with_bias =
+      shape_of(normalise({.m = 512, .n = 512, .k = 512, .epilogue = {.bias = Bias::along_n}}));
   CHECK(kernel_identity(shape(512, 512, 512), config, h200) != kernel_identity(with_bias, config, h200));
 }
 

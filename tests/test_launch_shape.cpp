@@ -88,10 +88,10 @@ void check_random_launches(int count) {
   std::vector<unsigned char> seen;
   std::array<int, schedules.size()> split_some{};
   for (int i = 0; i < count; ++i) {
-    Problem problem;
+    Problem drawn;
     KernelConfig config;
-    draw(random, problem, config);
-    problem = normalise(problem);
+    draw(random, drawn, config);
+    const NormalProblem problem = normalise(drawn);
     if (const std::string why = why_illegal(config, problem, device); !why.empty()) {
       FAIL(to_string(problem) << " | " << to_string(config) << ": not legal: " << why);
     }
@@ -153,22 +153,22 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
   const int largest = 0x7fffffff;
   int legal = 0;
   for (int i = 0; i < 200'000; ++i) {
-    Problem problem;
+    Problem drawn;
     KernelConfig config;
-    draw(random, problem, config);
-    problem.m = random.log_between(1, largest);
-    problem.n = random.log_between(1, largest);
-    problem.k = random.log_between(1, largest);
-    if (double(problem.m) * double(problem.n) > 0x1p50) problem.batch = 1;
-    problem.a.ld = (problem.k + 7) / 8 * 8;
-    problem.b.ld = (problem.n + 7) / 8 * 8;
+    draw(random, drawn, config);
+    drawn.m = random.log_between(1, largest);
+    drawn.n = random.log_between(1, largest);
+    drawn.k = random.log_between(1, largest);
+    if (double(drawn.m) * double(drawn.n) > 0x1p50) drawn.batch = 1;
+    drawn.a.ld = (drawn.k + 7) / 8 * 8;
+    drawn.b.ld = (drawn.n + 7) / 8 * 8;
     // No matrix may have more than 2^50 bytes.
-    if (std::max({double(problem.m) * double(problem.a.ld), double(problem.k) * double(problem.b.ld),
-                  double(problem.m) * double(problem.n)}) > 0x1p49)
+    if (std::max({double(drawn.m) * double(drawn.a.ld), double(drawn.k) * double(drawn.b.ld),
+                  double(drawn.m) * double(drawn.n)}) > 0x1p49)
       continue;
-    problem.a.stride = problem.b.stride = std::int64_t(1) << 32;
+    drawn.a.stride = drawn.b.stride = std::int64_t(1) << 32;
     config.group_m = random.pick(std::array{0, 1, 8, 64});
-    problem = normalise(problem);
+    const NormalProblem problem = normalise(drawn);
     if (!why_illegal(config, problem, device).empty()) continue;
     ++legal;
     const LaunchShape shape = launch_shape(problem, config);

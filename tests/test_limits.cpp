@@ -80,7 +80,7 @@ class Edge {
   std::uint32_t last_cta() const { return std::uint32_t(shape.decomposition.ctas - 1); }
   const char* workspace() const { return workspace_->get(); }
 
-  Problem p;
+  NormalProblem p;
   LaunchShape shape;
 
  private:
@@ -366,7 +366,7 @@ TEST_CASE("The table of limits: what is at one has a plan on every architecture,
       Context context({.device = Device::compile_only, .architecture = architecture, .tuning = Tuning::off});
       Plan plan;
       REQUIRE_NOTHROW(plan = context.plan(limit.at));
-      CHECK(why_illegal(plan.config, plan.problem, device_info_for(architecture)) == "");
+      CHECK(why_illegal(plan.config, normalise(plan.problem), device_info_for(architecture)) == "");
       const Error error = error_of([&] { context.plan(limit.past); });
       CHECK(error.code() == ErrorCode::invalid_problem);
       text = error.what();
@@ -399,7 +399,7 @@ TEST_CASE("Sizes near the limits have plans or errors, whatever the constraints"
               INFO(to_string(asked) << " on " << architecture);
               try {
                 const Plan plan = context.plan(asked);
-                CHECK(why_illegal(plan.config, plan.problem, device_info_for(architecture)) == "");
+                CHECK(why_illegal(plan.config, normalise(plan.problem), device_info_for(architecture)) == "");
               } catch (const Error& error) {
                 INFO(error.what());
                 CHECK((error.code() == ErrorCode::invalid_problem || error.code() == ErrorCode::invalid_option));

@@ -15,7 +15,7 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 /// What a Context answers that knows this configuration for m=n=k=4096.
-Plan plan_with(const KernelConfig& config, const Problem& problem) {
+Plan plan_with(const KernelConfig& config, const NormalProblem& problem) {
   const TemporaryDirectory directory;
   TuningRecord record = record_of(shape(4096, 4096, 4096));
   record.config = config;
@@ -27,7 +27,7 @@ Plan plan_with(const KernelConfig& config, const Problem& problem) {
       .plan(problem);
 }
 
-const Problem tuned = shape(4096, 4096, 4096), neighbour = shape(4096, 4096, 5120);
+const NormalProblem tuned = shape(4096, 4096, 4096), neighbour = shape(4096, 4096, 5120);
 const KernelConfig slow = parse_kernel_config("sm80 32x32x32 group_m=0 stages=2 warps=2 schedule=data_parallel");
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_CASE("Alignment of a call comes from its pointers", "[problem]") {
   CHECK(with_operands(normalise(problem), memory.operands).a.alignment == 16);
   memory.operands.b = static_cast<const char*>(memory.operands.b) + 4;
   memory.operands.d = static_cast<char*>(memory.operands.d) + 2;
-  const Problem p = with_operands(normalise(problem), memory.operands);
+  const NormalProblem p = with_operands(normalise(problem), memory.operands);
   CHECK(p.b.alignment == 4);
   CHECK(p.c.alignment == 16);
   CHECK(p.d.alignment == 2);

@@ -36,8 +36,9 @@ constexpr KernelConfig packed_a{.main_loop = MainLoop::sm90, .pack_a = true},
 }  // namespace
 
 TEST_CASE("16-bit operands are packed as they lie, with rows of whole lines", "[packing]") {
-  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .a = {.ld = 19}, .b = {.layout = columns, .alignment = 2}});
-  const Problem p = packed_problem(asked, packed_both);
+  const NormalProblem asked =
+      normalise({.m = 5, .n = 9, .k = 17, .a = {.ld = 19}, .b = {.layout = columns, .alignment = 2}});
+  const NormalProblem p = packed_problem(asked, packed_both);
   CHECK(p.a.layout == rows);
   CHECK(p.b.layout == columns);
   CHECK(p.a.ld == 64);
@@ -48,31 +49,31 @@ TEST_CASE("16-bit operands are packed as they lie, with rows of whole lines", "[
   CHECK(equal(packed_problem(p, packed_both), p));
   CHECK(equal(packed_problem(asked, KernelConfig{}), asked));
 
-  const Problem one = packed_problem(asked, packed_b);
+  const NormalProblem one = packed_problem(asked, packed_b);
   CHECK(one.a.ld == asked.a.ld);
   CHECK(one.a.alignment == asked.a.alignment);
 }
 
 TEST_CASE("All other operands become K-major", "[packing]") {
-  const Problem asked = normalise(
+  const NormalProblem asked = normalise(
       {.m = 33, .n = 40, .k = 70, .a = {.type = e4m3, .layout = columns}, .b = {.type = e5m2, .layout = rows}});
   CHECK(transposes_a(asked, packed_both));
   CHECK(transposes_b(asked, packed_both));
   CHECK_FALSE(transposes_b(asked, packed_a));
-  const Problem p = packed_problem(asked, packed_both);
+  const NormalProblem p = packed_problem(asked, packed_both);
   CHECK(p.a.layout == rows);
   CHECK(p.b.layout == columns);
   CHECK(p.a.ld == 128);
   CHECK(p.b.ld == 128);
   CHECK(packed_problem(asked, packed_a).b.layout == rows);
-  const Problem words = normalise({.m = 8, .n = 8, .k = 3, .a = {tf32}, .b = {tf32}, .d = {f32}});
+  const NormalProblem words = normalise({.m = 8, .n = 8, .k = 3, .a = {tf32}, .b = {tf32}, .d = {f32}});
   CHECK_FALSE(transposes_a(words, packed_both));
   CHECK(packed_problem(words, packed_both).b.ld == 32);
 }
 
 TEST_CASE("Copies lie in the workspace one behind the other, each matrix once", "[packing]") {
-  const Problem asked = normalise({.m = 5, .n = 9, .k = 17, .batch = 3, .b = {.stride = 0}});
-  const Problem p = packed_problem(asked, packed_both);
+  const NormalProblem asked = normalise({.m = 5, .n = 9, .k = 17, .batch = 3, .b = {.stride = 0}});
+  const NormalProblem p = packed_problem(asked, packed_both);
   CHECK(p.a.stride == 5 * 64);
   CHECK(p.b.stride == 0);
   const Packing packing = packing_of(asked, packed_both);
@@ -97,7 +98,7 @@ TEST_CASE("Slabs are whole tiles, nearly alike, whose copies fit into the worksp
   KernelConfig config = packed_both;
   config.block_n = 256;
   const auto slab = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    const Problem p = normalise({.m = m, .n = n, .k = k});
+    const NormalProblem p = normalise({.m = m, .n = n, .k = k});
     CHECK(packing_of(p, config).bytes <= max_packed_bytes);
     const Slab s = slab_of(p, config);
     return std::pair(s.rows, s.columns);

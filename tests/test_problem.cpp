@@ -23,7 +23,7 @@ constexpr std::int64_t largest = 0x7fffffff;
 }  // namespace
 
 TEST_CASE("Normalising fills in packed leading dimensions for every layout", "[problem]") {
-  Problem p = normalise({.m = 5, .n = 6, .k = 7, .beta = 1});
+  NormalProblem p = normalise({.m = 5, .n = 6, .k = 7, .beta = 1});
   CHECK(p.a.ld == 7);
   CHECK(p.b.ld == 6);
   CHECK(p.c.ld == 6);
@@ -34,21 +34,21 @@ TEST_CASE("Normalising fills in packed leading dimensions for every layout", "[p
 }
 
 TEST_CASE("An empty matrix has a packed leading dimension of one", "[problem]") {
-  const Problem p = normalise({});
+  const NormalProblem p = normalise({});
   CHECK(p.a.ld == 1);
   CHECK(p.b.ld == 1);
   CHECK(p.d.ld == 1);
 }
 
 TEST_CASE("Normalising twice changes nothing", "[problem]") {
-  const Problem once = normalise({.m = 33,
-                                  .n = 10,
-                                  .k = 100,
-                                  .a = {.ld = 104},
-                                  .d = {f32},
-                                  .alpha = 0.1,
-                                  .beta = -0.0,
-                                  .epilogue = {.activation = Activation::leaky_relu, .slope = 0.3}});
+  const NormalProblem once = normalise({.m = 33,
+                                        .n = 10,
+                                        .k = 100,
+                                        .a = {.ld = 104},
+                                        .d = {f32},
+                                        .alpha = 0.1,
+                                        .beta = -0.0,
+                                        .epilogue = {.activation = Activation::leaky_relu, .slope = 0.3}});
   CHECK(equal(normalise(once), once));
   CHECK(hash_value(normalise(once)) == hash_value(once));
 }
@@ -68,7 +68,7 @@ TEST_CASE("Alignment is what pointer and leading dimension have in common", "[pr
 }
 
 TEST_CASE("What does not matter is set to its default, so that equal work compares equal", "[problem]") {
-  const Problem plain = normalise({.m = 8, .n = 8, .k = 8});
+  const NormalProblem plain = normalise({.m = 8, .n = 8, .k = 8});
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .a = {.ld = 8}, .d = {.ld = 8}})));
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .epilogue = {.slope = 7}})));
   CHECK(equal(plain, normalise({.m = 8, .n = 8, .k = 8, .c = {.ld = 100, .alignment = 2}, .beta = -0.0})));
@@ -80,7 +80,7 @@ TEST_CASE("What does not matter is set to its default, so that equal work compar
 }
 
 TEST_CASE("Equality and hash see every field", "[problem]") {
-  const Problem base =
+  const NormalProblem base =
       normalise({.m = 8, .n = 8, .k = 8, .beta = 1, .epilogue = {.activation = Activation::leaky_relu}});
   const auto differs = [&base](auto change) {
     Problem other = base;
@@ -173,7 +173,7 @@ TEST_CASE("Integers have whole scalars and no curved activations", "[problem]") 
 }
 
 TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
-  Problem p = normalise({.m = 5, .n = 6, .k = 7, .batch = 3, .d = {.ld = 8}, .beta = 1});
+  NormalProblem p = normalise({.m = 5, .n = 6, .k = 7, .batch = 3, .d = {.ld = 8}, .beta = 1});
   CHECK(p.a.stride == 35);
   CHECK(p.b.stride == 42);
   CHECK(p.c.stride == 30);
@@ -213,12 +213,12 @@ TEST_CASE("Alignments that are no power of two from the element's size to 16 are
 }
 
 TEST_CASE("Scalars are rounded to f32, and may be NaN or infinite", "[problem]") {
-  const Problem p = normalise({.m = 1, .n = 1, .k = 1, .alpha = 0.1, .beta = not_a_number});
+  const NormalProblem p = normalise({.m = 1, .n = 1, .k = 1, .alpha = 0.1, .beta = not_a_number});
   CHECK(p.alpha == double(0.1f));
   CHECK(std::isnan(p.beta));
   CHECK(reads_c(p));
   CHECK(normalise({.alpha = 1e300}).alpha == infinity);
-  const Problem tiny = normalise({.m = 1, .n = 1, .k = 1, .alpha = 1e-60, .beta = 1e-60});  // 0 in f32
+  const NormalProblem tiny = normalise({.m = 1, .n = 1, .k = 1, .alpha = 1e-60, .beta = 1e-60});  // 0 in f32
   CHECK_FALSE(reads_ab(tiny));
   CHECK_FALSE(reads_c(tiny));
 }

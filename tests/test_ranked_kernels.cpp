@@ -43,7 +43,7 @@ std::vector<Chosen> ranked_first(Problem types, std::size_t shape_count, std::si
   std::map<std::string, Chosen> by_text;
   for (const Problem& shape : shapes(shape_count)) {
     types.m = shape.m, types.n = shape.n, types.k = shape.k;
-    const Problem p = normalise(types);
+    const NormalProblem p = normalise(types);
     const KernelConfig config = rank(p, h200, 1).front().config;
     const KernelSource source = generate(p, config, h200);
     by_text.try_emplace(source.text, Chosen{config, to_string(p), source});

@@ -19,7 +19,7 @@ namespace {
 
 const RatedDevice h200(device_info_for("sm_90a"));
 
-Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
+NormalProblem shape(std::int64_t m, std::int64_t n, std::int64_t k) { return normalise({.m = m, .n = n, .k = k}); }
 
 std::int64_t log_uniform(Random& random, std::int64_t multiple) {
   const double x = 128 * std::exp2(6 * random.uniform());
@@ -29,7 +29,7 @@ std::int64_t log_uniform(Random& random, std::int64_t multiple) {
 }  // namespace
 
 TEST_CASE("A short list starts with the best, is sorted, and has several tiles", "[ranking]") {
-  for (const Problem& problem : {shape(4096, 4096, 4096), shape(128, 128, 6400), shape(1537, 1793, 1001)}) {
+  for (const NormalProblem& problem : {shape(4096, 4096, 4096), shape(128, 128, 6400), shape(1537, 1793, 1001)}) {
     const std::vector<RankedConfig> all = rank(problem, h200), few = rank(problem, h200, 16);
     CAPTURE(to_string(problem));
     REQUIRE(few.size() == 16);
@@ -55,19 +55,19 @@ TEST_CASE("Two stages find what ranking every candidate finds", "[ranking]") {
   constexpr int problems = 120;
   for (int i = 0; i < problems; ++i) {
     const int multiple = i % 3 == 0 ? 1 : 16;
-    Problem problem{
+    Problem asked{
         .m = log_uniform(random, multiple), .n = log_uniform(random, multiple), .k = log_uniform(random, multiple)};
     if (i % 4 == 1) {
-      problem.a.type = problem.b.type = e4m3, problem.d.type = bf16, problem.b.layout = Layout::column_major;
-      if (i % 8 == 1) problem.accumulation = Accumulation::promoted;
+      asked.a.type = asked.b.type = e4m3, asked.d.type = bf16, asked.b.layout = Layout::column_major;
+      if (i % 8 == 1) asked.accumulation = Accumulation::promoted;
     } else if (i % 4 == 2) {
-      problem.a.type = problem.b.type = problem.d.type = bf16, problem.b.layout = Layout::column_major;
+      asked.a.type = asked.b.type = asked.d.type = bf16, asked.b.layout = Layout::column_major;
     } else if (i % 4 == 3) {
-      problem.a.type = problem.b.type = i % 8 == 3 ? tf32 : s8, problem.d.type = i % 8 == 3 ? f32 : s32;
-      if (i % 16 == 3) problem.a.layout = Layout::column_major;
+      asked.a.type = asked.b.type = i % 8 == 3 ? tf32 : s8, asked.d.type = i % 8 == 3 ? f32 : s32;
+      if (i % 16 == 3) asked.a.layout = Layout::column_major;
     }
-    if (i % 5 == 0) problem.batch = random.between(2, 12);  // so that operands are packed in parts
-    problem = normalise(problem);
+    if (i % 5 == 0) asked.batch = random.between(2, 12);  // so that operands are packed in parts
+    const NormalProblem problem = normalise(asked);
     CAPTURE(to_string(problem));
     double best = std::numeric_limits<double>::infinity();
     for (const RankedConfig& ranked : rank(problem, h200)) best = std::min(best, ranked.predicted_us);

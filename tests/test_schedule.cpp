@@ -109,7 +109,7 @@ TEST_CASE("Nine tiles of a 9 x 9 grid load 90 blocks in row order and 54 in grou
 }
 
 TEST_CASE("1536 x 1792 x 6016 on 82 and on 84 CTAs is dealt out as the textbook says", "[schedule]") {
-  const Problem problem = normalise({.m = 1536, .n = 1792, .k = 6016});
+  const NormalProblem problem = normalise({.m = 1536, .n = 1792, .k = 6016});
   const auto shape = [&problem](Schedule schedule, int grid) {
     return launch_shape(problem, {.block_m = 128, .block_n = 128, .block_k = 32, .schedule = schedule, .grid = grid});
   };

@@ -31,7 +31,7 @@ namespace {
 
 constexpr uid_t nobody = 65534;
 constexpr const char* precious = "precious\n";
-const Problem tuned = shape(1024, 1024, 1024);
+const NormalProblem tuned = shape(1024, 1024, 1024);
 
 /// A user's cache directory with one of everything in it, and a file that the library has no business with.
 struct Site {

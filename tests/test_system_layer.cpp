@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const Problem first = shape(1024, 1024, 1024), near_first = shape(1024, 1024, 1032), second = shape(1024, 1024, 1200);
+const NormalProblem first = shape(1024, 1024, 1024), near_first = shape(1024, 1024, 1032),
+                    second = shape(1024, 1024, 1200);
 
 /// Both files, the system's with records of the problems.
 struct Layers {
@@ -21,7 +22,7 @@ struct Layers {
   fs::path own = directory.path() / "own" / "tuning.jsonl", system = directory.path() / "system" / "tuning.jsonl";
 
   Layers() { fs::create_directory(system.parent_path()); }
-  void add_to_system(const Problem& problem, int block_m) { TuningDb(system).add(record_of(problem, block_m)); }
+  void add_to_system(const NormalProblem& problem, int block_m) { TuningDb(system).add(record_of(problem, block_m)); }
 };
 
 }  // namespace
@@ -90,7 +91,7 @@ TEST_CASE("A system database that cannot be read costs one warning", "[tuning_db
 
 TEST_CASE("A Context asks the system's database and says so", "[context][system_layer]") {
   const Layers layers;
-  const Problem problem = shape(512, 512, 512);
+  const NormalProblem problem = shape(512, 512, 512);
   const ContextOptions options{.device = Device::compile_only,
                                .architecture = "sm_90a",
                                .tuning = Tuning::cached,

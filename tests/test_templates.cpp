@@ -33,7 +33,7 @@ TEST_CASE("A kernel has no line of a template that is for editors", "[templates]
   CHECK(without_includes("a // #pragma once\n#include <b>") == "a // #pragma once\n#include <b>");
   CHECK(without_includes("").empty());
 
-  const Problem problem = normalise({.m = 64, .n = 64, .k = 64});
+  const NormalProblem problem = normalise({.m = 64, .n = 64, .k = 64});
   const KernelConfig sm80{.block_m = 64, .block_n = 64, .block_k = 64, .stages = 3, .warps = 4};
   const KernelConfig sm90{.main_loop = MainLoop::sm90, .block_k = 64, .stages = 3, .warps = 8};
   for (const KernelSource& source :

@@ -81,7 +81,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
   Random random(test_seed());
   int checked = 0, too_far = 0;
   for (int round = 0; round < 4000; ++round) {
-    Problem p;
+    NormalProblem p;
     try {
       p = normalise(draw_problem(random));
     } catch (const Error&) {
@@ -102,7 +102,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
     too_far += why.find("2^40") != std::string::npos;
     if (!why.empty()) continue;
     ++checked;
-    const Problem of_slab = slab_problem(p, slab_of(p, c));
+    const NormalProblem of_slab = slab_problem(p, slab_of(p, c));
     TensorMaps maps = tensor_maps_of(of_slab, kernel_problem(of_slab, c), c);
     for (TensorMapSpec* map : {&maps.a, &maps.b, &maps.d}) {
       map->address = memory;
@@ -116,7 +116,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
 }
 
 TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tensor_maps][kernel_config]") {
-  const Problem problem = normalise({.m = 768, .n = 768, .k = 768, .b = {.layout = Layout::column_major}});
+  const NormalProblem problem = normalise({.m = 768, .n = 768, .k = 768, .b = {.layout = Layout::column_major}});
   KernelConfig tall{
       .main_loop = MainLoop::sm90, .block_m = 384, .block_n = 64, .block_k = 64, .stages = 2, .warps = 12};
   CHECK(why_illegal(tall, problem, hopper) == "a TMA box has at most 256 rows");

@@ -53,10 +53,10 @@ TEST_CASE("A tuning record survives the way through its line", "[tuning_db]") {
 
 TEST_CASE("A line without an accumulation is about the fast one", "[tuning_db]") {
   Problem problem{.m = 64, .n = 64, .k = 64, .a = {e4m3}, .b = {e5m2}, .d = {bf16}};
-  const Problem fast = shape_of(normalise(problem));
+  const NormalProblem fast = shape_of(normalise(problem));
   problem.accumulation = Accumulation::promoted;
-  const Problem promoted = shape_of(normalise(problem));
-  const auto line_of = [](const Problem& p) {
+  const NormalProblem promoted = shape_of(normalise(problem));
+  const auto line_of = [](const NormalProblem& p) {
     TuningRecord record = record_of(p);
     record.config.block_k = 64;
     return to_json_line(record);
@@ -238,7 +238,7 @@ TEST_CASE("A record answers only for its kind of problem", "[tuning_db]") {
 
 TEST_CASE("A record answers only for its kind of device", "[tuning_db]") {
   TuningDb db(std::nullopt);
-  const Problem problem = shape(1024, 1024, 1024);
+  const NormalProblem problem = shape(1024, 1024, 1024);
   db.add(record_of(problem, 64));
   DeviceInfo device = h200;
 

@@ -37,7 +37,7 @@ struct ScopedHook {
   ~ScopedHook() { publish_hook = nullptr; }
 };
 
-const Problem first = shape(512, 512, 512), second = shape(600, 600, 600), third = shape(700, 700, 700);
+const NormalProblem first = shape(512, 512, 512), second = shape(600, 600, 600), third = shape(700, 700, 700);
 
 }  // namespace
 

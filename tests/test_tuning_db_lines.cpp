@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const Problem first = shape(512, 512, 512), second = shape(600, 600, 600), third = shape(700, 700, 700);
+const NormalProblem first = shape(512, 512, 512), second = shape(600, 600, 600), third = shape(700, 700, 700);
 
 /// The line of `first` with something else in the place of one of its members.
 std::string line_with(const std::string& pointer, const nlohmann::json& value) {

@@ -26,7 +26,7 @@ TEST_CASE("Wisdom exported and imported gives the same answers and the same kern
     CHECK(file_text(file_of(to.directory, entry)) == file_text(file_of(from.directory, entry)));
     CHECK_FALSE(ask(to.cache, entry));
   }
-  for (const Problem& problem : {first, second, shape(1024, 1024, 1100)}) {
+  for (const NormalProblem& problem : {first, second, shape(1024, 1024, 1100)}) {
     const TuningLookup ours = to.db.find(problem, h200), theirs = from.db.find(problem, h200);
     CHECK(ours.match != Match::none);
     CHECK(ours.match == theirs.match);
@@ -48,7 +48,7 @@ TEST_CASE(
     "[wisdom][security]") {
   const TemporaryDirectory directory;
   const fs::path from = directory.path() / "from", to = directory.path() / "to", file = directory.path() / "file";
-  const Problem problem = normalise({.m = 48, .n = 64, .k = 96});
+  const NormalProblem problem = normalise({.m = 48, .n = 64, .k = 96});
   alignas(256) static std::uint16_t a[48 * 96], b[96 * 64], d[48 * 64];
   const auto run = [&](const fs::path& home) {
     Context context({.device = Device::emulator, .tuning = Tuning::cached, .cache_dir = home.string()});
@@ -167,27 +167,27 @@ TEST_CASE("A selection takes an architecture, some problems and their kernels, o
   CHECK(of_a100.kernels.size() == 1);
   CHECK(home.collect({.kernels = false}).kernels.empty());
   const Wisdom of_first =
-      home.collect({.architecture = "sm_90a", .problem = [](const Problem& p) { return p.m == 1024; }});
+      home.collect({.architecture = "sm_90a", .problem = [](const NormalProblem& p) { return p.m == 1024; }});
   CHECK(of_first.records.size() == 1);
   REQUIRE(of_first.kernels.size() == 1);
   CHECK(of_first.kernels[0].digest == used);
   CHECK(of_first.kernels[0].current);
-  CHECK(home.collect({.problem = [](const Problem&) { return false; }}).kernels.empty());
+  CHECK(home.collect({.problem = [](const NormalProblem&) { return false; }}).kernels.empty());
 }
 
 TEST_CASE("A kernel is current while the templates and the version are", "[wisdom]") {
-  Problem packed = normalise({.m = 100, .n = 101, .k = 103});
+  NormalProblem packed = normalise({.m = 100, .n = 101, .k = 103});
   KernelConfig packing =
       parse_kernel_config("sm90 128x128x64 group_m=8 stages=4 warps=8 schedule=data_parallel pack=ab");
   for (const DataType type : {f16, e4m3, tf32, f32, f64, s8}) {
-    const Problem p = normalise({.m = 256,
-                                 .n = 256,
-                                 .k = 256,
-                                 .a = {type},
-                                 .b = {type},
-                                 .d = {type == s8    ? s32
-                                       : type == f64 ? f64
-                                                     : f32}});
+    const NormalProblem p = normalise({.m = 256,
+                                       .n = 256,
+                                       .k = 256,
+                                       .a = {type},
+                                       .b = {type},
+                                       .d = {type == s8    ? s32
+                                             : type == f64 ? f64
+                                                           : f32}});
     KernelSource source = generate(p, KernelConfig{.block_k = 128 / int(size_of(type))}, device_info_for("sm_89"));
     CHECK(is_current(source));
     for (const std::size_t at : {std::size_t(40), source.text.size() / 2, source.text.size() - 30}) {

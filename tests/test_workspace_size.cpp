@@ -87,9 +87,9 @@ TEST_CASE("A workspace of workspace_size() does for every choice, by the emulato
       // On the last device until one has been limited, which is so for one of 300 or fewer.
       const bool is_last = architecture == std::string("sm_90a") && sms == 132;
       for (int i = 0; i < rounds() / 4 || (is_last && limited == 0 && i < 50 * rounds()); ++i) {
-        const Problem asked = normalise(draw(random, architecture != std::string("sm_80")));
+        const NormalProblem asked = normalise(draw(random, architecture != std::string("sm_80")));
         const std::size_t bytes = launch_shape(asked, chooser.choose(asked, false).config).workspace_bytes();
-        Problem seen = asked;
+        NormalProblem seen = asked;
         draw_alignments(random, seen);
         seen = normalise(seen);
         const std::size_t needed = launch_shape(seen, chooser.choose(seen, false).config).workspace_bytes();

@@ -11,11 +11,11 @@ namespace jitgemm::test {
 
 inline const RatedDevice h200(device_info_for("sm_90a"));
 
-inline Problem shape(std::int64_t m, std::int64_t n, std::int64_t k) {
+inline NormalProblem shape(std::int64_t m, std::int64_t n, std::int64_t k) {
   return shape_of(normalise({.m = m, .n = n, .k = k}));
 }
 
-inline TuningRecord record_of(const Problem& problem, int block_m = 64, const DeviceInfo& device = h200) {
+inline TuningRecord record_of(const NormalProblem& problem, int block_m = 64, const DeviceInfo& device = h200) {
   TuningRecord record;
   record.problem = problem;
   record.device_name = device.name;

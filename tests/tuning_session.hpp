@@ -12,7 +12,7 @@
 
 namespace jitgemm::test {
 
-inline const Problem problem = normalise({.m = 48, .n = 40, .k = 64, .d = {f32}});
+inline const NormalProblem problem = normalise({.m = 48, .n = 40, .k = 64, .d = {f32}});
 
 /// Configurations of three kernels; the model expects them to be the faster the earlier they come.
 inline const std::vector<RankedConfig> ranked{
@@ -24,7 +24,8 @@ inline const std::vector<RankedConfig> ranked{
 struct Session {
   explicit Session(FakeBackend::Behaviour behaviour)
       : backend(std::move(behaviour)), cache({.directory = directory.path()}), store(backend, cache) {}
-  std::optional<TuneResult> run(const Problem& what = problem, const std::vector<RankedConfig>& choices = ranked) {
+  std::optional<TuneResult> run(const NormalProblem& what = problem,
+                                const std::vector<RankedConfig>& choices = ranked) {
     return tune(backend, store, what, choices, options);
   }
 

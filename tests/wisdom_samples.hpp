@@ -10,7 +10,7 @@
 
 namespace jitgemm::test {
 
-inline const Problem first = shape(1024, 1024, 1024), second = shape(2048, 512, 4096);
+inline const NormalProblem first = shape(1024, 1024, 1024), second = shape(2048, 512, 4096);
 
 inline TuningRecord dated(TuningRecord record, const std::string& date, double median_us) {
   record.date = date;

@@ -142,8 +142,10 @@ int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n)
 
 }  // namespace
 
-Problem normalise(const Problem& problem) {
-  Problem p = problem;
+NormalProblem::NormalProblem() : NormalProblem(normalise({})) {}
+
+NormalProblem normalise(const Problem& problem) {
+  NormalProblem p(problem);
   check_size("m", p.m, problem);
   check_size("n", p.n, problem);
   check_size("k", p.k, problem);
@@ -167,16 +169,16 @@ Problem normalise(const Problem& problem) {
   return p;
 }
 
-Problem shape_of(const Problem& normalised) {
-  Problem p = normalised;
+NormalProblem shape_of(const NormalProblem& problem) {
+  NormalProblem p = problem;
   if (p.alpha != 0) p.alpha = 1;
   if (p.beta != 0) p.beta = 1;
   if (p.epilogue.slope != 0) p.epilogue.slope = Epilogue{}.slope;
   return p;
 }
 
-Problem with_operands(const Problem& normalised, const Operands& operands) {
-  Problem p = normalised;
+NormalProblem with_operands(const NormalProblem& problem, const Operands& operands) {
+  NormalProblem p = problem;
   if (is_empty(p)) return p;
   const auto set_alignment = [](Matrix& matrix, const Operand& operand) {
     matrix.alignment =

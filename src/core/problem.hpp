@@ -4,19 +4,30 @@
 
 namespace jitgemm {
 
+/// A problem as normalise() makes it, or a part of one. What is chosen, compiled and launched is always of this form;
+/// a plain Problem is what a caller asks for.
+class NormalProblem : public Problem {
+ public:
+  NormalProblem();  ///< of the empty problem
+
+ private:
+  explicit NormalProblem(const Problem& problem) : Problem(problem) {}
+  friend NormalProblem normalise(const Problem& problem);
+};
+
 /// The problem with its leading dimensions filled in, and what does not matter set to its default (the slope of another
-/// activation, align_c without beta, the accumulation of other than 8-bit floating-point products), so that equal work
-/// compares equal. align_* come out as the largest vector, in bytes and at most 16, that every row (column) start of
-/// the operand is a multiple of, and for D every row end, too. Throws Error{invalid_problem} for what no kernel can
-/// serve.
-Problem normalise(const Problem& problem);
+/// activation, C's alignment without beta, the accumulation of other than 8-bit floating-point products), so that equal
+/// work compares equal. Alignments come out as the largest vector, in bytes and at most 16, that every row (column)
+/// start of the operand is a multiple of, and for D every row end, too. Throws Error{invalid_problem} for what no
+/// kernel can serve.
+NormalProblem normalise(const Problem& problem);
 
-/// Of a normalised problem, the part that the kernel source and the choice of a configuration depend on: alpha, beta
-/// and slope reduced to whether they are zero.
-Problem shape_of(const Problem& normalised);
+/// The part that the kernel source and the choice of a configuration depend on: alpha, beta and slope reduced to
+/// whether they are zero.
+NormalProblem shape_of(const NormalProblem& problem);
 
-/// align_* from the pointers of a call. Throws Error{invalid_operand} for a null, misaligned or overlapping operand.
-Problem with_operands(const Problem& normalised, const Operands& operands);
+/// Alignments from the pointers of a call. Throws Error{invalid_operand} for a null, misaligned or overlapping operand.
+NormalProblem with_operands(const NormalProblem& problem, const Operands& operands);
 
 bool equal(const Problem& x, const Problem& y);
 std::size_t hash_value(const Problem& problem);

@@ -49,9 +49,9 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
 
 }  // namespace
 
-device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, const LaunchShape& shape,
+device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig& c, const LaunchShape& shape,
                                  const Operands& given, const Workspace& workspace, const EncodeTensorMap& encode) {
-  const Problem p = kernel_problem(asked, c);
+  const KernelProblem p = kernel_problem(asked, c);
   const Operands operands = packs(c) ? packed_operands(c, packing_of(asked, c), shape, given, workspace) : given;
   device::Arguments args{};
   args.a = c.swap_ab ? operands.b : operands.a;
@@ -95,9 +95,9 @@ device::Arguments make_arguments(const Problem& asked, const KernelConfig& c, co
   return args;
 }
 
-device::PackArguments make_pack_arguments(const Problem& asked, const KernelConfig& c, const Packing& packing,
+device::PackArguments make_pack_arguments(const NormalProblem& asked, const KernelConfig& c, const Packing& packing,
                                           const LaunchShape& shape, const Operands& given, const Workspace& workspace) {
-  const Problem p = packed_problem(asked, c);
+  const NormalProblem p = packed_problem(asked, c);
   const Operands packed = packed_operands(c, packing, shape, given, workspace);
   device::PackArguments args{};
   if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
@@ -105,7 +105,7 @@ device::PackArguments make_pack_arguments(const Problem& asked, const KernelConf
   return args;
 }
 
-Operands operands_at(const Problem& p, const Operands& operands, std::int64_t row, std::int64_t column) {
+Operands operands_at(const NormalProblem& p, const Operands& operands, std::int64_t row, std::int64_t column) {
   const auto at = [](const void* matrix, std::int64_t element, DataType type) {
     return matrix ? static_cast<const char*>(matrix) + element * std::int64_t(size_of(type)) : nullptr;
   };

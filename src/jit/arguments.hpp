@@ -19,15 +19,15 @@ struct Workspace {
 using EncodeTensorMap = FunctionRef<device::TensorMap(const TensorMapSpec&)>;
 
 /// Fills the GEMM kernel's arguments from a normalised problem, its shape and its operands.
-device::Arguments make_arguments(const Problem& problem, const KernelConfig& config, const LaunchShape& shape,
+device::Arguments make_arguments(const NormalProblem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace, const EncodeTensorMap& encode);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
-device::PackArguments make_pack_arguments(const Problem& problem, const KernelConfig& config, const Packing& packing,
-                                          const LaunchShape& shape, const Operands& operands,
+device::PackArguments make_pack_arguments(const NormalProblem& problem, const KernelConfig& config,
+                                          const Packing& packing, const LaunchShape& shape, const Operands& operands,
                                           const Workspace& workspace);
 
 /// From an element of D on: what it and those right of and below it are computed from.
-Operands operands_at(const Problem& problem, const Operands& operands, std::int64_t row, std::int64_t column);
+Operands operands_at(const NormalProblem& problem, const Operands& operands, std::int64_t row, std::int64_t column);
 
 }  // namespace jitgemm

@@ -11,9 +11,9 @@ namespace {
 
 constexpr KernelRole packing{
     .name = "packing",
-    .runs = [](const Problem& problem, const KernelConfig& config) { return packs(config) && reads_ab(problem); },
+    .runs = [](const NormalProblem& problem, const KernelConfig& config) { return packs(config) && reads_ab(problem); },
     .generate = generate_packing,
-    .smem_bytes = [](const Problem& problem,
+    .smem_bytes = [](const NormalProblem& problem,
                      const KernelConfig& config) { return packing_of(problem, config).launch.smem_bytes; },
     .prepare =
         [](const Part& part, Step& step) {
@@ -31,9 +31,9 @@ constexpr KernelRole packing{
 
 constexpr KernelRole gemm{
     .name = "gemm",
-    .runs = [](const Problem&, const KernelConfig&) { return true; },
+    .runs = [](const NormalProblem&, const KernelConfig&) { return true; },
     .generate = generate,
-    .smem_bytes = [](const Problem& problem,
+    .smem_bytes = [](const NormalProblem& problem,
                      const KernelConfig& config) { return launch_shape(problem, config).smem_bytes; },
     .prepare =
         [](const Part& part, Step& step) {
@@ -61,7 +61,7 @@ void launch_part(const CallKernels& kernels, const Part& part, FunctionRef<void(
 
 }  // namespace
 
-FixedList<const KernelRole*, most_kernels> roles_of(const Problem& normalised, const KernelConfig& config) {
+FixedList<const KernelRole*, most_kernels> roles_of(const NormalProblem& normalised, const KernelConfig& config) {
   FixedList<const KernelRole*, most_kernels> list;
   for (const KernelRole* role : roles) {
     if (role->runs(normalised, config)) list.add(role);
@@ -71,7 +71,7 @@ FixedList<const KernelRole*, most_kernels> roles_of(const Problem& normalised, c
 
 const KernelRole& gemm_role() { return gemm; }
 
-CallKernels get_kernels(KernelStore& store, const Problem& normalised, const KernelConfig& config,
+CallKernels get_kernels(KernelStore& store, const NormalProblem& normalised, const KernelConfig& config,
                         const DeviceInfo& device) {
   CallKernels kernels;
   for (const KernelRole* role : roles_of(normalised, config)) {
@@ -81,12 +81,13 @@ CallKernels get_kernels(KernelStore& store, const Problem& normalised, const Ker
   return kernels;
 }
 
-Ready make_ready(KernelStore& store, const Problem& normalised, const KernelConfig& config, const DeviceInfo& device) {
+Ready make_ready(KernelStore& store, const NormalProblem& normalised, const KernelConfig& config,
+                 const DeviceInfo& device) {
   return {config, launch_shape(normalised, config), get_kernels(store, normalised, config, device)};
 }
 
-void for_each_step(const Ready& ready, const Problem& problem, const Operands& operands, const Workspace& workspace,
-                   const EncodeTensorMap& encode, FunctionRef<void(const Step&)> launch) {
+void for_each_step(const Ready& ready, const NormalProblem& problem, const Operands& operands,
+                   const Workspace& workspace, const EncodeTensorMap& encode, FunctionRef<void(const Step&)> launch) {
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
@@ -94,7 +95,7 @@ void for_each_step(const Ready& ready, const Problem& problem, const Operands& o
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
-      Problem part = problem;
+      NormalProblem part = problem;
       part.m = std::min(slab.rows, problem.m - row);
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);

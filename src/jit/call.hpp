@@ -39,7 +39,7 @@ class Step {
 /// A part of D and what it is computed from: all of it, or one slab of several, whose packed operands take turns in the
 /// workspace.
 struct Part {
-  const Problem& problem;
+  const NormalProblem& problem;
   const KernelConfig& config;
   const LaunchShape& shape;
   const Operands& operands;
@@ -51,14 +51,14 @@ struct Part {
 /// What a kernel does in a call. All else asks these rows, so another kernel is another row of call.cpp's table.
 struct KernelRole {
   std::string_view name;
-  bool (*runs)(const Problem& normalised, const KernelConfig& config);
-  KernelSource (*generate)(const Problem& normalised, const KernelConfig& config, const DeviceInfo& device);
-  std::size_t (*smem_bytes)(const Problem& normalised, const KernelConfig& config);  ///< that it is loaded for
+  bool (*runs)(const NormalProblem& normalised, const KernelConfig& config);
+  KernelSource (*generate)(const NormalProblem& normalised, const KernelConfig& config, const DeviceInfo& device);
+  std::size_t (*smem_bytes)(const NormalProblem& normalised, const KernelConfig& config);  ///< that it is loaded for
   void (*prepare)(const Part& part, Step& step);  ///< fills in grid and arguments; a grid of 0: nothing to do
 };
 
 /// Of the kernels that such a call runs, in their order. The GEMM kernel's is the last.
-FixedList<const KernelRole*, most_kernels> roles_of(const Problem& normalised, const KernelConfig& config);
+FixedList<const KernelRole*, most_kernels> roles_of(const NormalProblem& normalised, const KernelConfig& config);
 const KernelRole& gemm_role();
 
 struct CallKernel {
@@ -67,7 +67,7 @@ struct CallKernel {
 };
 /// As roles_of() has them.
 using CallKernels = FixedList<CallKernel, most_kernels>;
-CallKernels get_kernels(KernelStore& store, const Problem& normalised, const KernelConfig& config,
+CallKernels get_kernels(KernelStore& store, const NormalProblem& normalised, const KernelConfig& config,
                         const DeviceInfo& device);
 
 /// What launching needs that does not depend on pointers and scalars.
@@ -78,12 +78,13 @@ struct Ready {
 
   const Kernel& gemm() const { return *kernels.back().kernel; }
 };
-Ready make_ready(KernelStore& store, const Problem& normalised, const KernelConfig& config, const DeviceInfo& device);
+Ready make_ready(KernelStore& store, const NormalProblem& normalised, const KernelConfig& config,
+                 const DeviceInfo& device);
 
 /// Hands the launches of a call to `launch`, in order: those of its kernels or, of packed operands beyond
 /// max_packed_bytes, the same for each slab of D. The steps of a part are all prepared before the first is launched.
-void for_each_step(const Ready& ready, const Problem& normalised, const Operands& operands, const Workspace& workspace,
-                   const EncodeTensorMap& encode, FunctionRef<void(const Step&)> launch);
+void for_each_step(const Ready& ready, const NormalProblem& normalised, const Operands& operands,
+                   const Workspace& workspace, const EncodeTensorMap& encode, FunctionRef<void(const Step&)> launch);
 
 inline void launch(Backend& backend, const Step& step, Stream stream) {
   backend.launch(*step.kernel->loaded, step.grid, step.arguments(), stream);

@@ -140,8 +140,8 @@ std::string describe(const Problem& p, bool promoted) {
 }
 
 /// The source without its text, and all values that the text depends on.
-KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
-  const Problem p = kernel_problem(asked, c);
+KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
+  const KernelProblem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
   const KernelFamily& family = family_of(c);
   const bool promoted = parameters_of(c, p).promoted;
@@ -207,10 +207,10 @@ KernelSource outline(const Problem& asked, const KernelConfig& c, const DeviceIn
 
 }  // namespace
 
-KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+KernelSource generate(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device) {
   Values values;
   KernelSource source = outline(asked, c, device, values);
-  const Problem p = kernel_problem(asked, c);
+  const KernelProblem p = kernel_problem(asked, c);
   const KernelFamily& family = family_of(c);
   values.merge(gemm_files(family.template_files(p.a.type)));
   values["macros"] = family.macros ? family.macros(p, c) : "";
@@ -218,7 +218,7 @@ KernelSource generate(const Problem& asked, const KernelConfig& c, const DeviceI
   return source;
 }
 
-std::string kernel_identity(const Problem& asked, const KernelConfig& c, const DeviceInfo& device) {
+std::string kernel_identity(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device) {
   Values values;
   outline(asked, c, device, values);
   std::string text;
@@ -226,7 +226,7 @@ std::string kernel_identity(const Problem& asked, const KernelConfig& c, const D
   return text;
 }
 
-KernelSource generate_packing(const Problem& p, const KernelConfig& c, const DeviceInfo& device) {
+KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, const DeviceInfo& device) {
   const bool transpose_a = transposes_a(p, c), transpose_b = transposes_b(p, c);
   const auto what = [](bool transpose) { return std::string(transpose ? "transposed" : "copied"); };
   const std::string size = std::to_string(size_of(p.a.type));

@@ -2,22 +2,22 @@
 
 #include "core/device_info.hpp"
 #include "core/kernel.hpp"
+#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
 
 namespace jitgemm {
 
 /// The kernel source of (normalised problem, configuration): templates/ put together from whole files, constants in
 /// front. Depends on the problem's types, layouts, alignments and epilogue, and on the configuration without splits and
 /// grid; not on sizes, scalars or the SM count. Deterministic, byte for byte.
-KernelSource generate(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+KernelSource generate(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 
 /// A text that is the same where generate() gives the same source, and much cheaper.
-std::string kernel_identity(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+std::string kernel_identity(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 
 /// The source of the kernel that packs operands before it, for a configuration that packs some. Depends on the element
 /// size and on what is transposed.
-KernelSource generate_packing(const Problem& problem, const KernelConfig& config, const DeviceInfo& device);
+KernelSource generate_packing(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 
 /// Whether this version of the library with these templates makes such sources: no call asks for another's.
 bool is_current(const KernelSource& source);

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "core/kernel_interface.hpp"
-#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "kernels/parameters.hpp"
 #include "util/integers.hpp"
@@ -19,8 +18,8 @@ struct TileCounts {
   std::int64_t m, n, all;  ///< none where nothing is written: with one extent 0, nothing bounds the others
   std::int64_t k_blocks;   ///< of one tile; with nothing to multiply one, of zeros
 };
-inline TileCounts tile_counts(const Problem& kernel_problem, const KernelConfig& c) {
-  const Problem& p = kernel_problem;
+inline TileCounts tile_counts(const KernelProblem& kernel_problem, const KernelConfig& c) {
+  const KernelProblem& p = kernel_problem;
   const std::int64_t k_blocks = reads_ab(p) ? ceil_div(p.k, c.block_k) : 1;
   if (is_empty(p)) return {0, 0, 0, k_blocks};
   const std::int64_t m = ceil_div(p.m, c.block_m * c.cluster_m), n = ceil_div(p.n, c.block_n * c.cluster_n);

@@ -6,8 +6,8 @@
 
 namespace jitgemm {
 
-Problem kernel_problem(const Problem& normalised, const KernelConfig& config) {
-  Problem p = packed_problem(normalised, config);
+KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig& config) {
+  KernelProblem p(packed_problem(normalised, config));
   if (!config.swap_ab) return p;
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);

@@ -22,8 +22,8 @@ device::Partition partition_of(Schedule schedule) {
   }
 }
 
-LaunchShape launch_shape(const Problem& asked, const KernelConfig& c) {
-  const Problem p = kernel_problem(asked, c);
+LaunchShape launch_shape(const NormalProblem& asked, const KernelConfig& c) {
+  const KernelProblem p = kernel_problem(asked, c);
   LaunchShape shape;
   const int cluster = cluster_size_of(c);
   const TileCounts tiles = tile_counts(p, c);

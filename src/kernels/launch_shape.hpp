@@ -2,8 +2,8 @@
 
 #include "core/kernel_interface.hpp"
 #include "core/launch_grid.hpp"
+#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
 
 namespace jitgemm {
 
@@ -23,6 +23,6 @@ struct LaunchShape : LaunchGrid {
 device::Partition partition_of(Schedule schedule);
 
 /// Of a configuration that why_beyond_integers() says nothing against.
-LaunchShape launch_shape(const Problem& normalised, const KernelConfig& config);
+LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& config);
 
 }  // namespace jitgemm

@@ -11,15 +11,15 @@ namespace jitgemm {
 namespace {
 
 /// Thread blocks of all tiles, which those of whole clusters round up.
-double tiles_of(const KernelConfig& c, const Problem& p) {
+double tiles_of(const KernelConfig& c, const KernelProblem& p) {
   return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) *
          double(p.batch) * cluster_size_of(c);
 }
 
 }  // namespace
 
-std::string why_beyond_integers(const KernelConfig& c, const Problem& asked) {
-  const Problem p = kernel_problem(asked, c);
+std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& asked) {
+  const KernelProblem p = kernel_problem(asked, c);
   if (is_empty(p)) return {};
   constexpr std::int64_t most_rows = std::int64_t(1) << 31;
   constexpr double most = 1 << 30;
@@ -31,8 +31,8 @@ std::string why_beyond_integers(const KernelConfig& c, const Problem& asked) {
   return {};
 }
 
-std::string why_illegal(const KernelConfig& c, const Problem& asked, const DeviceInfo& device) {
-  const Problem p = kernel_problem(asked, c);
+std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const DeviceInfo& device) {
+  const KernelProblem p = kernel_problem(asked, c);
   if (c.main_loop > kernel_families.back()->main_loop || c.schedule > Schedule::stream_k_two_tile)
     return "main_loop and schedule are enumerators";
   const KernelFamily& family = family_of(c);

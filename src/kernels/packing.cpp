@@ -20,7 +20,7 @@ constexpr std::size_t tile_bytes = std::size_t(tile_rows) * tile_chunks * 16;
 std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
 /// 16-bit operands keep their layout, all others become K-major.
-bool becomes_k_major(const Problem& p) { return size_of(p.a.type) != 2; }
+bool becomes_k_major(const NormalProblem& p) { return size_of(p.a.type) != 2; }
 
 /// Rows of whole 128-byte lines: TMA reads rows that straddle them at half the speed.
 std::int64_t packed_ld(const OperandMatrix& packed) {
@@ -51,24 +51,24 @@ int blocks(const OperandMatrix& packed, bool transposed) {
 
 }  // namespace
 
-bool needs_packing_a(const Problem& p) {
+bool needs_packing_a(const NormalProblem& p) {
   return p.a.alignment < 16 || !strides_are_mappable(matrix_a(p)) ||
          (becomes_k_major(p) && p.a.layout != Layout::row_major);
 }
-bool needs_packing_b(const Problem& p) {
+bool needs_packing_b(const NormalProblem& p) {
   return p.b.alignment < 16 || !strides_are_mappable(matrix_b(p)) ||
          (becomes_k_major(p) && p.b.layout != Layout::column_major);
 }
 
-bool transposes_a(const Problem& p, const KernelConfig& c) {
+bool transposes_a(const NormalProblem& p, const KernelConfig& c) {
   return c.pack_a && becomes_k_major(p) && p.a.layout != Layout::row_major;
 }
-bool transposes_b(const Problem& p, const KernelConfig& c) {
+bool transposes_b(const NormalProblem& p, const KernelConfig& c) {
   return c.pack_b && becomes_k_major(p) && p.b.layout != Layout::column_major;
 }
 
-Problem packed_problem(const Problem& normalised, const KernelConfig& c) {
-  Problem p = normalised;
+NormalProblem packed_problem(const NormalProblem& normalised, const KernelConfig& c) {
+  NormalProblem p = normalised;
   if (c.pack_a) {
     if (becomes_k_major(p)) p.a.layout = Layout::row_major;
     pack(matrix_a(p), p.a.ld, p.a.stride, p.a.alignment);
@@ -80,9 +80,9 @@ Problem packed_problem(const Problem& normalised, const KernelConfig& c) {
   return p;
 }
 
-Slab slab_of(const Problem& normalised, const KernelConfig& c) {
+Slab slab_of(const NormalProblem& normalised, const KernelConfig& c) {
   if (!packs(c)) return {normalised.m, normalised.n};
-  const Problem p = packed_problem(normalised, c);
+  const NormalProblem p = packed_problem(normalised, c);
   const double budget = double(max_packed_bytes) - 256;  // and what aligns the second copy
   const double a_bytes = c.pack_a ? bytes(matrix_a(p)) : 0, b_bytes = c.pack_b ? bytes(matrix_b(p)) : 0;
   if (a_bytes + b_bytes <= budget) return {p.m, p.n};
@@ -104,24 +104,25 @@ Slab slab_of(const Problem& normalised, const KernelConfig& c) {
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
 }
 
-Problem slab_problem(const Problem& normalised, const Slab& slab) {
-  Problem part = normalised;
+NormalProblem slab_problem(const NormalProblem& normalised, const Slab& slab) {
+  NormalProblem part = normalised;
   if (slab.rows > 0) part.m = std::min(part.m, slab.rows), part.n = std::min(part.n, slab.columns);
   return part;
 }
 
-std::int64_t slab_count(const Problem& normalised, const Slab& slab) {
-  return slab.rows == 0 ? 1 : ceil_div(normalised.m, slab.rows) * ceil_div(normalised.n, slab.columns);
+std::int64_t slab_count(const NormalProblem& normalised, const Slab& slab) {
+  if (slab.rows == 0 || slab.columns == 0) return 1;
+  return ceil_div(normalised.m, slab.rows) * ceil_div(normalised.n, slab.columns);
 }
 
-Packing packing_of(const Problem& normalised, const KernelConfig& c) {
+Packing packing_of(const NormalProblem& normalised, const KernelConfig& c) {
   Packing packing;
   if (!packs(c) || !reads_ab(normalised)) return packing;
   const Slab slab = slab_of(normalised, c);
-  Problem first = normalised;
+  NormalProblem first = normalised;
   first.m = slab.rows;
   first.n = slab.columns;
-  const Problem p = packed_problem(first, c);
+  const NormalProblem p = packed_problem(first, c);
   const OperandMatrix a = matrix_a(p), b = matrix_b(p);
   const bool transposed_a = transposes_a(normalised, c), transposed_b = transposes_b(normalised, c);
   const auto place = [&packing](const OperandMatrix& packed, std::size_t& offset) {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
 #include "kernels/launch_shape.hpp"
 
 namespace jitgemm {
@@ -11,29 +11,29 @@ inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
 
 /// Whether the sm90 main loop takes the operand only packed: TMA addresses 16-byte aligned rows less than 2^40 bytes
 /// apart, and wgmma takes other than 16-bit elements K-major.
-bool needs_packing_a(const Problem& normalised);
-bool needs_packing_b(const Problem& normalised);
+bool needs_packing_a(const NormalProblem& normalised);
+bool needs_packing_b(const NormalProblem& normalised);
 
 inline bool packs(const KernelConfig& config) { return config.pack_a || config.pack_b; }
 
 /// Whether packing turns columns of the operand into rows.
-bool transposes_a(const Problem& normalised, const KernelConfig& config);
-bool transposes_b(const Problem& normalised, const KernelConfig& config);
+bool transposes_a(const NormalProblem& normalised, const KernelConfig& config);
+bool transposes_b(const NormalProblem& normalised, const KernelConfig& config);
 
 /// The problem of the copies: layout, leading dimension, batch stride and alignment of packed operands are those of
 /// the copy. A problem without packed operands stays as it is.
-Problem packed_problem(const Problem& normalised, const KernelConfig& config);
+NormalProblem packed_problem(const NormalProblem& normalised, const KernelConfig& config);
 
 /// The part of D that is computed at once: all of it, or as many rows and columns, whole tiles, as have packed operands
 /// of at most max_packed_bytes. Each slab is a launch of both kernels. 0 rows: not even a tile's operands fit.
 struct Slab {
   std::int64_t rows, columns;
 };
-Slab slab_of(const Problem& normalised, const KernelConfig& config);
+Slab slab_of(const NormalProblem& normalised, const KernelConfig& config);
 /// The largest slab as a problem, and how many there are; the problem itself where not even a tile's operands fit.
-Problem slab_problem(const Problem& normalised, const Slab& slab);
-std::int64_t slab_count(const Problem& normalised, const Slab& slab);
-inline bool is_whole(const Slab& slab, const Problem& normalised) {
+NormalProblem slab_problem(const NormalProblem& normalised, const Slab& slab);
+std::int64_t slab_count(const NormalProblem& normalised, const Slab& slab);
+inline bool is_whole(const Slab& slab, const NormalProblem& normalised) {
   return slab.rows == normalised.m && slab.columns == normalised.n;
 }
 
@@ -45,6 +45,6 @@ struct Packing {
   int blocks_a = 0, blocks_b = 0;  ///< of its grid
 };
 
-Packing packing_of(const Problem& normalised, const KernelConfig& config);
+Packing packing_of(const NormalProblem& normalised, const KernelConfig& config);
 
 }  // namespace jitgemm

@@ -5,7 +5,7 @@
 
 namespace jitgemm {
 
-device::KernelParameters parameters_of(const KernelConfig& c, const Problem& p) {
+device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
   return {.block_m = c.block_m,
           .block_n = c.block_n,
           .block_k = c.block_k,

@@ -2,12 +2,12 @@
 
 #include "core/kernel_interface.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
+#include "kernels/kernel_problem.hpp"
 
 namespace jitgemm {
 
 /// What a kernel's geometry depends on, of the problem as the kernel sees it: templates/geometry.cuh.
-device::KernelParameters parameters_of(const KernelConfig& config, const Problem& kernel_problem);
+device::KernelParameters parameters_of(const KernelConfig& config, const KernelProblem& kernel_problem);
 
 /// Thread blocks.
 inline int cluster_size_of(const KernelConfig& config) {

@@ -4,7 +4,7 @@
 
 namespace jitgemm {
 
-std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device) {
+std::vector<KernelConfig> candidates(const NormalProblem& problem, const DeviceInfo& device) {
   std::vector<KernelConfig> all;
   for (const PlanFamily* family : plan_families) {
     const std::vector<KernelConfig> some = family->candidates(problem, device);

@@ -8,6 +8,6 @@ namespace jitgemm {
 
 /// Every configuration that is worth ranking for a normalised problem: those of each family, in the order of
 /// plan_families.
-std::vector<KernelConfig> candidates(const Problem& problem, const DeviceInfo& device);
+std::vector<KernelConfig> candidates(const NormalProblem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

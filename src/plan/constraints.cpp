@@ -41,7 +41,8 @@ RatedDevice part_of(const RatedDevice& device, const Constraints& constraints) {
   return {part_of(static_cast<const DeviceInfo&>(device), constraints), device.rates};
 }
 
-ConstraintFilter::ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device)
+ConstraintFilter::ConstraintFilter(const Constraints& constraints, const NormalProblem& problem,
+                                   const DeviceInfo& device)
     : constraints_(constraints), problem_(problem) {
   if (!constraints.batch_invariant) return;
   for (const PlanFamily* family : plan_families) {

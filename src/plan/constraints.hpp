@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "core/problem.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
 #include "plan/rated_device.hpp"
 
 namespace jitgemm {
@@ -21,7 +21,7 @@ RatedDevice part_of(const RatedDevice& device, const Constraints& constraints);
 /// Which configurations keep to constraints, for one normalised problem on a device.
 class ConstraintFilter {
  public:
-  ConstraintFilter(const Constraints& constraints, const Problem& problem, const DeviceInfo& device);
+  ConstraintFilter(const Constraints& constraints, const NormalProblem& problem, const DeviceInfo& device);
 
   /// Empty if the (legal) configuration keeps to the constraints, else what it breaks.
   std::string why_not(const KernelConfig& config) const;
@@ -36,7 +36,7 @@ class ConstraintFilter {
   std::string why_too_much(const KernelConfig& config) const;
 
   Constraints constraints_;
-  const Problem& problem_;
+  const NormalProblem& problem_;
   std::optional<MainLoop> batch_invariant_loop_;
   std::optional<KernelConfig> batch_invariant_typical_;
 };

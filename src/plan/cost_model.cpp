@@ -12,14 +12,14 @@ constexpr double packing_launch_us = 1.2, packing_bytes_us = 3.5e6;
 constexpr double slab_us = 3.95;  // launch and prologue of a further GEMM kernel
 
 /// Of what is packed, or packs nothing.
-PredictedTime predict_gemm(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
+PredictedTime predict_gemm(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
   if (device.emulated) return predict_emulated(config, problem);
   return plan_family_of(config.main_loop).predict(config, problem, device);
 }
 
 }  // namespace
 
-double predict_packing_us(const KernelConfig& config, const Problem& problem, const DeviceInfo& device) {
+double predict_packing_us(const KernelConfig& config, const NormalProblem& problem, const DeviceInfo& device) {
   if (!packs(config)) return 0;
   // What slabs of D cost besides is a launch each, and the A that each of their columns packs again.
   const double slabs = double(slab_count(problem, slab_of(problem, config)));
@@ -28,7 +28,7 @@ double predict_packing_us(const KernelConfig& config, const Problem& problem, co
   return slabs * packing_launch_us + (slabs - 1) * slab_us + 2 * bytes / packing_bytes_us;
 }
 
-PredictedTime predict(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
+PredictedTime predict(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
   if (!packs(config)) return predict_gemm(config, problem, device);
   KernelConfig gemm = config;
   gemm.pack_a = gemm.pack_b = false;
@@ -44,7 +44,7 @@ PredictedTime predict(const KernelConfig& config, const Problem& problem, const 
   return time;
 }
 
-double predict_us(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
+double predict_us(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
   return predict(config, problem, device).us;
 }
 

@@ -15,7 +15,7 @@ constexpr double partial_bytes_us = 1000, packed_bytes_us = 500;  // bytes a mic
 
 }  // namespace
 
-PredictedTime predict_emulated(const KernelConfig& config, const Problem& problem) {
+PredictedTime predict_emulated(const KernelConfig& config, const NormalProblem& problem) {
   PredictedTime time;
   time.us = time.launch_us = PortableRates{}.launch_us;
   const LaunchShape shape = launch_shape(problem, config);

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/plan.hpp"
-#include "jitgemm/problem.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
 #include "plan/rated_device.hpp"
@@ -18,16 +18,16 @@ namespace jitgemm {
 struct PlanFamily {
   MainLoop main_loop;
   /// Every legal configuration that is worth ranking.
-  std::vector<KernelConfig> (*candidates)(const Problem& problem, const DeviceInfo& device);
+  std::vector<KernelConfig> (*candidates)(const NormalProblem& problem, const DeviceInfo& device);
   /// The time of one launch that packs nothing, on a device that is not emulated.
-  PredictedTime (*predict)(const KernelConfig& config, const Problem& problem, const RatedDevice& device);
+  PredictedTime (*predict)(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device);
   /// So many of the best candidates, of those that the filter allows, without a prediction of each; null: there is no
   /// shorter way.
-  std::vector<RankedConfig> (*shortlist)(const Problem& problem, const RatedDevice& device, std::size_t limit,
+  std::vector<RankedConfig> (*shortlist)(const NormalProblem& problem, const RatedDevice& device, std::size_t limit,
                                          const ConstraintFilter* filter);
   /// A configuration that cuts no tile and is legal for nearly all that any of the family is legal for; with `sms`, on
   /// so many of them. Null: the family computes every problem that any computes.
-  KernelConfig (*typical)(const Problem& problem, int sms);
+  KernelConfig (*typical)(const NormalProblem& problem, int sms);
   /// The rates that predict() goes by, those that calibration may change.
   std::vector<double*> (*fitted_rates)(DeviceRates& rates);
 };

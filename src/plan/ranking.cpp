@@ -14,14 +14,14 @@ namespace {
 
 using Candidates = std::vector<KernelConfig>;
 
-void predict_each(const Candidates& configs, const Problem& problem, const RatedDevice& device,
+void predict_each(const Candidates& configs, const NormalProblem& problem, const RatedDevice& device,
                   const ConstraintFilter* filter, std::vector<RankedConfig>& ranked) {
   for (const KernelConfig& config : configs)
     if (!filter || filter->allows(config)) ranked.push_back({config, predict_us(config, problem, device)});
 }
 
 /// The candidates that are allowed, or so many of the best of them.
-std::vector<RankedConfig> predict_all(const Problem& problem, const RatedDevice& device, std::size_t limit,
+std::vector<RankedConfig> predict_all(const NormalProblem& problem, const RatedDevice& device, std::size_t limit,
                                       const ConstraintFilter* filter = nullptr) {
   std::vector<RankedConfig> ranked;
   if (limit > 0 && !device.emulated) {
@@ -40,7 +40,7 @@ std::vector<RankedConfig> predict_all(const Problem& problem, const RatedDevice&
   return ranked;
 }
 
-std::vector<RankedConfig> predict_all_within(const Problem& problem, const RatedDevice& whole, std::size_t limit,
+std::vector<RankedConfig> predict_all_within(const NormalProblem& problem, const RatedDevice& whole, std::size_t limit,
                                              const Constraints& constraints) {
   const RatedDevice device = part_of(whole, constraints);
   const ConstraintFilter filter(constraints, problem, device);
@@ -52,7 +52,7 @@ std::vector<RankedConfig> predict_all_within(const Problem& problem, const Rated
 
 }  // namespace
 
-std::vector<RankedConfig> rank(const Problem& problem, const RatedDevice& device, std::size_t limit,
+std::vector<RankedConfig> rank(const NormalProblem& problem, const RatedDevice& device, std::size_t limit,
                                const Constraints& constraints) {
   std::vector<RankedConfig> ranked = constrain(constraints) ? predict_all_within(problem, device, limit, constraints)
                                                             : predict_all(problem, device, limit);

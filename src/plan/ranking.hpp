@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/problem.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
 #include "plan/rated_device.hpp"
 
 namespace jitgemm {
@@ -22,7 +22,7 @@ struct RankedConfig {
 /// With constraints, those that keep to them, predicted for part_of() the device; with few SMs empty also for the very
 /// largest problems, of which no grid deals out all k-blocks. Throws Error{invalid_option} for SMs that the device
 /// lacks.
-std::vector<RankedConfig> rank(const Problem& normalised, const RatedDevice& device, std::size_t limit = 0,
+std::vector<RankedConfig> rank(const NormalProblem& normalised, const RatedDevice& device, std::size_t limit = 0,
                                const Constraints& constraints = {});
 
 }  // namespace jitgemm

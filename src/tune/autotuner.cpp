@@ -77,7 +77,7 @@ struct Candidate {
 
 class Tuner {
  public:
-  Tuner(Backend& backend, KernelStore& store, const Problem& problem, const std::vector<RankedConfig>& ranked,
+  Tuner(Backend& backend, KernelStore& store, const NormalProblem& problem, const std::vector<RankedConfig>& ranked,
         const TuneOptions& options)
       : backend_(backend), store_(store), problem_(problem), options_(options), relaxed_(backend.relax_capture()) {
     for (const RankedConfig& choice : ranked) {
@@ -294,7 +294,7 @@ class Tuner {
 
   Backend& backend_;
   KernelStore& store_;
-  const Problem& problem_;
+  const NormalProblem& problem_;
   const TuneOptions& options_;
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
   std::vector<Candidate> candidates_;
@@ -332,7 +332,7 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked) {
   return digest_of(text).substr(0, 16);
 }
 
-std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,
+std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const NormalProblem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options) {
   if (is_empty(problem) || ranked.empty()) return std::nullopt;
   try {

@@ -54,7 +54,7 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked);
 /// as the difference. Who is neither out nor far behind gets all rounds. The budget bounds it all.
 ///
 /// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that.
-std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const Problem& problem,
+std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const NormalProblem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options);
 
 }  // namespace jitgemm

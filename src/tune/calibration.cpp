@@ -20,11 +20,11 @@ namespace {
 constexpr int first_choices = 10, drawn_choices = 3, choices_of_other_loops = 8;
 constexpr double worth_a_look = 2;  // times the best predicted, of those drawn
 
-std::vector<Problem> problems_for(const DeviceInfo& device) {
+std::vector<NormalProblem> problems_for(const DeviceInfo& device) {
   struct Size {
     std::int64_t m, n, k;
   };
-  std::vector<Problem> problems;
+  std::vector<NormalProblem> problems;
   const auto add = [&](std::initializer_list<Size> sizes, Problem like) {
     for (const Size& size : sizes) {
       like.m = size.m, like.n = size.n, like.k = size.k;
@@ -174,7 +174,7 @@ void search(const std::vector<double*>& values, const std::function<double()>& l
 std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device) {
   std::vector<CalibrationTask> tasks;
   std::mt19937 random(1);
-  const std::vector<Problem> problems = problems_for(device);
+  const std::vector<NormalProblem> problems = problems_for(device);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     CalibrationTask task{problems[i], rank(problems[i], device, first_choices)};
     if (task.configs.empty()) continue;

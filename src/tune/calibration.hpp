@@ -8,7 +8,7 @@ namespace jitgemm {
 
 /// A problem and the configurations that are to be measured on it.
 struct CalibrationTask {
-  Problem problem;  ///< normalised
+  NormalProblem problem;  ///< normalised
   std::vector<RankedConfig> configs;
 };
 /// What tells the rates of a device apart: aligned and unaligned problems, skinny and large ones, each of the device's
@@ -17,7 +17,7 @@ std::vector<CalibrationTask> calibration_tasks(const RatedDevice& device);
 
 /// A measured time.
 struct CalibrationSample {
-  Problem problem;
+  NormalProblem problem;
   KernelConfig config;
   double us = 0;
 };

@@ -11,7 +11,7 @@ namespace jitgemm {
 
 /// A problem that a set of kernels is to serve.
 struct CoveredProblem {
-  Problem problem;
+  NormalProblem problem;
   RatedDevice device;
   std::vector<std::pair<KernelConfig, double>> measured = {};  ///< microseconds
   Constraints constraints = {};
@@ -19,7 +19,7 @@ struct CoveredProblem {
 
 /// A kernel, by one of the calls that use it.
 struct CoverKernel {
-  Problem problem;
+  NormalProblem problem;
   KernelConfig config;
 };
 

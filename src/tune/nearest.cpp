@@ -7,7 +7,7 @@
 
 namespace jitgemm {
 
-std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Problem& problem, const RatedDevice& device,
+std::optional<RankedConfig> judge_nearest(TuningLookup& found, const NormalProblem& problem, const RatedDevice& device,
                                           std::string* why, const Constraints& constraints) {
   if (found.match != Match::nearest) return std::nullopt;
   const auto best = rank(problem, device, 1, constraints);

@@ -27,7 +27,7 @@ std::vector<std::int64_t> sample(std::int64_t count, int size, std::uint64_t see
 
 }  // namespace
 
-OutputCheck::OutputCheck(Backend& backend, const Problem& problem, const Operands& operands)
+OutputCheck::OutputCheck(Backend& backend, const NormalProblem& problem, const Operands& operands)
     : backend_(backend),
       problem_(problem),
       operands_(operands),

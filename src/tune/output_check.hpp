@@ -12,7 +12,7 @@ namespace jitgemm {
 /// that differ is wrong.
 class OutputCheck {
  public:
-  OutputCheck(Backend& backend, const Problem& problem, const Operands& operands);
+  OutputCheck(Backend& backend, const NormalProblem& problem, const Operands& operands);
 
   /// Fills the rows with NaN.
   void poison();
@@ -32,7 +32,7 @@ class OutputCheck {
   bool in_one_piece() const;
 
   Backend& backend_;
-  Problem problem_;
+  NormalProblem problem_;
   Operands operands_;
   Reference reference_;
   std::int64_t all_rows_;                                     // of the whole batch; row r is row r % m of matrix r / m

@@ -46,7 +46,7 @@ double factor(const void* memory, std::int64_t index, DataType type) {
 
 }  // namespace
 
-Reference::Reference(Backend& backend, const Problem& problem, const Operands& operands)
+Reference::Reference(Backend& backend, const NormalProblem& problem, const Operands& operands)
     : backend_(backend),
       problem_(problem),
       operands_(operands),

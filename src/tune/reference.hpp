@@ -7,7 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "core/operand_matrix.hpp"
-#include "jitgemm/problem.hpp"
+#include "core/problem.hpp"
 
 namespace jitgemm {
 
@@ -15,7 +15,7 @@ namespace jitgemm {
 class Reference {
  public:
   /// Operands as Scratch hands them out. Both outlive this.
-  Reference(Backend& backend, const Problem& problem, const Operands& operands);
+  Reference(Backend& backend, const NormalProblem& problem, const Operands& operands);
 
   struct Element {
     double value = 0;
@@ -42,7 +42,7 @@ class Reference {
   Element integer_at(const std::vector<double>& a, const std::vector<double>& b, double c, double bias) const;
 
   Backend& backend_;
-  Problem problem_;
+  NormalProblem problem_;
   Operands operands_;
   double scale_ab_ = 1, scale_d_ = 1;
   Vectors rows_, columns_;

@@ -22,7 +22,7 @@ double host_us(const Runnable& runnable) { return double(runnable.kernels.size()
 
 }  // namespace
 
-Sampler::Sampler(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters)
+Sampler::Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters)
     : backend_(backend),
       problem_(problem),
       scratch_(backend, problem, workspace_bytes, counters),
@@ -50,7 +50,7 @@ void Sampler::prepare(Runnable& runnable) {
 void Sampler::prepare_lead(Runnable& runnable) {
   if (!reads_ab(problem_)) return;
   KernelConfig config = runnable.config;
-  Problem longer = packed_problem(problem_, config);
+  NormalProblem longer = packed_problem(problem_, config);
   config.pack_a = config.pack_b = false;
   const bool a_rows = longer.a.layout == Layout::row_major, b_rows = longer.b.layout == Layout::row_major;
   const std::int64_t bytes_per_k = ((a_rows ? longer.m : longer.a.ld) + (b_rows ? longer.b.ld : longer.n)) *

@@ -19,7 +19,7 @@ struct Runnable : Ready {
 /// Runs and times configurations of one problem on scratch operands and a stream of its own.
 class Sampler {
  public:
-  Sampler(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters);
+  Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
 
   Operands operands() const { return scratch_.operands(0); }
   /// Once, on operands(); done on return.
@@ -37,7 +37,7 @@ class Sampler {
   int next_set() { return set_ = (set_ + 1) % scratch_.sets(); }
 
   Backend& backend_;
-  const Problem& problem_;
+  const NormalProblem& problem_;
   Scratch scratch_;
   LaunchTimer timer_;
   std::function<device::TensorMap(const TensorMapSpec&)> encode_;

@@ -19,7 +19,7 @@ char* at(void* memory, std::size_t offset) { return static_cast<char*>(memory) +
 
 }  // namespace
 
-Scratch::Scratch(Backend& backend, const Problem& p, std::size_t workspace_bytes, int counters)
+Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace_bytes, int counters)
     : backend_(backend), problem_(p), workspace_bytes_(workspace_bytes), counters_(counters) {
   const DataType addend = type_of_c(p);
   a_bytes_ = padded(std::size_t(matrix_a(p).batch_bytes()));

@@ -13,7 +13,7 @@ namespace jitgemm {
 class Scratch {
  public:
   /// Throws Error{out_of_memory} when not even one set fits.
-  Scratch(Backend& backend, const Problem& problem, std::size_t workspace_bytes, int counters);
+  Scratch(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
 
   int sets() const { return sets_; }
   Operands operands(int set) const;
@@ -37,7 +37,7 @@ class Scratch {
   void allocate_sets();
 
   Backend& backend_;
-  Problem problem_;
+  NormalProblem problem_;
   std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, d_bytes_;  // each of one set
   std::size_t workspace_bytes_;
   int counters_;

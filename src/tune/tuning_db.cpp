@@ -28,8 +28,8 @@ bool same_device(const TuningRecord& record, const DeviceInfo& device) {
 }
 
 /// Infinite if it is no neighbour.
-double distance(const TuningRecord& record, const Problem& shape, const DeviceInfo& device) {
-  const Problem& p = record.problem;
+double distance(const TuningRecord& record, const NormalProblem& shape, const DeviceInfo& device) {
+  const NormalProblem& p = record.problem;
   constexpr double none = std::numeric_limits<double>::infinity();
   if (p.a.type != shape.a.type || p.b.type != shape.b.type || p.d.type != shape.d.type ||
       p.a.layout != shape.a.layout || p.b.layout != shape.b.layout || reads_ab(p) != reads_ab(shape) ||
@@ -122,7 +122,7 @@ class Layer {
     return nullptr;
   }
 
-  const Entry* exact(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) const {
+  const Entry* exact(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints) const {
     const ConstraintFilter filter(constraints, shape, device);
     const Entry* best = nullptr;
     const auto better = [&](const Entry& entry) {
@@ -141,7 +141,7 @@ class Layer {
     return best;
   }
 
-  Neighbour nearest(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) const {
+  Neighbour nearest(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints) const {
     const ConstraintFilter filter(constraints, shape, device);
     Neighbour nearest;
     for (const Entry& entry : entries_) {
@@ -185,7 +185,7 @@ TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) 
 }
 
 TuningLookup nearest_answer(const TuningRecord& record, double distance, const std::string& layer) {
-  const Problem& p = record.problem;
+  const NormalProblem& p = record.problem;
   return {Match::nearest, record.config, 0, 0,
           "nearest is m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
               " at distance " + fixed_text(distance, 2) + ", " + origin(record) + layer};
@@ -220,7 +220,7 @@ TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std:
   }
 }
 
-TuningLookup TuningDb::find(const Problem& shape, const DeviceInfo& device, const Constraints& constraints) {
+TuningLookup TuningDb::find(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints) {
   static const std::string of_system = ", of the system's database";
   const std::lock_guard guard(impl_->mutex);
   impl_->refresh();

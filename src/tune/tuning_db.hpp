@@ -15,7 +15,7 @@
 namespace jitgemm {
 
 struct TuningRecord {
-  Problem problem;  ///< shape_of()
+  NormalProblem problem;  ///< shape_of()
   Constraints constraints = {};
   std::string device_name;
   int compute_capability = 0, sm_count = 0;
@@ -53,7 +53,7 @@ class TuningDb {
   /// at most 1 in each. Its configuration is legal for this problem and keeps to the constraints, and one that counts
   /// on the SMs comes only from a device with as many. Of both files: the own exact record, the system's exact one, the
   /// nearest of either.
-  TuningLookup find(const Problem& shape, const DeviceInfo& device, const Constraints& constraints = {});
+  TuningLookup find(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints = {});
   void add(const TuningRecord& record);
   /// Adds those that replace what the file has of their problem and device, and returns how many: see replaces().
   /// Throws Error{io} if the file does not take them.

@@ -131,7 +131,7 @@ void read_constraints(const json& object, Constraints& constraints) {
 }
 
 /// And the constraints that its choice keeps to.
-Problem problem_from(const json& object, Constraints& constraints) {
+NormalProblem problem_from(const json& object, Constraints& constraints) {
   Fields fields(object);
   Problem p;
   for_each_field([&](const ProblemField& field, auto member) {

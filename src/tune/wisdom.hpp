@@ -14,7 +14,7 @@ namespace jitgemm {
 struct WisdomSelection {
   std::string architecture = {};  ///< "sm_90a": of GPUs alone, not emulated ones
   /// With this, of the kernels only those that the records use.
-  std::function<bool(const Problem& problem)> problem = {};
+  std::function<bool(const NormalProblem& problem)> problem = {};
   bool kernels = true;
 };
 

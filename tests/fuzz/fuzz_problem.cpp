@@ -136,7 +136,7 @@ void check_work(const LaunchShape& shape) {
   for (const std::uint8_t count : done) expect(count == 1, "every k-block is done");
 }
 
-void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& device) {
+void check_launch(const NormalProblem& p, const KernelConfig& c, const RatedDevice& device) {
   const LaunchShape shape = launch_shape(p, c);
   expect((shape.grid == 0) == (device::tile_count(shape.decomposition) == 0), "nothing to write, nothing to launch");
   expect(shape.grid >= 0 && shape.decomposition.k_blocks >= 1, "a grid and k-blocks");
@@ -160,7 +160,7 @@ void check_launch(const Problem& p, const KernelConfig& c, const RatedDevice& de
   }
 }
 
-void check_operands(fuzz::Bytes& input, const Problem& p) {
+void check_operands(fuzz::Bytes& input, const NormalProblem& p) {
   Operands operands;
   const auto pointer = [&input] { return reinterpret_cast<void*>(input.take<std::uintptr_t>()); };
   operands.a = pointer();
@@ -171,7 +171,7 @@ void check_operands(fuzz::Bytes& input, const Problem& p) {
   operands.workspace = pointer();
   operands.workspace_bytes = input.take<std::size_t>();
   try {
-    const Problem with = with_operands(p, operands);
+    const NormalProblem with = with_operands(p, operands);
     expect(equal(normalise(with), with), "a problem with operands stays normal");
   } catch (const Error& error) {
     expect(error.code() == ErrorCode::invalid_operand, "the error is about an operand");
@@ -193,7 +193,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   hash_value(config);
   expect(equal(asked, asked), "a problem equals itself");
 
-  Problem p;
+  NormalProblem p;
   try {
     p = normalise(asked);
   } catch (const Error& error) {
@@ -201,7 +201,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   expect(equal(normalise(p), p) && hash_value(normalise(p)) == hash_value(p), "a normalised problem stays as it is");
-  const Problem shape = shape_of(p);
+  const NormalProblem shape = shape_of(p);
   expect(equal(shape_of(shape), shape), "the shape of a shape is itself");
   expect(minimum_bytes(p) >= 0 && floor_us(p) > 0, "a problem takes time");
   if (why_illegal(config, p, device).empty()) check_launch(p, config, device);

@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   try {
-    const Problem normalised = normalise(problem);
-    const Problem again = normalise(parse_problem(to_string(problem)));
+    const NormalProblem normalised = normalise(problem);
+    const NormalProblem again = normalise(parse_problem(to_string(problem)));
     fuzz::expect(equal(again, normalised), "what is printed parses back");
     fuzz::expect(equal(normalise(parse_problem(to_string(normalised))), normalised),
                  "what is printed of a normalised problem parses back");

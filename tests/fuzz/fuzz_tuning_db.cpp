@@ -14,7 +14,7 @@ namespace {
 void look(TuningDb& db) {
   static const DeviceInfo device = device_info_for("sm_90a");
   for (const TuningRecord& record : db.records()) {
-    for (const Problem& problem : {record.problem, shape_of(normalise({.m = 512, .n = 512, .k = 512}))}) {
+    for (const NormalProblem& problem : {record.problem, shape_of(normalise({.m = 512, .n = 512, .k = 512}))}) {
       const TuningLookup found = db.find(problem, device);
       if (found.match == Match::none) continue;
       fuzz::expect(why_illegal(found.config, problem, device).empty(), "what is found is legal");

@@ -248,7 +248,7 @@ class Bench {
     };
     if (options_.derived) {
       const RatedDevice device(backend_->device(), derived_rates(backend_->device()));
-      for (const RankedConfig& ranked : rank(shape_of(p), device, tuned_candidates)) {
+      for (const RankedConfig& ranked : rank(shape_of(normalise(p)), device, tuned_candidates)) {
         if (!fits(runner, p, ranked.config)) continue;
         add_other("derived", runner, ranked.config, "jitgemm");
         break;
@@ -319,7 +319,7 @@ class Bench {
         [&](int i) {
           const Shape& shape = shapes[std::size_t(i)];
           try {
-            const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
+            const NormalProblem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
             if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
             if (wanted(options_.tuned))
               tuner_.compile(p, options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p));

@@ -88,7 +88,7 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   const auto side = std::int64_t(std::clamp(std::sqrt(0x1p24 / double(p.k + 1)), 4.0, 48.0));
   const std::vector<std::int64_t> rows = sample(all_rows, check.whole ? all_rows : side, 1);
   const std::vector<std::int64_t> columns = sample(p.n, check.whole ? p.n : side, 2);
-  Reference reference(backend, p, operands);
+  Reference reference(backend, normalise(p), operands);
   check.ratio = -1;
   for (std::int64_t i : rows) {
     const std::vector<double> d = row_of(backend, p, operands.d, i);

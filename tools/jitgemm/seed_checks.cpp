@@ -22,7 +22,7 @@ std::vector<double> values(SeedBench& bench, const void* d) {
 
 std::vector<double> exact(SeedBench& bench) {
   const Problem& p = bench.problem();
-  Reference reference(bench.backend(), p, bench.operands());
+  Reference reference(bench.backend(), normalise(p), bench.operands());
   std::vector<std::int64_t> rows, columns;
   for (std::int64_t i = 0; i < p.m; ++i) rows.push_back(i);
   for (std::int64_t j = 0; j < p.n; ++j) columns.push_back(j);

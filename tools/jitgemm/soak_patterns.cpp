@@ -77,7 +77,7 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
     p.beta = once_in(2, random) ? 0 : 1;
     pattern.aligned = !once_in(3, random);
     pattern.batched = once_in(4, random);
-    const Problem sample = normalise(with_sizes(pattern, {largest_, largest_, largest_, 1}));
+    const NormalProblem sample = normalise(with_sizes(pattern, {largest_, largest_, largest_, 1}));
     std::vector<RankedConfig> ranked = rank(sample, device_, choices_of_model);
     if (ranked.empty()) continue;  // types that this device does not have
     if (number % 16 == 5 && has_slabs()) {
@@ -104,7 +104,7 @@ bool SoakPatterns::draw_slabs(SoakPattern& pattern, std::mt19937_64& random) con
   const auto rows = std::int64_t(max_packed_bytes / size_of(pattern.problem.a.type)) / k;
   const SoakPattern::Sizes sizes{rows + 1 + std::int64_t(random() % std::uint64_t(rows / 4)),
                                  16 + std::int64_t(random() % 16), k, 1};
-  const Problem problem = normalise(with_sizes(pattern, sizes));
+  const NormalProblem problem = normalise(with_sizes(pattern, sizes));
   std::vector<KernelConfig> configs;
   for (const RankedConfig& ranked : rank(problem, device_)) {
     if (ranked.config.pack_a && slab_count(problem, slab_of(problem, ranked.config)) > 1)
@@ -165,7 +165,7 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
   p.d.ld = ld(matrix_d(p));
   p.batch = pattern.batched ? sizes.batch : 1;
   const auto fits = [&] {
-    const Problem whole = normalise(p);
+    const NormalProblem whole = normalise(p);
     for (const OperandMatrix& matrix : {matrix_a(whole), matrix_b(whole), matrix_c(whole), matrix_d(whole)}) {
       if (matrix.batch_bytes() > std::int64_t(most_bytes())) return false;
     }

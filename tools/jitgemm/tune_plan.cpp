@@ -70,7 +70,7 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
 
   Shapes seen;
   for (const Problem& asked : problems) {
-    const Problem problem = normalise(asked), shape = shape_of(problem);
+    const NormalProblem problem = normalise(asked), shape = shape_of(problem);
     if (!reads_ab(problem)) {
       throw Error(ErrorCode::invalid_problem,
                   to_string(problem) + " multiplies nothing, so there is nothing to tune; leave it out");

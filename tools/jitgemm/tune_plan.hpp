@@ -11,7 +11,7 @@ namespace jitgemm::cli {
 
 /// A shape that is to be tuned.
 struct TuneTask {
-  Problem problem;  ///< normalised
+  NormalProblem problem;
   std::vector<RankedConfig> candidates;
   double expected_seconds = 0;  ///< of measuring; good for comparing tasks
 };

@@ -11,7 +11,7 @@ Footprint footprint(const device::KernelParameters& parameters) {
   return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes};
 }
 
-std::string why_illegal(const KernelConfig& config, const Problem&, const Problem& kernel_problem,
+std::string why_illegal(const KernelConfig& config, const NormalProblem&, const KernelProblem& kernel_problem,
                         const DeviceInfo& device) {
   if ((is_fp8(kernel_problem.a.type) || is_fp8(kernel_problem.b.type)) && device.compute_capability < 89)
     return "e4m3 and e5m2 need sm_89 or newer";

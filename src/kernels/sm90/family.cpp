@@ -15,12 +15,13 @@ Footprint footprint(const device::KernelParameters& parameters) {
   return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes, .arriving_groups = geometry.arriving_groups};
 }
 
-std::string why_illegal(const KernelConfig& c, const Problem& asked, const Problem& p, const DeviceInfo& device) {
+std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const KernelProblem& p,
+                        const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
   if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that splits k has a k-block";
-  const Problem slab = slab_problem(asked, slab_of(asked, c));
+  const NormalProblem slab = slab_problem(asked, slab_of(asked, c));
   const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);
   for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})
     if (std::string why = map ? why_unmappable(*map) : ""; !why.empty()) return why;
@@ -34,7 +35,7 @@ TemplateFiles template_files(DataType) {
           .main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"}};
 }
 
-std::string macros(const Problem& p, const KernelConfig& c) { return wgmma_text(p, c.block_n); }
+std::string macros(const KernelProblem& p, const KernelConfig& c) { return wgmma_text(p, c.block_n); }
 
 }  // namespace
 

@@ -21,7 +21,7 @@ TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) 
 
 }  // namespace
 
-TensorMaps tensor_maps_of(const Problem& normalised, const Problem& p, const KernelConfig& c) {
+TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& p, const KernelConfig& c) {
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
   // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
   const int box = line_bytes / int(size_of(p.a.type));

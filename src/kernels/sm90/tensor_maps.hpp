@@ -1,8 +1,9 @@
 #pragma once
 
+#include "core/problem.hpp"
 #include "core/tensor_map_spec.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
+#include "kernels/kernel_problem.hpp"
 
 namespace jitgemm {
 
@@ -12,6 +13,7 @@ struct TensorMaps {
   TensorMapSpec a, b, d;
   bool has_d() const { return d.box_inner > 0; }
 };
-TensorMaps tensor_maps_of(const Problem& normalised, const Problem& kernel_problem, const KernelConfig& config);
+TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& kernel_problem,
+                          const KernelConfig& config);
 
 }  // namespace jitgemm

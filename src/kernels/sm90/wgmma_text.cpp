@@ -18,7 +18,7 @@ std::string list(int count, const std::string& line_break, Item item) {
 
 }  // namespace
 
-std::string wgmma_text(const Problem& p, int block_n) {
+std::string wgmma_text(const KernelProblem& p, int block_n) {
   const int registers = block_n / 2;
   const auto operand = [](int i) { return "%" + std::to_string(i); };
   const auto transposed = [](bool k_major) { return k_major ? ", 0" : ", 1"; };

@@ -45,7 +45,7 @@ constexpr std::int64_t min_steps_per_part = 4;
 constexpr double l2_for_any_order = 0.5;
 
 /// Grids that fill the device: one CTA an SM, and two where two fit.
-std::vector<int> grids(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
+std::vector<int> grids(const KernelConfig& tile, const KernelProblem& problem, const DeviceInfo& device) {
   std::vector<int> grids{device.sm_count};
   const device::sm80::Geometry geometry = device::sm80::geometry(parameters_of(tile, problem));
   if (2 * std::size_t(geometry.smem_bytes) <= device.smem_per_sm) grids.push_back(2 * device.sm_count);
@@ -53,7 +53,7 @@ std::vector<int> grids(const KernelConfig& tile, const Problem& problem, const D
 }
 
 /// The tile with each way of dealing out the work that differs from the others and does not cut it too small.
-std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCounts& work, const Problem& problem,
+std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCounts& work, const KernelProblem& problem,
                                          const DeviceInfo& device) {
   std::vector<KernelConfig> configs{tile};
   const auto add = [&](Schedule schedule, int splits, int grid) {
@@ -83,7 +83,7 @@ std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCou
 
 /// The raster orders that differ in what they read from device memory: none do when one wave covers all tiles, or when
 /// the operands stay in the L2 anyway.
-std::vector<int> group_sizes(const TileCounts& work, const Problem& problem, const DeviceInfo& device) {
+std::vector<int> group_sizes(const TileCounts& work, const KernelProblem& problem, const DeviceInfo& device) {
   const int preferred = KernelConfig{}.group_m;
   const double operand_bytes =
       double(size_of(problem.a.type)) * double(problem.k) * (double(problem.m) + double(problem.n));
@@ -100,9 +100,9 @@ std::vector<int> group_sizes(const TileCounts& work, const Problem& problem, con
 }  // namespace
 
 std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
-  Problem typical{.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = Layout::column_major}};
-  typical.d.type = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
-  typical = normalise(typical);
+  Problem problem{.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = Layout::column_major}};
+  problem.d.type = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
+  const NormalProblem typical = normalise(problem);
   std::vector<KernelConfig> tiles;
   const auto add_legal = [&](const auto& list) {
     for (KernelConfig tile : list) {
@@ -115,13 +115,14 @@ std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
   return tiles;
 }
 
-std::vector<KernelConfig> candidates_sm80(const Problem& problem, const DeviceInfo& device) {
+std::vector<KernelConfig> candidates_sm80(const NormalProblem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
-  for (const KernelConfig& tile : portable_tiles(device, problem.a.type)) {
-    if (!why_illegal(tile, problem, device).empty()) continue;
+  for (const KernelConfig& tile : portable_tiles(device, asked.a.type)) {
+    if (!why_illegal(tile, asked, device).empty()) continue;
+    const KernelProblem problem = kernel_problem(asked, tile);
     const TileCounts work = tile_counts(problem, tile);
     for (KernelConfig config : with_schedules(tile, work, problem, device)) {
-      if (!why_illegal(config, problem, device).empty()) continue;
+      if (!why_illegal(config, asked, device).empty()) continue;
       for (int group_m : group_sizes(work, problem, device)) {
         config.group_m = group_m;
         legal.push_back(config);

@@ -12,6 +12,6 @@ namespace jitgemm {
 std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a = f16);
 
 /// All that are legal of these tiles x schedules x splits and grids x group sizes.
-std::vector<KernelConfig> candidates_sm80(const Problem& normalised, const DeviceInfo& device);
+std::vector<KernelConfig> candidates_sm80(const NormalProblem& normalised, const DeviceInfo& device);
 
 }  // namespace jitgemm

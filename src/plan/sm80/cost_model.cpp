@@ -60,7 +60,7 @@ Share busiest_share(const KernelConfig& config, const device::Decomposition& d) 
 
 int accumulators_of(const KernelConfig& config) { return config.block_m * config.block_n / (config.warps * 32); }
 
-int resident_ctas(const KernelConfig& config, const Problem& problem, const LaunchShape& shape,
+int resident_ctas(const KernelConfig& config, const KernelProblem& problem, const LaunchShape& shape,
                   const DeviceInfo& device) {
   const int accumulator_registers = accumulators_of(config) * int(size_of(accumulator_of(problem))) / 4;
   const int registers = std::min(255, accumulator_registers + registers_besides_accumulators) * shape.threads;
@@ -69,7 +69,7 @@ int resident_ctas(const KernelConfig& config, const Problem& problem, const Laun
 }
 
 /// One k-block of `resident` CTAs that share an SM: the slowest of products, shared memory, copies, and latencies.
-double step_us(const KernelConfig& config, const Problem& problem, const PortableRates& rates, double flops,
+double step_us(const KernelConfig& config, const KernelProblem& problem, const PortableRates& rates, double flops,
                int resident) {
   const double m = config.block_m, n = config.block_n, k = config.block_k, element = double(size_of(problem.a.type));
   const double products = 2 * m * n * k / flops;
@@ -89,8 +89,8 @@ double step_us(const KernelConfig& config, const Problem& problem, const Portabl
 
 /// Bytes of A and B read from device memory again, where they outgrow the L2: each wave reads as far as its tiles
 /// reach. CTAs that share split tiles are at different k and find little of each other's (tools/results/NOTES.md, 5).
-double repeated_bytes(const KernelConfig& config, const Problem& problem, const device::Decomposition& d, double wave,
-                      const DeviceInfo& device) {
+double repeated_bytes(const KernelConfig& config, const KernelProblem& problem, const device::Decomposition& d,
+                      double wave, const DeviceInfo& device) {
   const double element = double(size_of(problem.a.type)), k = double(problem.k), tiles = double(d.tiles_m * d.tiles_n);
   const double once = (double(problem.m) + double(problem.n)) * k * element;  // of one matrix of the batch
   const double kept = l2_for_operands * double(device.l2_bytes);
@@ -108,13 +108,14 @@ double repeated_bytes(const KernelConfig& config, const Problem& problem, const 
 
 }  // namespace
 
-PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
+PredictedTime predict_sm80(const KernelConfig& config, const NormalProblem& asked, const RatedDevice& device) {
   const PortableRates& rates = device.rates.sm80;
   PredictedTime time;
   time.us = time.launch_us = rates.launch_us;
-  const LaunchShape shape = launch_shape(problem, config);
+  const LaunchShape shape = launch_shape(asked, config);
   const device::Decomposition& d = shape.decomposition;
   if (shape.grid == 0) return time;
+  const KernelProblem problem = kernel_problem(asked, config);
 
   const double rate = relative_rate(problem.a.type);
   const double sms = device.sm_count, flops = rate * rates.sm_flops_us;

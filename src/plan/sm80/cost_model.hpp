@@ -7,6 +7,6 @@
 namespace jitgemm {
 
 /// What one launch takes with the portable main loop, which packs nothing.
-PredictedTime predict_sm80(const KernelConfig& config, const Problem& problem, const RatedDevice& device);
+PredictedTime predict_sm80(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device);
 
 }  // namespace jitgemm

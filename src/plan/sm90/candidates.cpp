@@ -40,7 +40,7 @@ constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
-int stages_that_fit(KernelConfig config, const Problem& problem, const DeviceInfo& device, int blocks) {
+int stages_that_fit(KernelConfig config, const KernelProblem& problem, const DeviceInfo& device, int blocks) {
   const auto bytes_with = [&](int stages) {
     config.stages = stages;
     return std::size_t(device::sm90::geometry(parameters_of(config, problem)).smem_bytes);
@@ -66,7 +66,7 @@ struct Widths {
 };
 
 /// The widest that a wgmma and a thread's registers allow.
-int widest_tile(const Rows& rows, const Problem& problem) {
+int widest_tile(const Rows& rows, const KernelProblem& problem) {
   const int consumer_rows = device::sm90::consumer_rows(rows.block_m, rows.warps, rows.ping_pong);
   const bool promoted = problem.accumulation == Accumulation::promoted;
   return std::min(256, device::sm90::most_accumulators(rows.warps, promoted) * 128 / consumer_rows);
@@ -74,7 +74,7 @@ int widest_tile(const Rows& rows, const Problem& problem) {
 
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
-Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const Problem& problem,
+Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
               const DeviceInfo& device) {
   const bool k_major = problem.b.layout == Layout::column_major;
   const int granularity = !k_major                       ? (problem.a.layout == Layout::column_major ? 32 : 64)
@@ -121,7 +121,7 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
 }
 
 void add_tiles(const DeviceInfo& device, TilesSm90& form) {
-  const Problem& problem = form.problem;
+  const KernelProblem& problem = form.problem;
   const std::int64_t k_blocks = ceil_div(problem.k, block_k_sm90(problem.a.type));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
@@ -158,28 +158,27 @@ int usable_sms(int cluster_size, const DeviceInfo& device) {
   return std::max(1, usable / cluster_size) * cluster_size;
 }
 
-std::array<TilesSm90, 2> tiles_sm90(const Problem& asked, const DeviceInfo& device) {
-  std::array<TilesSm90, 2> forms;
-  if (!device.has_wgmma() || !reads_ab(asked)) return forms;
-  for (bool swap_ab : {false, true}) {
-    TilesSm90& form = forms[swap_ab];
-    form.form = {.main_loop = MainLoop::sm90,
-                 .block_k = block_k_sm90(asked.a.type),
-                 .swap_ab = swap_ab,
-                 .pack_a = needs_packing_a(asked),
-                 .pack_b = needs_packing_b(asked)};
-    KernelConfig usual = form.form;
+std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo& device) {
+  const auto tiles_of = [&](bool swap_ab) {
+    const KernelConfig form{.main_loop = MainLoop::sm90,
+                            .block_k = block_k_sm90(asked.a.type),
+                            .swap_ab = swap_ab,
+                            .pack_a = needs_packing_a(asked),
+                            .pack_b = needs_packing_b(asked)};
+    if (!device.has_wgmma() || !reads_ab(asked)) return TilesSm90{form, kernel_problem(asked, form), true};
+    KernelConfig usual = form;
     usual.block_m = usual.block_n = 128;
     const Slab slab = slab_of(asked, usual);
-    form.whole = slab_count(asked, slab) == 1;
-    form.problem = kernel_problem(slab_problem(asked, slab), form.form);
-    form.tiles.reserve(256);
-    add_tiles(device, form);
-  }
-  return forms;
+    TilesSm90 tiles{form, kernel_problem(slab_problem(asked, slab), form), slab_count(asked, slab) == 1};
+    tiles.tiles.reserve(256);
+    add_tiles(device, tiles);
+    return tiles;
+  };
+  return {tiles_of(false), tiles_of(true)};
 }
 
-std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& problem, const DeviceInfo& device) {
+std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelProblem& problem,
+                                         const DeviceInfo& device) {
   std::vector<KernelConfig> result;
   const int size = cluster_size_of(tile), slots = usable_sms(size, device);
   const TileCounts tiles = tile_counts(problem, tile);
@@ -208,7 +207,7 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem
   return result;
 }
 
-std::vector<KernelConfig> candidates_sm90(const Problem& asked, const DeviceInfo& device) {
+std::vector<KernelConfig> candidates_sm90(const NormalProblem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
   for (const TilesSm90& form : tiles_sm90(asked, device)) {
     for (const KernelConfig& tile : form.tiles) {

@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "core/device_info.hpp"
+#include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
-#include "jitgemm/problem.hpp"
+#include "kernels/kernel_problem.hpp"
 
 namespace jitgemm {
 
@@ -27,17 +28,17 @@ int usable_sms(int cluster_size, const DeviceInfo& device);
 /// Operands that the main loop takes only packed are packed.
 struct TilesSm90 {
   KernelConfig form;
-  Problem problem;                  ///< or its largest slab
-  bool whole = true;                ///< no slabs
-  std::vector<KernelConfig> tiles;  ///< data-parallel, with as many stages as fit
+  KernelProblem problem;                 ///< or its largest slab
+  bool whole;                            ///< no slabs
+  std::vector<KernelConfig> tiles = {};  ///< data-parallel, with as many stages as fit
 };
-std::array<TilesSm90, 2> tiles_sm90(const Problem& normalised, const DeviceInfo& device);
+std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& normalised, const DeviceInfo& device);
 
 /// The ways to deal out a tile's work, legal or not.
-std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const Problem& kernel_problem,
+std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelProblem& kernel_problem,
                                          const DeviceInfo& device);
 
 /// All of these that are legal.
-std::vector<KernelConfig> candidates_sm90(const Problem& normalised, const DeviceInfo& device);
+std::vector<KernelConfig> candidates_sm90(const NormalProblem& normalised, const DeviceInfo& device);
 
 }  // namespace jitgemm

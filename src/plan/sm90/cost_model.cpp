@@ -37,7 +37,7 @@ constexpr double row_bytes_of_step = 128, ingest_bytes_a_clock = 64;
 
 }  // namespace
 
-CostModelSm90::CostModelSm90(const Problem& p, const RatedDevice& device)
+CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
     : problem_(p),
       device_(device),
       rates_(device.rates.sm90),

@@ -15,7 +15,7 @@ namespace jitgemm {
 /// packing. Refers to both while it lives.
 class CostModelSm90 {
  public:
-  CostModelSm90(const Problem& kernel_problem, const RatedDevice& device);
+  CostModelSm90(const KernelProblem& kernel_problem, const RatedDevice& device);
 
   PredictedTime time(const KernelConfig& config) const { return time(config, tile_counts(problem_, config)); }
   double us(const KernelConfig& config) const { return time(config).us; }
@@ -60,7 +60,7 @@ class CostModelSm90 {
   /// Of what all CTAs take, the memory and the power limit, the longest, with some of the others.
   double together_us(const PredictedTime& time) const;
 
-  const Problem& problem_;
+  const KernelProblem& problem_;
   const DeviceInfo& device_;
   const HopperRates& rates_;
   std::array<int, 9> usable_sms_;  // by size of the cluster

@@ -11,12 +11,12 @@
 namespace jitgemm {
 namespace {
 
-PredictedTime predict(const KernelConfig& config, const Problem& problem, const RatedDevice& device) {
-  const Problem of_kernel = kernel_problem(problem, config);
+PredictedTime predict(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
+  const KernelProblem of_kernel = kernel_problem(problem, config);
   return CostModelSm90(of_kernel, device).time(config);
 }
 
-KernelConfig typical(const Problem& problem, int sms) {
+KernelConfig typical(const NormalProblem& problem, int sms) {
   return {.main_loop = MainLoop::sm90,
           .block_m = 128,
           .block_n = 128,

@@ -19,17 +19,17 @@ namespace {
 constexpr std::size_t fewest_tiles = 24;
 
 /// CostModelSm90::tile_us() where operands are packed in slabs, whose sizes and number are the tile's own.
-double tile_us_in_slabs(const KernelConfig& tile, const Problem& problem, const RatedDevice& device,
+double tile_us_in_slabs(const KernelConfig& tile, const NormalProblem& problem, const RatedDevice& device,
                         const ConstraintFilter* filter) {
   const Slab slab = slab_of(problem, tile);
-  const Problem of_kernel = kernel_problem(slab_problem(problem, slab), tile);
+  const KernelProblem of_kernel = kernel_problem(slab_problem(problem, slab), tile);
   return double(slab_count(problem, slab)) * CostModelSm90(of_kernel, device).tile_us(tile, filter) +
          predict_packing_us(tile, problem, device);
 }
 
 }  // namespace
 
-std::vector<RankedConfig> shortlist_sm90(const Problem& problem, const RatedDevice& device, std::size_t limit,
+std::vector<RankedConfig> shortlist_sm90(const NormalProblem& problem, const RatedDevice& device, std::size_t limit,
                                          const ConstraintFilter* filter) {
   const std::array<TilesSm90, 2> forms = tiles_sm90(problem, device);
   struct Tile {
