@@ -16,8 +16,9 @@
 
 namespace jitgemm::emulator {
 
-using u32 = std::uint32_t;
-using u64 = std::uint64_t;
+using device::u16;
+using device::u32;
+using device::u64;
 using device::emulator::TensorType;
 
 constexpr u32 all_lanes = 0xffffffff;
