@@ -283,8 +283,8 @@ template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, typename D
 inline void wgmma(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
   runtime.wgmma(tensor_type(A{}), tensor_type(B{}), 2 * COUNT, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
 }
-template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename D, int COUNT>
-inline void wgmma_k_block(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
+template <bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename A, typename B, typename D, int COUNT>
+inline void wgmma_k_block(A, B, D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
   for (u32 i = 0; i < 4; ++i)
     wgmma<A, B, TRANSPOSE_A, TRANSPOSE_B>(d, a + i * STEP_A, b + i * STEP_B, accumulate || i > 0);
 }
