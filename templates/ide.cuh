@@ -33,9 +33,18 @@ __device__ double erf(double x);
 __device__ double exp2(double x);
 }
 
-// wgmma_text.cpp's.
-#define WGMMA_TEXT ""
-#define WGMMA_D "+r"(d[0])
+// wgmma_macros.cpp's, as if d were one register.
+#define WGMMA_TYPES WGMMA_f16_f16
+#define WGMMA_N "128"
+#define WGMMA_D "{%0}"
+#define WGMMA_D_OPERANDS(C) C(d[0])
+#define WGMMA_A "%1"
+#define WGMMA_B "%2"
+#define WGMMA_ACCUMULATE "%3"
+#define WGMMA_STEP_A "%4"
+#define WGMMA_STEP_B "%5"
+#define WGMMA_TRANSPOSE_A "%6"
+#define WGMMA_TRANSPOSE_B "%7"
 
 namespace jitgemm::device {
 

@@ -137,10 +137,9 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
   ptx::wgmma_fence();
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma)
-    ptx::wgmma_k_block<ElementA, ElementB, !A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16,
-                       MMA_K_BYTES<B_K_MAJOR> / 16>(
-        reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[mma * BLOCK_N / 2]), a + mma * MMA_M_BYTES / 16, b,
-        accumulate);
+    ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
+        ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[mma * BLOCK_N / 2]),
+        a + mma * MMA_M_BYTES / 16, b, accumulate);
   ptx::wgmma_commit_group();
 }
 

@@ -151,7 +151,7 @@ __device__ void warpgroups(const Arguments& p, int wrong) {
   if (wrong == 6) first ? registers<32>(false) : registers<168>(true);
 }
 
-__device__ void st_byte(u32 address, unsigned char x) { runtime->st_shared(address, &x, 1); }
+__device__ void st_byte(u32 address, unsigned char x) { runtime.st_shared(address, &x, 1); }
 __device__ u32 ld_byte(u32 address) { return load_shared<unsigned char>(address); }
 
 // 64 threads fill words together, from both ends, so that each word has four writers, then two, then one.
@@ -168,7 +168,7 @@ __device__ void small_stores(const Arguments& p, int omit) {
   if (!(omit & 4)) bar_sync(0, 64);
   sum += ld_byte(smem + (t ^ 32));
   if (!(omit & 8)) bar_sync(0, 64);
-  if (t % 4 == 0) runtime->st_shared(smem + t, &sum, 4);
+  if (t % 4 == 0) runtime.st_shared(smem + t, &sum, 4);
   if (!(omit & 16)) bar_sync(0, 64);
   if ((omit & 32) && t == 41) st_byte(smem + 43, 1);
   st_byte(smem + t, 7);
@@ -183,8 +183,8 @@ __device__ void own_parts(const Arguments& p, int size) {
   u32 x = 3, sum = 0;
   if (t * size >= 64) return;
   for (int round = 0; round < 3; ++round) {
-    runtime->st_shared(dynamic_smem() + t * size, &x, size);
-    runtime->ld_shared(dynamic_smem() + t * size, &x, size);
+    runtime.st_shared(dynamic_smem() + t * size, &x, size);
+    runtime.ld_shared(dynamic_smem() + t * size, &x, size);
     sum += x;
   }
   st_global<u32>(static_cast<u32*>(p.d) + t, sum);
@@ -193,9 +193,9 @@ __device__ void own_parts(const Arguments& p, int size) {
 __device__ void wrong_size(const Arguments& p, int size) {
   u32 x[8] = {};
   if (size < 0)
-    runtime->st_shared(dynamic_smem(), x, -size);
+    runtime.st_shared(dynamic_smem(), x, -size);
   else
-    runtime->ld_shared(dynamic_smem(), x, size);
+    runtime.ld_shared(dynamic_smem(), x, size);
 }
 
 __device__ void run(const Arguments& p) {

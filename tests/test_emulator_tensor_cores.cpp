@@ -75,7 +75,7 @@ __device__ void wrong_mma(const Arguments& p) {
   double d[4], a[4], b[4];
   const auto type = [](long long x) { return emulator::TensorType(x); };
   const bool differs = p.n && thread_index() >= 16;
-  runtime->mma(differs ? type(p.ldc) : type(p.lda), differs ? type(p.ldd) : type(p.ldb), d, a, b);
+  runtime.mma(differs ? type(p.ldc) : type(p.lda), differs ? type(p.ldd) : type(p.ldb), d, a, b);
 }
 
 __device__ void wrong_wgmma(const Arguments& p) {
@@ -87,8 +87,8 @@ __device__ void wrong_wgmma(const Arguments& p) {
   bar_sync(0, 128);
   float d[128];
   wgmma_fence();
-  runtime->wgmma(type(p.lda), type(p.ldb), p.ldc, p.n & 1, p.n & 2, d, descriptor(smem), descriptor(smem + 8192), false);
-  if (p.n & 4) runtime->wgmma(type(p.ldd), type(p.ldd), p.ldc, false, false, d, descriptor(smem), descriptor(smem), true);
+  runtime.wgmma(type(p.lda), type(p.ldb), p.ldc, p.n & 1, p.n & 2, d, descriptor(smem), descriptor(smem + 8192), false);
+  if (p.n & 4) runtime.wgmma(type(p.ldd), type(p.ldd), p.ldc, false, false, d, descriptor(smem), descriptor(smem), true);
   wgmma_commit_group();
   wgmma_wait_group<0>();
 }

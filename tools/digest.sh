@@ -9,6 +9,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 {
-  cat src/jit/source_generator.cpp src/kernels/sm90/wgmma_text.cpp
+  cat src/jit/source_generator.cpp src/kernels/sm90/wgmma_macros.cpp
   find templates \( -name '*.cuh' -o -name '*.in' \) ! -name 'ide*' | LC_ALL=C sort | xargs sed -E '/^#(pragma once|include ")/d'
 } | sed -E 's,(^|[[:space:]])//.*,,' | tr -d '[:space:]' | sed 's,"",,g' | sha256sum | cut -d' ' -f1

@@ -4,9 +4,7 @@
 // w the warp of the group, g = lane / 4 and t = lane % 4, d[4j + 2h + e] is row 16w + g + 8h, column 8j + 2t + e.
 //
 // a and b are the first instruction's shared-memory descriptors (wgmma_descriptor), from one to the next STEP_A and
-// STEP_B on. TRANSPOSE_A: a of 16-bit elements lies M-major, else K-major; TRANSPOSE_B: N-major. WGMMA_TEXT and
-// WGMMA_D, at the top of the kernel, spell out the same, and N / 2 registers of d. Four statements instead of one take
-// 5 % longer to compile.
+// STEP_B on. TRANSPOSE_A: a of 16-bit elements lies M-major, else K-major; TRANSPOSE_B: N-major.
 #pragma once
 #include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR
@@ -32,10 +30,39 @@ __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename D, int COUNT>
-__device__ __forceinline__ void wgmma_k_block(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
-  asm volatile(WGMMA_TEXT : WGMMA_D : "l"(a), "l"(b), "n"(STEP_A), "n"(STEP_B), "r"(int(accumulate)));
-}
+// An asm statement knows its operands by their numbers, which depend on how many d has. So the top of the kernel names
+// them, for its BLOCK_N: WGMMA_N is that number as text, WGMMA_D what an instruction says of d, WGMMA_D_OPERANDS what
+// the statement says of it; WGMMA_A to WGMMA_TRANSPOSE_B are the operands behind d, in this order. WGMMA_TYPES is the
+// one function that the kernel has. Four statements instead of one take 5 % longer to compile.
+// clang-format off
+#define WGMMA(DEPTH_AND_TYPES, ACCUMULATE, MODIFIERS)                                                                         \
+  " wgmma.mma_async.sync.aligned.m64n" WGMMA_N DEPTH_AND_TYPES " " WGMMA_D ", a, b, " ACCUMULATE MODIFIERS ";"
+#define WGMMA_NEXT " add.s64 a, a, " WGMMA_STEP_A "; add.s64 b, b, " WGMMA_STEP_B ";"
+#define WGMMA_K_BLOCK(A, B, ACCUMULATOR, CONSTRAINT, DEPTH_AND_TYPES, MODIFIERS)                                              \
+  template <bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B>                                                       \
+  __device__ __forceinline__ void wgmma_k_block(A, B, ACCUMULATOR (&d)[BLOCK_N / 2], u64 a, u64 b, bool accumulate) {         \
+    asm volatile("{ .reg .pred p; .reg .b64 a, b;"                                                                            \
+                 " mov.b64 a, " WGMMA_A "; mov.b64 b, " WGMMA_B "; setp.ne.b32 p, " WGMMA_ACCUMULATE ", 0;"                   \
+                 WGMMA(DEPTH_AND_TYPES, "p", MODIFIERS) WGMMA_NEXT WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) WGMMA_NEXT          \
+                 WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) WGMMA_NEXT WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) " }"                \
+                 : WGMMA_D_OPERANDS(CONSTRAINT)                                                                               \
+                 : "l"(a), "l"(b), "r"(int(accumulate)), "n"(STEP_A), "n"(STEP_B), "n"(TRANSPOSE_A), "n"(TRANSPOSE_B));       \
+  }
+// The modifiers: that neither floating-point operand is negated; of 16-bit ones, which is transposed.
+#define WGMMA_16_BIT ", 1, 1, " WGMMA_TRANSPOSE_A ", " WGMMA_TRANSPOSE_B
+#define WGMMA_f16_f16 WGMMA_K_BLOCK(F16, F16, float, "+f", "k16.f32.f16.f16", WGMMA_16_BIT)
+#define WGMMA_bf16_bf16 WGMMA_K_BLOCK(BF16, BF16, float, "+f", "k16.f32.bf16.bf16", WGMMA_16_BIT)
+#define WGMMA_tf32_tf32 WGMMA_K_BLOCK(TF32, TF32, float, "+f", "k8.f32.tf32.tf32", ", 1, 1")
+#define WGMMA_e4m3_e4m3 WGMMA_K_BLOCK(E4M3, E4M3, float, "+f", "k32.f32.e4m3.e4m3", ", 1, 1")
+#define WGMMA_e4m3_e5m2 WGMMA_K_BLOCK(E4M3, E5M2, float, "+f", "k32.f32.e4m3.e5m2", ", 1, 1")
+#define WGMMA_e5m2_e4m3 WGMMA_K_BLOCK(E5M2, E4M3, float, "+f", "k32.f32.e5m2.e4m3", ", 1, 1")
+#define WGMMA_e5m2_e5m2 WGMMA_K_BLOCK(E5M2, E5M2, float, "+f", "k32.f32.e5m2.e5m2", ", 1, 1")
+#define WGMMA_s8_s8 WGMMA_K_BLOCK(s8, s8, int, "+r", "k32.s32.s8.s8", "")
+WGMMA_TYPES
+#undef WGMMA_K_BLOCK
+#undef WGMMA_NEXT
+#undef WGMMA
+// clang-format on
 
 }  // namespace jitgemm::device::ptx
 #endif

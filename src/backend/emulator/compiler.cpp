@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "backend/emulator/child_process.hpp"
-#include "backend/emulator/device.hpp"
 #include "backend/emulator/device_text.hpp"
 #include "backend/emulator/temporary_directory.hpp"
 #include "jitgemm/error.hpp"
@@ -74,8 +73,9 @@ std::string launcher_of(const std::string& entry) {
 }  // namespace
 
 std::string HostCompiler::kind() {
-  return "g++ emulator-" + digest_of(emulator_device_text()).substr(0, 16) + "-" +
-         std::to_string(device::emulator::Interface::current_version) + " " + host_architecture() +
+  std::string device_text;
+  for (const DeviceFile& file : emulator_device_files()) device_text += file.text;
+  return "g++ emulator-" + digest_of(device_text).substr(0, 16) + " " + host_architecture() +
          (with_asan ? " asan" : "") + (with_tsan ? " tsan" : "") + (with_ubsan ? " ubsan" : "");
 }
 
@@ -130,7 +130,7 @@ std::string HostCompiler::version() { return find().version; }
 KernelBinary HostCompiler::compile(const KernelSource& source) {
   const Found& compiler = find();
   const TemporaryDirectory directory;
-  write_file(directory.file("device.hpp"), emulator_device_text());
+  for (const DeviceFile& file : emulator_device_files()) write_file(directory.file(std::string(file.name)), file.text);
   write_file(directory.file("kernel.cpp"), source.text + launcher_of(source.entry));
   std::vector<std::string> words{compiler.path};
   words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());

@@ -161,17 +161,14 @@ void fire_copy(Thread& thread) {
   pending.erase(pending.begin() + i);
 }
 
-void tma_load_3d(u32 shared, const void* map, u32 barrier, int inner, int outer, int batch) {
+void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
   Thread& thread = *current;
   thread.launch->preempt();
   decode(thread, map, "tma_load_3d");
-  PendingLoad load{thread.block, {}, shared, barrier, inner, outer, batch};
-  std::memcpy(&load.map, map, sizeof load.map);
-  issue(thread, load, "tma_load_3d");
+  issue(thread, {thread.block, *map, shared, barrier, inner, outer, batch}, "tma_load_3d");
 }
 
-void tma_load_multicast_3d(u32 shared, const void* map, u32 barrier, int inner, int outer, int batch,
-                           unsigned short blocks) {
+void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch, u16 blocks) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   const char* const operation = "tma_load_multicast_3d";
@@ -179,8 +176,7 @@ void tma_load_multicast_3d(u32 shared, const void* map, u32 barrier, int inner, 
   decode(thread, map, operation);
   if (blocks == 0 || blocks >> launch.cluster_size() != 0)
     launch.fault("%s to blocks 0x%x of a cluster of %u", operation, blocks, launch.cluster_size());
-  PendingLoad load{nullptr, {}, shared, barrier, inner, outer, batch};
-  std::memcpy(&load.map, map, sizeof load.map);
+  PendingLoad load{nullptr, *map, shared, barrier, inner, outer, batch};
   for (u32 rest = blocks; rest; rest &= rest - 1) {
     load.block = &peer(thread, u32(std::countr_zero(rest)), operation);
     const Stamp landing = issue(thread, load, operation);
@@ -206,7 +202,7 @@ void land(Launch& launch, const PendingLoad& load) {
   }
 }
 
-void tma_store_3d(const void* opaque, u32 shared, int inner, int outer, int batch) {
+void tma_store_3d(const TensorMap* opaque, u32 shared, int inner, int outer, int batch) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   Block& block = *thread.block;
@@ -221,8 +217,7 @@ void tma_store_3d(const void* opaque, u32 shared, int inner, int outer, int batc
     thread.stores.entity = block.add_entity({"the TMA stores of thread %u (group %u from 1)", thread.index});
   thread.last_store_group = thread.store_group;
   block.memory.read(thread, shared, bytes, {thread.stores.entity, thread.store_group}, Proxy::tma, "tma_store_3d");
-  PendingStore store{{}, shared, thread.store_group, inner, outer, batch};
-  std::memcpy(&store.map, opaque, sizeof store.map);
+  const PendingStore store{*opaque, shared, thread.store_group, inner, outer, batch};
   if (launch.acts_at_issue())
     perform(block, thread, store);
   else

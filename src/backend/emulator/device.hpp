@@ -3,79 +3,23 @@
 // griddepcontrol_wait. The host includes it too, for Interface alone.
 #pragma once
 
+#ifndef JITGEMM_EMULATOR  // the host: a kernel's text begins with the types
+#include "types.cuh"
+#endif
+
+namespace jitgemm::device {
+struct TensorMap;  // not in every kernel's text
+}
+
 namespace jitgemm::device::emulator {
 
 /// What tensor cores multiply.
 enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
 
-/// The functions of the running launch, given to a compiled kernel once, after it is loaded.
+/// The emulator's functions, given to a compiled kernel once, after it is loaded.
 struct Interface {
-  static constexpr unsigned current_version = 5;
-  unsigned version;
-
-  unsigned (*thread_index)();
-  unsigned (*block_index)();
-  unsigned (*grid_size)();
-  unsigned (*dynamic_smem)();
-  unsigned (*warp_uniform)(unsigned value);
-
-  void (*bar_sync)(unsigned id, unsigned threads);
-  bool (*bar_red_or)(unsigned id, unsigned threads, bool predicate);
-  void (*warp_sync)();
-
-  // bytes: a power of two up to 16, which the address is a multiple of.
-  void (*st_shared)(unsigned address, const void* data, unsigned bytes);
-  void (*ld_shared)(unsigned address, void* data, unsigned bytes);
-  void (*ldmatrix_x4)(unsigned address, unsigned* x, bool transposed);
-  void (*stmatrix)(unsigned address, const unsigned* x, unsigned matrices, bool transposed);
-
-  // 16 bytes.
-  void (*misaligned_global)(const void* address, unsigned bytes);
-  void (*ld_global_cg)(const void* address, void* data);
-  void (*st_global_cg)(void* address, const void* data);
-  unsigned (*atom_inc_acq_rel_gpu)(unsigned* address, unsigned limit);
-
-  void (*cp_async)(unsigned shared, const void* global, unsigned size, unsigned bytes);
-  void (*cp_async_commit_group)();
-  void (*cp_async_wait_group)(unsigned pending);
-
-  // d (16 x 8) += a (16 x 32 bytes) * b (32 bytes x 8), fragments as in templates/ptx/mma.cuh: 4 accumulators a thread,
-  // of a 4 and of b 2 registers; of f64 2 and 1.
-  void (*mma)(TensorType a_type, TensorType b_type, void* d, const void* a, const void* b);
-
-  void (*mbarrier_init)(unsigned barrier, unsigned count);
-  void (*fence_mbarrier_init)();
-  void (*mbarrier_arrive)(unsigned barrier);
-  void (*mbarrier_arrive_expect_tx)(unsigned barrier, unsigned bytes);
-  void (*mbarrier_wait_parity)(unsigned barrier, unsigned parity);
-
-  void (*tma_load_3d)(unsigned shared, const void* map, unsigned barrier, int inner, int outer, int batch);
-  void (*tma_store_3d)(const void* map, unsigned shared, int inner, int outer, int batch);
-  void (*tma_store_commit_group)();
-  void (*tma_store_wait_group_read)(unsigned pending);
-  void (*fence_proxy_async)();
-
-  void (*wgmma_fence)();
-  void (*wgmma_commit_group)();
-  void (*wgmma_wait_group)(unsigned pending);
-  // d (64 x n) = a (64 x 32 bytes) * b (32 bytes x n) + (accumulate ? d : 0)
-  void (*wgmma)(TensorType a_type, TensorType b_type, unsigned n, bool transpose_a, bool transpose_b, void* d,
-                unsigned long long a, unsigned long long b, bool accumulate);
-  void (*setmaxnreg)(unsigned registers, bool increase);
-
-  unsigned (*cluster_rank)();
-  void (*cluster_arrive)();
-  void (*cluster_arrive_relaxed)();
-  void (*cluster_wait)();
-  unsigned (*map_to_rank)(unsigned address, unsigned rank);
-  void (*mbarrier_arrive_cluster)(unsigned mapped);
-  void (*st_cluster_v4)(unsigned mapped, const void* data);
-  void (*tma_load_multicast_3d)(unsigned shared, const void* map, unsigned barrier, int inner, int outer, int batch,
-                                unsigned short blocks);
-
-  void (*griddepcontrol_wait)();
-  void (*griddepcontrol_launch_dependents)();
-  void (*check_dependencies)(const char* operation);  // of an access of global memory
+#define FUNCTION(result, name, parameters) result(*name) parameters;
+#include "functions.def"
 };
 
 }  // namespace jitgemm::device::emulator
@@ -89,7 +33,7 @@ struct Interface {
 #define __grid_constant__
 
 namespace jitgemm::device::emulator {
-static const Interface* runtime;
+static Interface runtime;
 
 /// A launch gives bytes; what kernel they are for says how many there are.
 template <typename Arguments>
@@ -103,7 +47,7 @@ void run(void (*kernel)(Arguments), const void* arguments) {
 }  // namespace jitgemm::device::emulator
 /// Returns the text's DEPENDENT_LAUNCH.
 extern "C" bool jitgemm_emulator_bind(const jitgemm::device::emulator::Interface* interface) {
-  jitgemm::device::emulator::runtime = interface;
+  jitgemm::device::emulator::runtime = *interface;
   return jitgemm::device::DEPENDENT_LAUNCH;
 }
 
@@ -111,51 +55,47 @@ namespace jitgemm::device::ptx {
 
 using emulator::runtime;
 
-inline u32 thread_index() { return runtime->thread_index(); }
-inline u32 block_index() { return runtime->block_index(); }
-inline u32 grid_size() { return runtime->grid_size(); }
-inline u32 warp_uniform(u32 value) { return runtime->warp_uniform(value); }
+// What is the emulator's function as it is.
+#define FUNCTION(result, name, parameters) constexpr auto& name = runtime.name;
+#define PART(result, name, parameters)
+#include "functions.def"
+
 template <typename T>
 void compute_now(T&) {}
 inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
-inline void bar_sync(u32 id, u32 threads) { runtime->bar_sync(id, threads); }
-inline bool bar_red_or(u32 id, u32 threads, bool predicate) { return runtime->bar_red_or(id, threads, predicate); }
-inline void warp_sync() { runtime->warp_sync(); }
-
-inline u32 dynamic_smem() { return runtime->dynamic_smem(); }
 template <typename T>
 inline T load_shared(u32 address) {
   T x;
-  runtime->ld_shared(address, &x, sizeof x);
+  runtime.ld_shared(address, &x, sizeof x);
   return x;
 }
-inline void st_shared_u8(u32 address, u8 x) { runtime->st_shared(address, &x, 1); }
-inline void st_shared_u32(u32 address, u32 x) { runtime->st_shared(address, &x, 4); }
-inline void st_shared_u16(u32 address, u16 x) { runtime->st_shared(address, &x, 2); }
+inline void st_shared_u8(u32 address, u8 x) { runtime.st_shared(address, &x, 1); }
+inline void st_shared_u32(u32 address, u32 x) { runtime.st_shared(address, &x, 4); }
+inline void st_shared_u16(u32 address, u16 x) { runtime.st_shared(address, &x, 2); }
 inline void st_shared_v2(u32 address, u32 x, u32 y) {
   const u32 pair[2] = {x, y};
-  runtime->st_shared(address, pair, 8);
+  runtime.st_shared(address, pair, 8);
 }
-inline void st_shared_v4(u32 address, U32x4 x) { runtime->st_shared(address, &x, 16); }
+inline void st_shared_v4(u32 address, U32x4 x) { runtime.st_shared(address, &x, 16); }
 inline u32 ld_shared_u32(u32 address) { return load_shared<u32>(address); }
 inline void ld_shared(u32 address, float& x) { x = load_shared<float>(address); }
 inline void ld_shared(u32 address, double& x) { x = load_shared<double>(address); }
-inline void ld_shared_v2(u32 address, float (&x)[2]) { runtime->ld_shared(address, x, 8); }
-inline void ld_shared_v4(u32 address, int (&x)[4]) { runtime->ld_shared(address, x, 16); }
-inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime->ld_shared(address, x, 16); }
+inline void ld_shared_v2(u32 address, float (&x)[2]) { runtime.ld_shared(address, x, 8); }
+inline void ld_shared_v4(u32 address, int (&x)[4]) { runtime.ld_shared(address, x, 16); }
+inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime.ld_shared(address, x, 16); }
 inline U32x4 ld_shared_v4(u32 address) { return load_shared<U32x4>(address); }
-inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, false); }
-inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime->ldmatrix_x4(address, x, true); }
+inline void ldmatrix_x4(u32 address, u32 (&x)[4]) { runtime.ldmatrix_x4(address, x, false); }
+inline void ldmatrix_x4_trans(u32 address, u32 (&x)[4]) { runtime.ldmatrix_x4(address, x, true); }
 template <bool TRANSPOSED>
 inline void stmatrix_x4(u32 address, u32 x0, u32 x1, u32 x2, u32 x3) {
   const u32 x[4] = {x0, x1, x2, x3};
-  runtime->stmatrix(address, x, 4, TRANSPOSED);
+  runtime.stmatrix(address, x, 4, TRANSPOSED);
 }
 template <bool TRANSPOSED>
 inline void stmatrix_x2(u32 address, u32 x0, u32 x1) {
   const u32 x[2] = {x0, x1};
-  runtime->stmatrix(address, x, 2, TRANSPOSED);
+  runtime.stmatrix(address, x, 2, TRANSPOSED);
 }
 
 template <u32 SELECTOR>
@@ -166,12 +106,9 @@ inline u32 prmt(u32 low, u32 high) {
   return y;
 }
 
-inline void griddepcontrol_wait() { runtime->griddepcontrol_wait(); }
-inline void griddepcontrol_launch_dependents() { runtime->griddepcontrol_launch_dependents(); }
-
 inline void check_global(const void* address, u32 bytes) {
-  if constexpr (DEPENDENT_LAUNCH) runtime->check_dependencies("an access of global memory");
-  if ((u64)address % bytes) runtime->misaligned_global(address, bytes);
+  if constexpr (DEPENDENT_LAUNCH) runtime.check_dependencies("an access of global memory");
+  if ((u64)address % bytes) runtime.misaligned_global(address, bytes);
 }
 template <typename T>
 inline T ld_global(const void* address) {
@@ -200,15 +137,14 @@ inline void st_global_v2(T* address, T x, T y) {
 template <typename T, int N>
 inline void ld_global_cg(const T* address, T (&x)[N]) {
   static_assert(sizeof x == 16);
-  runtime->ld_global_cg(address, x);
+  runtime.ld_global_cg(address, x);
 }
 template <typename T, int N>
 inline void st_global_cg(T* address, const T (&x)[N]) {
   static_assert(sizeof x == 16);
-  runtime->st_global_cg(address, x);
+  runtime.st_global_cg(address, x);
 }
 inline void prefetch_l2(const void*) {}
-inline u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) { return runtime->atom_inc_acq_rel_gpu(address, limit); }
 
 inline float bits_to_f32(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 f32_to_bits(float x) { return __builtin_bit_cast(u32, x); }
@@ -294,12 +230,11 @@ inline float rcp(float x) { return without_subnormals(1 / without_subnormals(x))
 template <int BYTES>
 inline void cp_async(u32 shared, const void* global, bool reads) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
-  runtime->cp_async(shared, global, BYTES, reads ? BYTES : 0);
+  runtime.cp_async(shared, global, BYTES, reads ? BYTES : 0);
 }
-inline void cp_async_commit_group() { runtime->cp_async_commit_group(); }
 template <int PENDING>
 inline void cp_async_wait_group() {
-  runtime->cp_async_wait_group(PENDING);
+  runtime.cp_async_wait_group(PENDING);
 }
 
 using emulator::TensorType;
@@ -313,69 +248,43 @@ constexpr TensorType tensor_type(s8) { return TensorType::s8; }
 template <typename A, typename B, typename D>
 inline void mma_m16n8(A, B, D (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   const u32 b[2] = {b0, b1};
-  runtime->mma(tensor_type(A{}), tensor_type(B{}), d, a, b);
+  runtime.mma(tensor_type(A{}), tensor_type(B{}), d, a, b);
 }
 inline void mma_m16n8k4(double (&d)[4], double a0, double a1, double b) {
   const double a[2] = {a0, a1};
-  runtime->mma(TensorType::f64, TensorType::f64, d, a, &b);
+  runtime.mma(TensorType::f64, TensorType::f64, d, a, &b);
 }
 
-inline void mbarrier_init(u32 barrier, u32 count) { runtime->mbarrier_init(barrier, count); }
-inline void fence_mbarrier_init() { runtime->fence_mbarrier_init(); }
-inline void mbarrier_arrive(u32 barrier) { runtime->mbarrier_arrive(barrier); }
-inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) { runtime->mbarrier_arrive_expect_tx(barrier, bytes); }
-inline void mbarrier_wait_parity(u32 barrier, u32 parity) { runtime->mbarrier_wait_parity(barrier, parity); }
-
-inline u32 cluster_rank() { return runtime->cluster_rank(); }
-inline void cluster_arrive() { runtime->cluster_arrive(); }
-inline void cluster_arrive_relaxed() { runtime->cluster_arrive_relaxed(); }
-inline void cluster_wait() { runtime->cluster_wait(); }
-inline u32 map_to_rank(u32 address, u32 rank) { return runtime->map_to_rank(address, rank); }
-inline void mbarrier_arrive_cluster(u32 mapped) { runtime->mbarrier_arrive_cluster(mapped); }
-inline void st_cluster_v4(u32 mapped, const float (&x)[4]) { runtime->st_cluster_v4(mapped, x); }
-inline void st_cluster_v4(u32 mapped, const int (&x)[4]) { runtime->st_cluster_v4(mapped, x); }
+inline void st_cluster_v4(u32 mapped, const float (&x)[4]) { runtime.st_cluster_v4(mapped, x); }
+inline void st_cluster_v4(u32 mapped, const int (&x)[4]) { runtime.st_cluster_v4(mapped, x); }
 
 inline void prefetch_tensormap(const TensorMap*) {}
-inline void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
-  runtime->tma_load_3d(shared, map, barrier, inner, outer, batch);
-}
-inline void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch,
-                                  u16 blocks) {
-  runtime->tma_load_multicast_3d(shared, map, barrier, inner, outer, batch, blocks);
-}
-inline void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
-  runtime->tma_store_3d(map, shared, inner, outer, batch);
-}
-inline void tma_store_commit_group() { runtime->tma_store_commit_group(); }
 template <int PENDING>
 inline void tma_store_wait_group_read() {
-  runtime->tma_store_wait_group_read(PENDING);
+  runtime.tma_store_wait_group_read(PENDING);
 }
-inline void fence_proxy_async() { runtime->fence_proxy_async(); }
 
-inline void wgmma_fence() { runtime->wgmma_fence(); }
-inline void wgmma_commit_group() { runtime->wgmma_commit_group(); }
 template <int PENDING>
 inline void wgmma_wait_group() {
   static_assert(PENDING >= 0 && PENDING <= 7);
-  runtime->wgmma_wait_group(PENDING);
+  runtime.wgmma_wait_group(PENDING);
 }
 
 template <int REGISTERS>
 inline void setmaxnreg_inc() {
-  runtime->setmaxnreg(REGISTERS, true);
+  runtime.setmaxnreg(REGISTERS, true);
 }
 template <int REGISTERS>
 inline void setmaxnreg_dec() {
-  runtime->setmaxnreg(REGISTERS, false);
+  runtime.setmaxnreg(REGISTERS, false);
 }
 
 template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, typename D, int COUNT>
 inline void wgmma(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
-  runtime->wgmma(tensor_type(A{}), tensor_type(B{}), 2 * COUNT, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
+  runtime.wgmma(tensor_type(A{}), tensor_type(B{}), 2 * COUNT, TRANSPOSE_A, TRANSPOSE_B, d, a, b, accumulate);
 }
-template <typename A, typename B, bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename D, int COUNT>
-inline void wgmma_k_block(D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
+template <bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B, typename A, typename B, typename D, int COUNT>
+inline void wgmma_k_block(A, B, D (&d)[COUNT], u64 a, u64 b, bool accumulate) {
   for (u32 i = 0; i < 4; ++i)
     wgmma<A, B, TRANSPOSE_A, TRANSPOSE_B>(d, a + i * STEP_A, b + i * STEP_B, accumulate || i > 0);
 }

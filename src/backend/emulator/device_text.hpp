@@ -1,10 +1,15 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 namespace jitgemm {
 
-/// The text of device.hpp, embedded at build time.
-std::string_view emulator_device_text();
+struct DeviceFile {
+  std::string_view name, text;
+};
+
+/// device.hpp and what it includes, embedded at build time.
+std::span<const DeviceFile> emulator_device_files();
 
 }  // namespace jitgemm

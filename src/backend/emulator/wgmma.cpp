@@ -235,8 +235,8 @@ void wgmma_fence() {
   finish_collective(*thread.warp);
 }
 
-void wgmma(TensorType a_type, TensorType b_type, u32 n, bool transpose_a, bool transpose_b, void* d,
-           unsigned long long a, unsigned long long b, bool accumulate) {
+void wgmma(TensorType a_type, TensorType b_type, u32 n, bool transpose_a, bool transpose_b, void* d, u64 a, u64 b,
+           bool accumulate) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   thread.launch->preempt();

@@ -5,7 +5,7 @@
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
-#include "kernels/sm90/wgmma_text.hpp"
+#include "kernels/sm90/wgmma_macros.hpp"
 
 namespace jitgemm {
 namespace {
@@ -35,7 +35,7 @@ TemplateFiles template_files(DataType) {
           .main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"}};
 }
 
-std::string macros(const KernelProblem& p, const KernelConfig& c) { return wgmma_text(p, c.block_n); }
+std::string macros(const KernelProblem& p, const KernelConfig& c) { return wgmma_macros(p.a.type, p.b.type, c.block_n); }
 
 }  // namespace
 
