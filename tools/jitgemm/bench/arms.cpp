@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "backend/backend.hpp"
 #include "measure/check.hpp"
+#include "measure/memory.hpp"
 #include "tune/measurement.hpp"
 
 namespace jitgemm::cli {

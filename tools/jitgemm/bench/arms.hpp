@@ -4,22 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "bench/record.hpp"
+#include "measure/inputs.hpp"
 #include "measure/timing.hpp"
+#include "peers/candidates.hpp"
 
 namespace jitgemm::cli {
 
 /// One launch with these operands, which have no workspace.
 using Launch = std::function<void(const Operands&)>;
-
-/// A peer's ways to compute one problem.
-struct PeerCandidates {
-  std::string program;
-  int count = 0;
-  std::function<void(const Operands&, int candidate)> launch;
-  std::function<std::string(int candidate)> name;
-};
 
 /// What is timed on one shape. Equal arms are one, which several results read.
 class BenchArms {

@@ -16,9 +16,11 @@
 #include "common/parallel.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
-#include "context_options.hpp"
+#include "context_internals.hpp"
 #include "core/problem.hpp"
+#include "measure/inputs.hpp"
 #include "measure/launch_graph.hpp"
+#include "measure/memory.hpp"
 #include "measure/timing.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
@@ -36,27 +38,22 @@ constexpr std::size_t workspace_limit = std::size_t(64) << 20;  ///< of cuBLAS, 
 // screened.
 constexpr double power_limited_us = 8, screened_power_limited_us = 40;
 
-std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
-  if (options.device == Device::cuda) make_cuda_current();
-  return make_backend(options);
-}
-
 class Bench {
  public:
   explicit Bench(const BenchOptions& options)
       : options_(options),
         context_options_(context_options_of(options)),
         choices_(parse_named_choices(options.choices)),
-        backend_(open_backend(context_options_)),
-        emulated_(backend_->device().emulated),
-        stream_(*backend_),
-        tuner_(context_options_),
+        tuner_(open_context(context_options_)),
+        backend_(ContextInternals::backend(tuner_)),
+        emulated_(backend_.device().emulated),
+        stream_(backend_),
         base_(options.problem.problem(0, 0, 0)),
-        inputs_(*backend_, base_.a.type, base_.b.type) {
+        inputs_(backend_, base_.a.type, base_.b.type) {
     for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
     if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
-    workspace_ = DeviceMemory(*backend_, workspace_limit);
-    peers_.emplace(*backend_, stream_.get(), workspace_, options);
+    workspace_ = DeviceMemory(backend_, workspace_limit);
+    peers_.emplace(backend_, stream_.get(), workspace_, options);
   }
 
   void all() {
@@ -163,7 +160,7 @@ class Bench {
     add_ours(record, arms, runner);
     const auto contexts = add_others(record, arms, runner);
     peers_->add(record, arms, inputs_);
-    if (const std::string wrong = arms.check(*backend_, stream_.get(), p, inputs_); !wrong.empty()) {
+    if (const std::string wrong = arms.check(backend_, stream_.get(), p, inputs_); !wrong.empty()) {
       throw Error(ErrorCode::internal, wrong);
     }
     record.check = "ok";
@@ -171,7 +168,7 @@ class Bench {
     const auto time = [&](double long_us) {
       const double round_ms = record.floor_us > long_us ? 2.5 : 0.6;
       const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
-      arms.time(*backend_, stream_.get(), inputs_,
+      arms.time(backend_, stream_.get(), inputs_,
                 {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms, .warm_up_ms = warm_up_ms});
     };
     time(options_.finalists > 0 ? screened_power_limited_us : power_limited_us);
@@ -247,7 +244,7 @@ class Bench {
       add(arms, record.others.back().result, context, p, config, program);
     };
     if (options_.derived) {
-      const RatedDevice device(backend_->device(), derived_rates(backend_->device()));
+      const RatedDevice device(backend_.device(), derived_rates(backend_.device()));
       for (const RankedConfig& ranked : rank(shape_of(p), device, tuned_candidates)) {
         if (!fits(runner, p, ranked.config)) continue;
         add_other("derived", runner, ranked.config, "jitgemm");
@@ -337,7 +334,7 @@ class Bench {
     BenchArms arms;
     std::vector<ArmResult> results(configs.size());
     for (std::size_t i = 0; i < configs.size(); ++i) add(arms, results[i], runner, p, configs[i]);
-    arms.time(*backend_, stream_.get(), inputs_, {.rounds = 3, .round_ms = 1, .max_launches = 200});
+    arms.time(backend_, stream_.get(), inputs_, {.rounds = 3, .round_ms = 1, .max_launches = 200});
     const KernelConfig best =
         configs[std::size_t(std::min_element(results.begin(), results.end(), faster) - results.begin())];
     return {best, best};
@@ -400,10 +397,10 @@ class Bench {
   const BenchOptions& options_;
   ContextOptions context_options_;
   std::vector<NamedChoice> choices_;
-  std::unique_ptr<Backend> backend_;
+  Context tuner_;
+  Backend& backend_;
   bool emulated_;
   OwnStream stream_;
-  Context tuner_;
   Problem base_;
   InputPools inputs_;
   DeviceMemory workspace_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "backend/backend.hpp"
+
 namespace jitgemm::cli {
 namespace {
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
 
 namespace CLI {

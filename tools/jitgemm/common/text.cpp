@@ -5,8 +5,6 @@
 #include <array>
 #include <cstdio>
 
-#include "core/problem.hpp"
-
 namespace jitgemm::cli {
 
 std::string bytes_text(double bytes) {
@@ -28,8 +26,6 @@ std::string duration_text(double seconds) {
 std::string counted(std::uint64_t count, const std::string& unit) {
   return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
 }
-
-double tflops(const Problem& p, double us) { return 1e-6 * flops(p) / us; }
 
 nlohmann::ordered_json to_json(const Plan& plan) { return nlohmann::ordered_json::parse(plan.json()); }
 

@@ -10,7 +10,6 @@ namespace jitgemm::cli {
 std::string bytes_text(double bytes);                               ///< "1.2 MiB"
 std::string duration_text(double seconds);                          ///< "340 us", "1.2 s"
 std::string counted(std::uint64_t count, const std::string& unit);  ///< "1 kernel", "2 kernels"
-double tflops(const Problem& problem, double us);
 
 nlohmann::ordered_json to_json(const Plan& plan);
 nlohmann::ordered_json to_json(const TuneReport& report);

@@ -8,9 +8,10 @@
 #include <random>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "core/element.hpp"
 #include "core/type_rules.hpp"
-#include "measure/timing.hpp"
+#include "measure/inputs.hpp"
 #include "tune/reference.hpp"
 
 namespace jitgemm::cli {

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/backend.hpp"
-#include "jitgemm/jitgemm.hpp"
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+class Backend;
+}
 
 namespace jitgemm::cli {
 

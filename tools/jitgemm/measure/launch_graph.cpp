@@ -61,6 +61,11 @@ void make_cuda_current() {
   check(graph_api().ctx_set_current(context), "cuCtxSetCurrent");
 }
 
+Context open_context(const ContextOptions& options) {
+  if (options.device == Device::cuda) make_cuda_current();
+  return Context(options);
+}
+
 struct LaunchGraph::Impl {
   Stream stream;
   CUgraphExec graph = nullptr;

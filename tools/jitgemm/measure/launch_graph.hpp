@@ -3,13 +3,16 @@
 #include <functional>
 #include <memory>
 
-#include "jitgemm/types.hpp"
+#include "jitgemm/context.hpp"
 
 namespace jitgemm::cli {
 
 /// Makes the first CUDA device's primary context current for this thread, which the graph functions and cuBLAS ask for.
 /// The context is kept until the process ends.
 void make_cuda_current();
+
+/// A Context whose device is then current for this thread.
+Context open_context(const ContextOptions& options);
 
 /// From now on what any thread puts on the stream, one of its own and non-blocking, becomes part of a graph. Nothing is
 /// forbidden meanwhile.

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/arms.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "peers/candidates.hpp"
 
 namespace jitgemm::cli {
 

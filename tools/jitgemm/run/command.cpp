@@ -5,15 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
-#include "backend/backend.hpp"
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
-#include "context_options.hpp"
-#include "core/problem.hpp"
-#include "measure/check.hpp"
 #include "measure/launch_graph.hpp"
-#include "measure/timing.hpp"
+#include "measure/speed.hpp"
+#include "measure/trial.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -41,14 +38,13 @@ std::string kernels_text(const Counters& before, const Counters& after) {
 class Run {
  public:
   explicit Run(const Options& options)
-      : options_(options), context_options_(checked(options.device.context_options())) {
-    if (context_options_.device == Device::cuda) make_cuda_current();
-    context_.emplace(context_options_);
-    backend_ = make_backend(context_options_);
-    emulated_ = backend_->device().emulated;
-    config_ = options.problem.config();
-    problem_ = options.problem.problem(emulated_ ? 256 : 4096);
-    plan_ = config_ ? context_->plan(problem_, *config_) : context_->plan(problem_);
+      : options_(options),
+        context_options_(checked(options.device.context_options())),
+        context_(open_context(context_options_)),
+        emulated_(context_.device().emulated),
+        config_(options.problem.config()),
+        problem_(options.problem.problem(emulated_ ? 256 : 4096)),
+        plan_(config_ ? context_.plan(problem_, *config_) : context_.plan(problem_)) {
     options.device.announce_emulator(context_options_);
   }
 
@@ -56,11 +52,9 @@ class Run {
     describe();
     choose();
     compile();
-    OwnStream stream(*backend_);
-    InputPools inputs(*backend_, plan_.problem.a.type, plan_.problem.b.type);
-    inputs.prepare(plan_.problem, !emulated_);
-    const bool passed = run_and_check(stream.get(), inputs);
-    if (!emulated_) measure(stream.get(), inputs);
+    Trial trial(context_, plan_);
+    const bool passed = run_and_check(trial);
+    if (!emulated_) measure(trial);
     point_to_source();
     if (options_.json) print_json(json_);
     if (!passed) throw Error(ErrorCode::internal, "D is wrong: please report the problem and configuration above");
@@ -81,7 +75,7 @@ class Run {
   }
 
   void describe() {
-    const DeviceDescription device = context_->device();
+    const DeviceDescription device = context_.device();
     if (emulated_) {
       say("device", "{}: a CPU, so no times below; kernels for {}", device.name, device.architecture);
     } else {
@@ -94,17 +88,17 @@ class Run {
 
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
-    const Counters before = context_->counters();
-    const bool tune = !config_ && reads_ab(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
+    const Counters before = context_.counters();
+    const bool tune = !config_ && multiplies(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
                       plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");
-      const TuneReport report = context_->tune(problem_, [&](int done, int total) { progress.update(done, total); });
+      const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });
       progress.hide();
       int measured = 0;
       for (const TunedCandidate& candidate : report.candidates) measured += candidate.skipped.empty();
       say("tuning", "measured {} of {} candidates in {}: {}", measured, report.candidates.size(),
-          duration_text(seconds_since(begin)), kernels_text(before, context_->counters()));
+          duration_text(seconds_since(begin)), kernels_text(before, context_.counters()));
       plan_ = report.plan;
       json_["tuning"] = to_json(report);
     }
@@ -114,10 +108,10 @@ class Run {
 
   void compile() {
     const auto begin = std::chrono::steady_clock::now();
-    const Counters before = context_->counters();
-    plan_ = config_ ? context_->compile(problem_, *config_) : context_->compile(problem_, plan_.config);
+    const Counters before = context_.counters();
+    plan_ = config_ ? context_.compile(problem_, *config_) : context_.compile(problem_, plan_.config);
     const double seconds = seconds_since(begin);
-    const std::string how = kernels_text(before, context_->counters());
+    const std::string how = kernels_text(before, context_.counters());
     say("kernel", "{} in {}{}", how, duration_text(seconds),
         emulated_ ? std::string()
                   : fmt::format("; {} registers, {} bytes spilled, {} of shared memory", plan_.registers,
@@ -126,14 +120,9 @@ class Run {
     json_["kernel"] = {{"how", how}, {"seconds", seconds}};
   }
 
-  bool run_and_check(Stream stream, const InputPools& inputs) {
-    const Operands operands = inputs.operands(0);
-    poison(*backend_, plan_.problem, operands);
-    const auto begin = std::chrono::steady_clock::now();
-    context_->gemm(problem_, operands, stream, plan_.config);
-    backend_->synchronize(stream);
-    const double seconds = seconds_since(begin);
-    const Check check = check_against_reference(*backend_, plan_.problem, operands);
+  bool run_and_check(Trial& trial) {
+    const double seconds = trial.run();
+    const Check check = trial.check();
     if (emulated_) say("run", "{} on the emulator", duration_text(seconds));
     say("check", "{}: {} of D against float64, the worst off by {:.3g} where rounding may cost {:.3g}",
         check.passed() ? "right" : "WRONG", check.whole ? "all elements" : fmt::format("{} elements", check.elements),
@@ -148,24 +137,14 @@ class Run {
     return check.passed();
   }
 
-  void measure(Stream stream, const InputPools& inputs) {
-    const std::size_t bytes = context_->workspace_size(problem_, plan_.config);
-    const DeviceMemory workspace = bytes ? DeviceMemory(*backend_, bytes) : DeviceMemory();
-    const Arm ours = [&](int set) {
-      Operands operands = inputs.operands(set);
-      operands.workspace = workspace.data();
-      operands.workspace_bytes = workspace.bytes();
-      context_->gemm(problem_, operands, stream, plan_.config);
-    };
-    const Timing timing = time_arms(*backend_, stream, {ours}, inputs.sets()).front();
+  void measure(Trial& trial) {
+    const Timing timing = trial.time();
     const double speed = tflops(plan_.problem, timing.median_us);
     say("time", "{:.2f} us (spread {:.1f} %), {:.1f} {}; median of 5 rounds of {} launches, inputs not in the L2",
         timing.median_us, 100 * timing.spread, speed, plan_.problem.a.type == s8 ? "TOP/s" : "TFLOP/s",
         timing.launches);
-    json_["time"] = {{"median_us", timing.median_us},
-                     {"spread", timing.spread},
-                     {"tflops", speed},
-                     {"floor_us", floor_us(plan_.problem)}};
+    json_["time"] = {
+        {"median_us", timing.median_us}, {"spread", timing.spread}, {"tflops", speed}, {"floor_us", trial.floor_us()}};
   }
 
   void point_to_source() const {
@@ -175,11 +154,10 @@ class Run {
 
   const Options& options_;
   ContextOptions context_options_;
-  std::optional<Context> context_;
-  std::unique_ptr<Backend> backend_;
-  bool emulated_ = false;
-  Problem problem_;
+  Context context_;
+  bool emulated_;
   std::optional<KernelConfig> config_;
+  Problem problem_;
   Plan plan_;
   nlohmann::ordered_json json_;
 };

@@ -6,7 +6,7 @@
 
 #include "common/parallel.hpp"
 #include "common/text.hpp"
-#include "context_options.hpp"
+#include "context_internals.hpp"
 #include "core/problem.hpp"
 #include "measure/launch_graph.hpp"
 #include "tune/autotuner.hpp"
@@ -29,20 +29,15 @@ ContextOptions checked(const SeedOptions& options) {
   return context_options;
 }
 
-std::unique_ptr<Backend> open_backend(const ContextOptions& options) {
-  if (options.device == Device::cuda) make_cuda_current();
-  return make_backend(options);
-}
-
 }  // namespace
 
 SeedBench::SeedBench(const SeedOptions& options)
     : context_options_(checked(options)),
-      backend_(open_backend(context_options_)),
-      emulated_(backend_->device().emulated),
-      stream_(*backend_),
-      tuner_(context_options_),
-      workspace_(*backend_, workspace_limit) {
+      tuner_(open_context(context_options_)),
+      backend_(ContextInternals::backend(tuner_)),
+      emulated_(backend_.device().emulated),
+      stream_(backend_),
+      workspace_(backend_, workspace_limit) {
   options.device.announce_emulator(context_options_);
   if (!options.triton_manifest.empty()) triton_ = std::make_unique<TritonPeer>(options.triton_manifest);
   if (emulated_) triton_ = nullptr;
@@ -71,7 +66,7 @@ void SeedBench::begin(const Problem& problem) {
   problem_ = normalise(problem);
   if (!inputs_ || input_type_ != problem.a.type) {
     inputs_.reset();
-    inputs_.emplace(*backend_, problem.a.type);
+    inputs_.emplace(backend_, problem.a.type);
     input_type_ = problem.a.type;
   }
   inputs_->prepare(problem_, !emulated_);
@@ -109,7 +104,7 @@ bool SeedBench::add_cublas(ArmResult& result) {
 bool SeedBench::add_triton(ArmResult& result) {
   if (!triton_) return false;
   const PeerCandidates tutorial = triton_->candidates(problem_, stream_.get());
-  const int run = arms_.add_fastest(result, tutorial, *backend_, stream_.get(), *inputs_, screening_ms);
+  const int run = arms_.add_fastest(result, tutorial, backend_, stream_.get(), *inputs_, screening_ms);
   if (run < tutorial.count) {
     throw Error(ErrorCode::launch_failed, fmt::format("{} of {} Triton kernels do not run: leave --triton-manifest out",
                                                       tutorial.count - run, tutorial.count));
@@ -144,25 +139,25 @@ Plan SeedBench::compiled(const KernelConfig& config) { return runner_->compile(p
 
 void SeedBench::run(const KernelConfig& config, const Operands& operands) {
   runner_->gemm(problem_, with_workspace(operands), stream_.get(), config);
-  backend_->synchronize(stream_.get());
+  backend_.synchronize(stream_.get());
 }
 
 bool SeedBench::run_cublas(const Operands& operands) {
   if (!peers_ || (problem_.a.type != f16 && problem_.a.type != bf16)) return false;
   peers_->prepare(problem_, 1);
   peers_->gemm(operands);
-  backend_->synchronize(stream_.get());
+  backend_.synchronize(stream_.get());
   return true;
 }
 
 void SeedBench::check() {
-  const std::string wrong = arms_.check(*backend_, stream_.get(), problem_, *inputs_);
+  const std::string wrong = arms_.check(backend_, stream_.get(), problem_, *inputs_);
   if (!wrong.empty()) throw Error(ErrorCode::internal, fmt::format("{}: {}", to_string(problem_), wrong));
 }
 
 void SeedBench::time(const TimingOptions& options) {
   if (emulated_) return;
-  arms_.time(*backend_, stream_.get(), *inputs_, options);
+  arms_.time(backend_, stream_.get(), *inputs_, options);
 }
 
 void write_file(const std::string& file, const std::string& text) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "bench/arms.hpp"
+#include "measure/inputs.hpp"
+#include "measure/memory.hpp"
 #include "measure/timing.hpp"
 #include "peers/peers.hpp"
 #include "peers/triton.hpp"
@@ -19,7 +21,7 @@ class SeedBench {
   explicit SeedBench(const SeedOptions& options);
 
   bool emulated() const { return emulated_; }
-  Backend& backend() { return *backend_; }
+  Backend& backend() { return backend_; }
   int sm_count() const { return tuner_.device().sm_count; }
   /// Device, library and peers, for a JSON file; and the same in a line on stdout.
   nlohmann::ordered_json description() const;
@@ -52,10 +54,10 @@ class SeedBench {
   bool fits(const KernelConfig& config);
 
   ContextOptions context_options_;
-  std::unique_ptr<Backend> backend_;
+  Context tuner_;
+  Backend& backend_;
   bool emulated_;
   OwnStream stream_;
-  Context tuner_;
   std::optional<Context> runner_;
   DeviceMemory workspace_;
   std::unique_ptr<Peers> peers_;

@@ -6,6 +6,7 @@
 
 #include "common/progress.hpp"
 #include "common/text.hpp"
+#include "measure/speed.hpp"
 #include "seed/bench.hpp"
 
 namespace jitgemm::cli {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "backend/backend.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
 #include "core/element.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "measure/timing.hpp"
+#include "measure/memory.hpp"
 #include "soak/patterns.hpp"
 
 namespace jitgemm::cli {

@@ -21,13 +21,15 @@
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
+#include "context_internals.hpp"
 #include "context_options.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "measure/check.hpp"
+#include "measure/inputs.hpp"
 #include "measure/launch_graph.hpp"
-#include "measure/timing.hpp"
+#include "measure/memory.hpp"
 #include "soak/patterns.hpp"
 #include "soak/sharing.hpp"
 
@@ -111,7 +113,6 @@ ContextOptions context_options(const Options& options) {
   if (context.device == Device::compile_only)
     throw Error(ErrorCode::invalid_option, "nothing runs on compile_only: use --device cuda or emulator");
   if (!context.tuning) context.tuning = Tuning::off;  // patterns without a configuration would measure for long
-  if (context.device == Device::cuda) make_cuda_current();
   return context;
 }
 
@@ -122,26 +123,26 @@ class Soak {
         seconds_(options.seconds + 60 * options.minutes > 0 ? options.seconds + 60 * options.minutes : default_seconds),
         seed_(options.seed ? *options.seed : std::random_device()()),
         context_options_(context_options(options)),
-        context_(context_options_),
-        backend_(make_backend(context_options_)),
-        emulated_(backend_->device().emulated),
+        context_(open_context(context_options_)),
+        backend_(ContextInternals::backend(context_)),
+        emulated_(backend_.device().emulated),
         patterns_(options.patterns,
                   options.max_size ? options.max_size
                   : emulated_      ? 64
                                    : 2048,
-                  rated_device(context_options_, backend_->device()), seed_),
+                  rated_device(context_options_, backend_.device()), seed_),
         nan_(patterns_.most_bytes(), std::byte{0xff}),
         sharings_(sharings(options.sharing, emulated_)),
-        shared_stream_(*backend_),
-        workspace_stream_(*backend_),
-        scales_(*backend_, sizeof scales),
+        shared_stream_(backend_),
+        workspace_stream_(backend_),
+        scales_(backend_, sizeof scales),
         warm_(options.threads + 1) {
     options.device.announce_emulator(context_options_);
     for (const DataType type : patterns_.types()) {
-      DeviceMemory& memory = inputs_.emplace(type, DeviceMemory(*backend_, input_bytes())).first->second;
-      backend_->fill_random(memory.data(), std::int64_t(memory.bytes() / size_of(type)), type, seed_ + unsigned(type));
+      DeviceMemory& memory = inputs_.emplace(type, DeviceMemory(backend_, input_bytes())).first->second;
+      backend_.fill_random(memory.data(), std::int64_t(memory.bytes() / size_of(type)), type, seed_ + unsigned(type));
     }
-    backend_->copy_to_device(scales_.data(), scales.data(), sizeof scales);
+    backend_.copy_to_device(scales_.data(), scales.data(), sizeof scales);
   }
 
   void all() {
@@ -236,10 +237,10 @@ class Soak {
     }
     return places;
   }
-  DeviceMemory d_memory() const { return {*backend_, patterns_.most_bytes()}; }
+  DeviceMemory d_memory() const { return {backend_, patterns_.most_bytes()}; }
 
   void work(int number) {
-    const OwnedStream own(*backend_);
+    const OwnedStream own(backend_);
     std::mt19937_64 random(seed_ + 1 + std::uint64_t(number));
     warm_up(number, own.get(), random);
     std::vector<Place> places;
@@ -260,7 +261,7 @@ class Soak {
       });
     }
     for (const Place& place : places) {
-      if (place.sharing != Sharing::capture) attempt({}, place.sharing, [&] { backend_->synchronize(place.stream); });
+      if (place.sharing != Sharing::capture) attempt({}, place.sharing, [&] { backend_.synchronize(place.stream); });
     }
   }
 
@@ -277,20 +278,20 @@ class Soak {
         attempt(call, Sharing::nothing, [&] { launch(call, d.data(), stream, random); });
       }
     }
-    attempt({}, Sharing::nothing, [&] { backend_->synchronize(stream); });
+    attempt({}, Sharing::nothing, [&] { backend_.synchronize(stream); });
   }
 
   /// What threads share beside streams, once their kernels are there.
   void prepare_sharing() {
     for (const Sharing sharing : sharings_) {
-      if (sharing == Sharing::capture) capture_.emplace(*backend_, patterns_.most_bytes());
+      if (sharing == Sharing::capture) capture_.emplace(backend_, patterns_.most_bytes());
       if (sharing != Sharing::workspace) continue;
       std::size_t bytes = 256;
       for (const SoakPattern& pattern : patterns_.all()) {
         for (const Problem& problem : patterns_.largest_problems(pattern))
           bytes = std::max(bytes, workspace_size(pattern, problem));
       }
-      workspace_ = DeviceMemory(*backend_, bytes);
+      workspace_ = DeviceMemory(backend_, bytes);
     }
   }
 
@@ -300,7 +301,7 @@ class Soak {
 
   void make(SoakCall& call, const Place& place, std::mt19937_64& random) {
     if (call.checked) {
-      backend_->synchronize(place.stream);
+      backend_.synchronize(place.stream);
       poison(call.problem, place.d.data());
     }
     if (place.sharing == Sharing::workspace && workspace_size(*call.pattern, call.problem) <= workspace_.bytes()) {
@@ -316,7 +317,7 @@ class Soak {
       count(call, place.sharing);
     }
     if (!call.checked) return;
-    backend_->synchronize(place.stream);
+    backend_.synchronize(place.stream);
     check(call, place.sharing);
   }
 
@@ -365,7 +366,7 @@ class Soak {
   }
 
   void poison(const Problem& problem, void* d) {
-    backend_->copy_to_device(d, nan_.data(), std::size_t(matrix_d(normalise(problem)).batch_bytes()));
+    backend_.copy_to_device(d, nan_.data(), std::size_t(matrix_d(normalise(problem)).batch_bytes()));
   }
 
   void count(const SoakCall& call, Sharing sharing) {
@@ -374,7 +375,7 @@ class Soak {
   }
 
   void check(const SoakCall& call, Sharing sharing) {
-    const Check check = check_against_reference(*backend_, normalise(call.problem), call.operands);
+    const Check check = check_against_reference(backend_, normalise(call.problem), call.operands);
     ++tallies_[std::size_t(sharing)].checked;
     if (check.passed()) return;
     fail(call, sharing,
@@ -462,7 +463,7 @@ class Soak {
   const std::uint64_t seed_;
   const ContextOptions context_options_;
   Context context_;
-  std::unique_ptr<Backend> backend_;
+  Backend& backend_;
   const bool emulated_;
   const SoakPatterns patterns_;
   const std::vector<std::byte> nan_;
