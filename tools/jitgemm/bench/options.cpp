@@ -1,7 +1,5 @@
 #include "bench/options.hpp"
 
-#include "context_options.hpp"
-
 namespace jitgemm::cli {
 
 ContextOptions context_options_of(const BenchOptions& options) {

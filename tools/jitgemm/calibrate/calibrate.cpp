@@ -20,13 +20,12 @@
 namespace jitgemm::cli {
 namespace {
 
-/// The tasks as a plan, whose kernels can be compiled ahead.
-TunePlan plan_of(std::vector<CalibrationTask> tasks, const RatedDevice& device) {
-  TunePlan plan;
-  plan.device = device;
-  for (CalibrationTask& task : tasks)
-    plan.tasks.push_back({.problem = task.problem, .candidates = std::move(task.configs)});
-  return plan;
+KernelsAhead::Kernels kernels_of(const std::vector<CalibrationTask>& tasks) {
+  KernelsAhead::Kernels kernels;
+  for (const CalibrationTask& task : tasks) {
+    for (const RankedConfig& ranked : task.configs) kernels.emplace_back(task.problem, ranked.config);
+  }
+  return kernels;
 }
 
 }  // namespace
@@ -44,17 +43,17 @@ void calibrate(const ContextOptions& options, bool json) {
   if (!file) throw Error(ErrorCode::io, "no directory to keep the rates in: set JITGEMM_CACHE_DIR");
   KernelCache cache(cache_options(options));
   KernelStore store(*backend, cache);
-  const TunePlan plan = plan_of(calibration_tasks(device), device);
+  const std::vector<CalibrationTask> tasks = calibration_tasks(device);
 
   std::vector<CalibrationSample> samples;
   {
-    const KernelsAhead ahead(options, plan);
+    const KernelsAhead ahead(options, describe(device), kernels_of(tasks));
     Progress progress("calibrating");
-    for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-      const TuneTask& task = plan.tasks[i];
-      progress.update(int(i), int(plan.tasks.size()), to_string(task.problem));
-      const auto result = tune(*backend, store, shape_of(task.problem), task.candidates,
-                               {.budget_seconds = 2, .candidates = int(task.candidates.size())});
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const CalibrationTask& task = tasks[i];
+      progress.update(int(i), int(tasks.size()), to_string(task.problem));
+      const auto result = tune(*backend, store, shape_of(task.problem), task.configs,
+                               {.budget_seconds = 2, .candidates = int(task.configs.size())});
       if (!result) continue;
       for (const TunedCandidate& candidate : result->candidates) {
         if (candidate.measured_us > 0) samples.push_back({task.problem, candidate.config, candidate.measured_us});
@@ -81,8 +80,7 @@ void calibrate(const ContextOptions& options, bool json) {
                        {"rates", rates}});
   }
   fmt::print("device    {}, rates so far: {}\n", device.name, device.rates.origin);
-  fmt::print("measured  {} candidates of {} problems, in {}\n", samples.size(), plan.tasks.size(),
-             duration_text(seconds));
+  fmt::print("measured  {} candidates of {} problems, in {}\n", samples.size(), tasks.size(), duration_text(seconds));
   fmt::print("choices   the model's first takes {:.3f} times the best measured, {:.3f} before\n", found.after.regret,
              found.before.regret);
   fmt::print("times     predicted within {:.0f} %, {:.0f} % before\n", 100 * found.after.error,

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "core/data_types.hpp"
-#include "core/enumerators.hpp"
+#include "util/alternatives.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm::cli {
@@ -41,6 +41,14 @@ void set_layouts(Problem& p, const std::string& text) {
     bad_option(fmt::format("unknown layout \"{}\": use nn, nt, tn or tt", text));
   set_field(p, "layout_a", text.substr(0, 1));
   set_field(p, "layout_b", text.substr(1));
+}
+
+/// "none, along_n or along_m"
+template <typename Enum>
+std::string names_of_all(std::optional<Enum> (*parse)(std::string_view)) {
+  std::vector<std::string_view> names;
+  for (int i = 0; parse(to_string(Enum(i))) == Enum(i); ++i) names.push_back(to_string(Enum(i)));
+  return alternatives(names);
 }
 
 CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
@@ -101,12 +109,13 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   add_field("--alpha", "alpha", "[1]")->type_name("FLOAT");
   add_field("--beta", "beta", "[0]")->type_name("FLOAT");
   add_field("--bias", "bias",
-            "Add a bias: " + names_of_all<Bias>() + "; along_n, one a column, if none is named [none]")
+            "Add a bias: " + names_of_all(parse_bias) + "; along_n, one a column, if none is named [none]")
       ->expected(0, 1)
       ->default_str("along_n");
-  add_field("--activation", "activation", names_of_all<Activation>() + " [none]");
+  add_field("--activation", "activation", names_of_all(parse_activation) + " [none]");
   add_field("--slope", "slope", "Of leaky_relu [0.01]")->type_name("FLOAT");
-  add_field("--accumulation", "accumulation", "Of e4m3 and e5m2 products: " + names_of_all<Accumulation>() + " [fast]");
+  add_field("--accumulation", "accumulation",
+            "Of e4m3 and e5m2 products: " + names_of_all(parse_accumulation) + " [fast]");
   if (!whole) return;
   add_size("--align-a", "align_a",
            "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");

@@ -6,10 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "backend/cuda/nvrtc.hpp"
 #include "common/options.hpp"
 #include "common/text.hpp"
 #include "inspect/disassemble.hpp"
+#include "inspect/ptx.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -93,10 +93,7 @@ void source(const SourceOptions& options) {
   if (options.format == "sass") {
     text = disassemble(kernel_of(context.binaries(problem, config), options.kernel).text);
   } else if (options.format == "ptx") {
-    text = cuda::ptx_of(cuda::nvrtc(), {.text = text,
-                                        .entry = kernel.entry,
-                                        .architecture = context.device().architecture,
-                                        .config = to_string(config)});
+    text = ptx_of(kernel, context.device().architecture, config);
   }
   fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
 }

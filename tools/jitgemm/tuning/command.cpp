@@ -14,7 +14,6 @@
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
-#include "core/problem.hpp"
 #include "tuning/plan.hpp"
 #include "tuning/workers.hpp"
 #include "warm/kernels_ahead.hpp"
@@ -49,7 +48,7 @@ void print_report(const TuneReport& report) {
 void tune_one(const ContextOptions& context_options, const Options& options) {
   Context context(context_options);
   const Problem problem = options.problem.problem();
-  normalise(problem);  // refuses what makes no sense
+  context.plan(problem);  // refuses what makes no sense
   check_database(context_options);
   options.device.announce_emulator(context_options);
   Progress progress("tuning");
@@ -161,6 +160,15 @@ void tune_here(const TunePlan& plan, const ContextOptions& context_options, Resu
   }
 }
 
+/// In the order in which they are tuned.
+KernelsAhead::Kernels kernels_of(const TunePlan& plan) {
+  KernelsAhead::Kernels kernels;
+  for (const TuneTask& task : plan.tasks) {
+    for (const KernelConfig& config : task.candidates) kernels.emplace_back(task.problem, config);
+  }
+  return kernels;
+}
+
 /// For one shape, after which its worker is taken to hang. The emulator may well take hours.
 double shape_limit_seconds(const ContextOptions& context_options, const Options& options) {
   if (options.shape_limit_seconds) return *options.shape_limit_seconds;
@@ -183,7 +191,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
     results.say(fmt::format("{} of {} tuned already on {}: skipped; --again measures them anew", plan.tuned,
                             counted(std::uint64_t(plan.shapes), "shape"), plan.device.name));
   }
-  const KernelsAhead ahead(context_options, plan);
+  const KernelsAhead ahead(context_options, plan.device, kernels_of(plan));
   if (devices.size() == 1 && devices[0].first_visible_here) {
     if (!plan.tasks.empty()) tune_here(plan, context_options, results);
   } else {

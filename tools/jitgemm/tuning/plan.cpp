@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "common/options.hpp"
 #include "common/text.hpp"
 #include "context_options.hpp"
 #include "core/problem.hpp"
@@ -17,6 +16,7 @@
 #include "jit/call.hpp"
 #include "jit/kernel_cache.hpp"
 #include "jitgemm/version.hpp"
+#include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"
 #include "util/line_file.hpp"
@@ -37,11 +37,12 @@ struct Equal {
 using Shapes = std::unordered_set<Problem, Hash, Equal>;
 
 /// About as many batches as a candidate gets, each as long as the tuner's; on the emulator a few launches.
-double expected_seconds(const TuneTask& task, const DeviceInfo& device, double budget) {
+double expected_seconds(const Problem& problem, const std::vector<RankedConfig>& candidates, const DeviceInfo& device,
+                        double budget) {
   constexpr double batches = 10, shortest_batch_us = 500, fixed_seconds = 0.1, emulated_flops = 2e8;
   double seconds = 0;
-  for (const RankedConfig& candidate : task.candidates) {
-    seconds += device.emulated ? flops(task.problem) / emulated_flops
+  for (const RankedConfig& candidate : candidates) {
+    seconds += device.emulated ? flops(problem) / emulated_flops
                                : batches * 1e-6 * std::max(shortest_batch_us, candidate.predicted_us);
   }
   return fixed_seconds + std::min(budget, seconds);
@@ -50,7 +51,7 @@ double expected_seconds(const TuneTask& task, const DeviceInfo& device, double b
 std::vector<TuningRecord> records_for(const ContextOptions& options, const DeviceInfo& device) {
   const std::filesystem::path home = home_of(options);
   if (home.empty()) return {};
-  std::vector<TuningRecord> records = TuningDb(home / "tuning.jsonl").records();
+  std::vector<TuningRecord> records = TuningDb(home / tuning_db_name).records();
   std::erase_if(records, [&](const TuningRecord& record) {
     return record.device_name != device.name || record.compute_capability != device.compute_capability ||
            record.sm_count != device.sm_count || record.emulated != device.emulated ||
@@ -63,10 +64,11 @@ std::vector<TuningRecord> records_for(const ContextOptions& options, const Devic
 
 TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions& options, bool again) {
   TunePlan plan;
-  plan.device = rated_device(options, make_backend(options)->device());
+  const RatedDevice device = rated_device(options, make_backend(options)->device());
+  plan.device = describe(device);
   // By shape and candidate set.
   std::unordered_multimap<Problem, std::string, Hash, Equal> tuned;
-  for (const TuningRecord& record : records_for(options, plan.device)) tuned.emplace(record.problem, record.candidates);
+  for (const TuningRecord& record : records_for(options, device)) tuned.emplace(record.problem, record.candidates);
 
   Shapes seen;
   for (const Problem& asked : problems) {
@@ -76,17 +78,21 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
                   to_string(problem) + " multiplies nothing, so there is nothing to tune; leave it out");
     }
     if (!seen.insert(shape).second) continue;
-    TuneTask task{problem, rank(shape, plan.device, std::size_t(TuneOptions{}.candidates), options.constraints)};
-    if (task.candidates.empty()) {
-      throw Error(ErrorCode::invalid_problem, to_string(problem) + " has no kernel on " + plan.device.name + " (" +
-                                                  plan.device.architecture() + "); use other types");
+    const std::vector<RankedConfig> candidates =
+        rank(shape, device, std::size_t(TuneOptions{}.candidates), options.constraints);
+    if (candidates.empty()) {
+      throw Error(ErrorCode::invalid_problem, to_string(problem) + " has no kernel on " + device.name + " (" +
+                                                  device.architecture() + "); use other types");
     }
     const auto [begin, end] = tuned.equal_range(shape);
-    const std::string candidates = candidate_set(task.candidates);
-    const bool is_tuned = std::any_of(begin, end, [&](const auto& entry) { return entry.second == candidates; });
+    const std::string set = candidate_set(candidates);
+    const bool is_tuned = std::any_of(begin, end, [&](const auto& entry) { return entry.second == set; });
     plan.tuned += is_tuned;
     if (is_tuned && !again) continue;
-    task.expected_seconds = expected_seconds(task, plan.device, options.tuning_budget_seconds);
+    TuneTask task;
+    task.problem = problem;
+    task.expected_seconds = expected_seconds(problem, candidates, device, options.tuning_budget_seconds);
+    for (const RankedConfig& candidate : candidates) task.candidates.push_back(candidate.config);
     plan.tasks.push_back(std::move(task));
   }
   plan.shapes = int(seen.size());
@@ -100,9 +106,9 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
     if (entry.state == "ok") cached.insert(entry.digest);
   }
   for (const TuneTask& task : plan.tasks) {
-    for (const RankedConfig& candidate : task.candidates) {
-      for (const KernelRole* role : roles_of(task.problem, candidate.config)) {
-        const KernelSource source = role->generate(task.problem, candidate.config, plan.device);
+    for (const KernelConfig& candidate : task.candidates) {
+      for (const KernelRole* role : roles_of(task.problem, candidate)) {
+        const KernelSource source = role->generate(task.problem, candidate, backend->device());
         needed.insert(cache_key(source, backend->compiler_kind()).digest);
       }
     }
@@ -120,7 +126,7 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
 void check_database(const ContextOptions& options) {
   const std::filesystem::path home = home_of(options);
   std::string why = prepare_private_directory(home);  // append() would create it for others to read
-  if (!home.empty() && LineFile(home / "tuning.jsonl").append(std::vector<std::string>(), &why)) return;
+  if (!home.empty() && LineFile(home / tuning_db_name).append(std::vector<std::string>(), &why)) return;
   throw Error(ErrorCode::io,
               fmt::format("no result could be kept in {}: {}; name a directory that you can write to with "
                           "--cache-dir or JITGEMM_CACHE_DIR",
@@ -128,7 +134,7 @@ void check_database(const ContextOptions& options) {
 }
 
 void check_kept(const std::vector<Problem>& problems, const ContextOptions& options) {
-  TuningDb db(home_of(options) / "tuning.jsonl");
+  TuningDb db(home_of(options) / tuning_db_name);
   const DeviceInfo device = make_backend(options)->device();
   const auto lost = std::count_if(problems.begin(), problems.end(), [&](const Problem& problem) {
     return db.find(shape_of(normalise(problem)), device, options.constraints).match != Match::exact;

@@ -3,22 +3,20 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "jitgemm/jitgemm.hpp"
-#include "plan/ranking.hpp"
 
 namespace jitgemm::cli {
 
 /// A shape that is to be tuned.
 struct TuneTask {
   Problem problem;  ///< normalised
-  std::vector<RankedConfig> candidates;
+  std::vector<KernelConfig> candidates;
   double expected_seconds = 0;  ///< of measuring; good for comparing tasks
 };
 
 /// What tuning many problems comes to.
 struct TunePlan {
-  RatedDevice device;
+  DeviceDescription device;
   int shapes = 0;               ///< distinct ones
   int tuned = 0;                ///< of these, already: of this device and library version, from the same candidates
   std::vector<TuneTask> tasks;  ///< the others, in the order given; with `again` all

@@ -30,8 +30,6 @@
 
 #include "common/options.hpp"
 #include "common/text.hpp"
-#include "context_options.hpp"
-#include "core/problem.hpp"
 #include "util/descriptor.hpp"
 #include "util/errno_text.hpp"
 
@@ -340,7 +338,7 @@ void work(const ContextOptions& options, pid_t parent) {
 std::vector<WorkerDevice> parse_gpus(const std::string& text, const ContextOptions& options) {
   const bool emulated = options.device == Device::emulator;
   const auto gpus = emulated ? std::vector<DeviceDescription>() : cuda_devices();
-  if (!emulated && gpus.empty()) make_backend(options);  // throws, and says why there is none
+  if (!emulated && gpus.empty()) Context{options};  // throws, and says why there is none
   const int most = emulated ? most_emulated : int(gpus.size());
   std::vector<int> numbers;
   if (text == "all" || text.find(',') == std::string::npos) {

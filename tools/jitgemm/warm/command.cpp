@@ -13,6 +13,7 @@
 #include "common/progress.hpp"
 #include "common/text.hpp"
 #include "context_options.hpp"
+#include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
 #include "warm/list.hpp"
 

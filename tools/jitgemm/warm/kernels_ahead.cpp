@@ -6,22 +6,19 @@
 namespace jitgemm::cli {
 namespace {
 
-ContextOptions compiling(ContextOptions options, const DeviceInfo& device) {
+ContextOptions compiling(ContextOptions options, const DeviceDescription& device) {
   options.tuning = Tuning::off;
   options.constraints = {};  // a typical device may have fewer SMs, and all that is compiled is pinned
   options.device = Device::compile_only;
-  options.architecture = device.architecture();
+  options.architecture = device.architecture;
   return options;
 }
 
 }  // namespace
 
-KernelsAhead::KernelsAhead(const ContextOptions& options, const TunePlan& plan)
-    : context_(compiling(options, plan.device)) {
-  if (plan.device.emulated) return;  // its processors are what is timed
-  for (const TuneTask& task : plan.tasks) {
-    for (const RankedConfig& candidate : task.candidates) kernels_.push_back({&task.problem, &candidate.config});
-  }
+KernelsAhead::KernelsAhead(const ContextOptions& options, const DeviceDescription& device, Kernels kernels)
+    : context_(compiling(options, device)), kernels_(std::move(kernels)) {
+  if (device.emulated) return;
   const std::size_t threads = std::max(2u, std::thread::hardware_concurrency()) - 1;
   try {
     while (threads_.size() < std::min(threads, kernels_.size())) threads_.emplace_back([this] { work(); });
@@ -32,7 +29,7 @@ KernelsAhead::KernelsAhead(const ContextOptions& options, const TunePlan& plan)
 void KernelsAhead::work() {
   for (std::size_t i; !stop_ && (i = next_++) < kernels_.size();) {
     try {
-      context_.compile(*kernels_[i].problem, *kernels_[i].config);
+      context_.compile(kernels_[i].first, kernels_[i].second);
     } catch (const Error&) {
     }
   }

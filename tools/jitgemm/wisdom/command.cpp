@@ -14,7 +14,6 @@
 #include "common/options.hpp"
 #include "common/text.hpp"
 #include "core/device_info.hpp"
-#include "core/problem.hpp"
 #include "jit/cache_directory.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/constraints.hpp"
@@ -51,8 +50,8 @@ Home open_home(const Options& options, bool shared = false) {
   kernels.shared = shared;
   KernelCache cache(kernels);
   std::optional<fs::path> own, system;
-  if (const auto directory = cache.directory()) own = *directory / "tuning.jsonl";
-  if (const auto directory = readable_system_cache_directory()) system = *directory / "tuning.jsonl";
+  if (const auto directory = cache.directory()) own = *directory / tuning_db_name;
+  if (const auto directory = readable_system_cache_directory()) system = *directory / tuning_db_name;
   return {cache, TuningDb(own, system, shared ? shared_file_mode : 0600)};
 }
 
@@ -117,9 +116,9 @@ void check_readable(const Options& options, const Home& home) {
   const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
   std::string why = directory ? why_not_readable(*directory) : why_not_writable(wanted);
   if (directory && why.empty()) {
-    const Descriptor results = open_trusted(*directory / "tuning.jsonl", O_RDONLY, &why);
+    const Descriptor results = open_trusted(*directory / tuning_db_name, O_RDONLY, &why);
     if (results.get() >= 0 || errno == ENOENT) return;
-    why = "tuning.jsonl: " + why;
+    why = std::string(tuning_db_name) + ": " + why;
   }
   throw Error(ErrorCode::io, fmt::format("there is nothing to read: {} is not used: {}; name a cache directory "
                                          "of your own with --cache-dir or JITGEMM_CACHE_DIR",
