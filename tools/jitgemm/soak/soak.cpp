@@ -1,24 +1,18 @@
-#include "soak/command.hpp"
+#include "soak/soak.hpp"
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <fmt/core.h>
-#include <malloc.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <fstream>
 #include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 
 #include "backend/backend.hpp"
-#include "backend/cuda/driver_api.hpp"
-#include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
 #include "context_internals.hpp"
@@ -27,10 +21,11 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "measure/check.hpp"
-#include "measure/inputs.hpp"
 #include "measure/launch_graph.hpp"
 #include "measure/memory.hpp"
+#include "soak/memory.hpp"
 #include "soak/patterns.hpp"
+#include "soak/results.hpp"
 #include "soak/sharing.hpp"
 
 namespace jitgemm::cli {
@@ -38,47 +33,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Options {
-  DeviceOptions device;
-  double seconds = 0, minutes = 0;
-  int threads = 8, check_every = 1000, patterns = 200;
-  std::int64_t max_size = 0;
-  std::vector<std::string> sharing;
-  std::optional<std::uint64_t> seed;
-  bool json = false;
-};
-
 constexpr double default_seconds = 60;
 constexpr std::size_t offset_bytes = 256, offsets = 1 << 12;  // where in the inputs an operand may begin
-constexpr int most_failures = 100, failures_shown = 10;
+constexpr int most_failures = 100;
 constexpr std::uint64_t most_repeats = 16;                            // of a call
 constexpr std::array<float, 5> scales{1, 0.3f, -1.7f, 0.011f, 5.3f};  // of 8-bit operands
-
-/// Of the current context's device, by all processes. The emulator's memory is this process's heap.
-std::size_t memory_in_use(bool emulated) {
-  if (emulated) {
-    const auto heap = mallinfo2();
-    return heap.uordblks + heap.hblkhd;
-  }
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  using GetInfo = CUresult (*)(std::size_t*, std::size_t*);
-  static const auto get_info = library ? reinterpret_cast<GetInfo>(dlsym(library, "cuMemGetInfo_v2")) : nullptr;
-  if (!get_info) throw Error(ErrorCode::no_device, "the CUDA driver has no cuMemGetInfo: update it");
-  std::size_t free = 0, total = 0;
-  cuda::check(cuda::driver(), get_info(&free, &total), ErrorCode::launch_failed, "cuMemGetInfo", "check nvidia-smi");
-  return total - free;
-}
-
-std::size_t resident_bytes() {
-  std::size_t size = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> size >> resident;
-  return resident * std::size_t(sysconf(_SC_PAGESIZE));
-}
-
-struct Memory {
-  std::size_t device = 0, host = 0;
-  nlohmann::ordered_json to_json() const { return {{"device_bytes", device}, {"host_bytes", host}}; }
-};
 
 class OwnedStream {
  public:
@@ -108,7 +67,7 @@ std::vector<Sharing> sharings(const std::vector<std::string>& names, bool emulat
   return sharings;
 }
 
-ContextOptions context_options(const Options& options) {
+ContextOptions context_options(const SoakOptions& options) {
   ContextOptions context = options.device.context_options();
   if (context.device == Device::compile_only)
     throw Error(ErrorCode::invalid_option, "nothing runs on compile_only: use --device cuda or emulator");
@@ -118,7 +77,7 @@ ContextOptions context_options(const Options& options) {
 
 class Soak {
  public:
-  explicit Soak(const Options& options)
+  explicit Soak(const SoakOptions& options)
       : options_(options),
         seconds_(options.seconds + 60 * options.minutes > 0 ? options.seconds + 60 * options.minutes : default_seconds),
         seed_(options.seed ? *options.seed : std::random_device()()),
@@ -156,33 +115,37 @@ class Soak {
       prepare_sharing();
       stop_ = false;
     });
-    const Memory before = memory();
+    const MemoryInUse before = memory_in_use(emulated_);
     const auto begin = Clock::now();
     warm_.arrive_and_wait();  // off they go
-    while (!stop_ && seconds_since(begin) < seconds_ && failures_ < most_failures) {
+    while (!stop_ && seconds_since(begin) < seconds_ && results_.failures() < most_failures) {
       const double done = seconds_since(begin);
       progress.update(int(done * 10), int(seconds_ * 10),
-                      fmt::format("{} calls, {} failed", sum(&Tally::calls), failures_));
+                      fmt::format("{} calls, {} failed", results_.calls(), results_.failures()));
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(0.2, seconds_ - done)));
     }
     stop_ = true;
     for (std::thread& thread : threads) thread.join();
     const double seconds = seconds_since(begin);
     progress.hide();
-    report(seconds, before, memory());
+    report(results_,
+           {.device = context_.device(),
+            .seed = seed_,
+            .threads = options_.threads,
+            .seconds = seconds,
+            .patterns = patterns_.all().size(),
+            .sharings = sharings_,
+            .memory_at_start = before,
+            .memory_at_end = memory_in_use(emulated_),
+            .counters = context_.counters()},
+           options_.json);
   }
 
  private:
-  /// Of the calls that share one thing.
-  struct Tally {
-    std::atomic<std::uint64_t> calls = 0, checked = 0, failures = 0;
-  };
-
   static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
   std::size_t input_bytes() const { return patterns_.most_input_bytes() + offset_bytes * offsets; }
-  Memory memory() const { return {memory_in_use(emulated_), resident_bytes()}; }
 
   void announce() const {
     if (options_.json) return;
@@ -309,12 +272,12 @@ class Soak {
       call.operands.workspace_bytes = workspace_.bytes();
     }
     launch(call, place.d.data(), place.stream, random);
-    count(call, place.sharing);
+    results_.count(call, place.sharing);
     // Again, now that all is ready: threads seldom meet on a stream between two launches unless they do little else. On
     // the emulator they do nothing else.
     for (auto more = emulated_ ? 0 : random() % most_repeats; more > 0; --more) {
       gemm(call, place.stream);
-      count(call, place.sharing);
+      results_.count(call, place.sharing);
     }
     if (!call.checked) return;
     backend_.synchronize(place.stream);
@@ -325,7 +288,7 @@ class Soak {
     const auto enqueue = [&](Stream stream, void* d) {
       SoakCall call = drawn;
       launch(call, d, stream, random);
-      count(call, Sharing::capture);
+      results_.count(call, Sharing::capture);
       return call;
     };
     capture_->add(
@@ -369,18 +332,13 @@ class Soak {
     backend_.copy_to_device(d, nan_.data(), std::size_t(matrix_d(normalise(problem)).batch_bytes()));
   }
 
-  void count(const SoakCall& call, Sharing sharing) {
-    ++tallies_[std::size_t(sharing)].calls;
-    if (call.pattern->packs) ++packed_;
-  }
-
   void check(const SoakCall& call, Sharing sharing) {
     const Check check = check_against_reference(backend_, normalise(call.problem), call.operands);
-    ++tallies_[std::size_t(sharing)].checked;
+    results_.checked(sharing);
     if (check.passed()) return;
-    fail(call, sharing,
-         fmt::format("D({}, {}) = {}, should be {}, within {:.3g}", check.row, check.column, check.got, check.expected,
-                     check.allowed));
+    results_.fail(call, sharing,
+                  fmt::format("D({}, {}) = {}, should be {}, within {:.3g}", check.row, check.column, check.got,
+                              check.expected, check.allowed));
   }
 
   template <typename Body>
@@ -388,77 +346,11 @@ class Soak {
     try {
       body();
     } catch (const std::exception& error) {
-      fail(call, sharing, error.what());
+      results_.fail(call, sharing, error.what());
     }
   }
 
-  void fail(const SoakCall& call, Sharing sharing, const std::string& what) {
-    ++failures_;
-    ++tallies_[std::size_t(sharing)].failures;
-    const std::lock_guard lock(mutex_);
-    if (failure_texts_.size() >= failures_shown) return;
-    failure_texts_.push_back(fmt::format(
-        "{}{} (threads share: {}): {}", ProblemOptions::command_line(call.problem),
-        call.pattern && call.pattern->config ? " --config \"" + to_string(*call.pattern->config) + "\"" : "",
-        sharing_names[std::size_t(sharing)], what));
-  }
-
-  std::uint64_t sum(std::atomic<std::uint64_t> Tally::* member) const {
-    std::uint64_t sum = 0;
-    for (const Tally& tally : tallies_) sum += tally.*member;
-    return sum;
-  }
-
-  nlohmann::ordered_json sharing_json() const {
-    nlohmann::ordered_json json;
-    for (const Sharing sharing : sharings_) {
-      const Tally& tally = tallies_[std::size_t(sharing)];
-      json[std::string(sharing_names[std::size_t(sharing)])] = {
-          {"calls", tally.calls.load()}, {"checked", tally.checked.load()}, {"failures", tally.failures.load()}};
-    }
-    return json;
-  }
-
-  void report(double seconds, const Memory& before, const Memory& after) const {
-    const Counters counters = context_.counters();
-    const std::uint64_t calls = sum(&Tally::calls), checked = sum(&Tally::checked);
-    for (const std::string& text : failure_texts_) fmt::print(stderr, "jitgemm: failed: {}\n", text);
-    if (options_.json) {
-      print_json({{"device", to_json(context_.device())},
-                  {"seed", seed_},
-                  {"threads", options_.threads},
-                  {"seconds", seconds},
-                  {"patterns", patterns_.all().size()},
-                  {"calls", calls},
-                  {"calls_per_second", double(calls) / seconds},
-                  {"packed_calls", packed_.load()},
-                  {"checked", checked},
-                  {"failures", failures_.load()},
-                  {"sharing", sharing_json()},
-                  {"first_failures", failure_texts_},
-                  {"memory_at_start", before.to_json()},
-                  {"memory_at_end", after.to_json()},
-                  {"kernels", {{"compiled", counters.compiles}, {"from_disk", counters.disk_hits}}}});
-    } else {
-      fmt::print("{:<9} {} in {:.1f} s, {:.0f} a second, at least {} of packed operands; {} checked, {} failed\n",
-                 "calls", calls, seconds, double(calls) / seconds, packed_, checked, failures_);
-      for (const Sharing sharing : sharings_) {
-        const Tally& tally = tallies_[std::size_t(sharing)];
-        fmt::print("{:<9} {:<14} {:>9} calls, {:>7} checked, {} failed\n", "sharing",
-                   sharing_names[std::size_t(sharing)], tally.calls, tally.checked, tally.failures);
-      }
-      fmt::print("{:<9} {} {} at the start (warm), {} at the end; resident {} and {}\n", "memory",
-                 emulated_ ? "heap" : "device", bytes_text(double(before.device)), bytes_text(double(after.device)),
-                 bytes_text(double(before.host)), bytes_text(double(after.host)));
-      fmt::print("{:<9} {} compiled, {} from the disk cache\n", "kernels", counters.compiles, counters.disk_hits);
-    }
-    if (failures_ > 0) {
-      throw Error(ErrorCode::internal, fmt::format("{} failed: run one alone with `jitgemm run` and the options above",
-                                                   counted(std::uint64_t(failures_), "call")));
-    }
-  }
-
-  const Options& options_;
+  const SoakOptions& options_;
   const double seconds_;
   const std::uint64_t seed_;
   const ContextOptions context_options_;
@@ -474,56 +366,13 @@ class Soak {
   std::optional<SharedCapture> capture_;
 
   std::barrier<> warm_;  // all threads and the main one, twice
-  std::atomic<int> warmed_ = 0, failures_ = 0;
-  std::atomic<std::uint64_t> packed_ = 0;
-  std::array<Tally, sharing_count> tallies_;
+  std::atomic<int> warmed_ = 0;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
-  std::vector<std::string> failure_texts_;
+  SoakResults results_;
 };
 
 }  // namespace
 
-void add_soak(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("soak", "Call for long from many threads, with everything drawn at random");
-  command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(number_from_0());
-  command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(number_from_0());
-  command->add_option("--threads", options->threads, "Of one Context")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--check-every", options->check_every, "Draws of a thread from one check to the next")
-      ->check(positive_number())
-      ->capture_default_str();
-  command
-      ->add_option("--patterns", options->patterns, "Types, layouts, epilogues and configurations that are drawn from")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_option("--max-size", options->max_size, "Of m, n and k, rounded up to 16 [2048; on the emulator 64]")
-      ->check(CLI::Range(1, 1 << 15));
-  command
-      ->add_option("--sharing", options->sharing,
-                   "What threads share: any of nothing, stream, default-stream, thread-default (the per-thread default "
-                   "stream), workspace (a caller's, on one stream) and capture (of one graph) [all; a call draws one]")
-      ->delimiter(',')
-      ->check(CLI::IsMember(std::vector<std::string>(sharing_names.begin(), sharing_names.end())));
-  command->add_option("--seed", options->seed, "Of all that is drawn [a new one, which is printed]");
-  options->device.add_to(*command);
-  options->device.add_tuning_to(*command);
-  command->add_flag("--json", options->json, "For machines");
-  command->footer(R"(
-Results are compared with a float64 reference. A pattern has its own configuration or, one in four, the library's
-choice (--tuning off unless told otherwise) for a few sizes; all other sizes are drawn. On a GPU, what is drawn is called
-once or several times in a row.
-Examples:
-  jitgemm soak --minutes 10
-  jitgemm soak --sharing stream,workspace --check-every 100
-  jitgemm soak --device emulator --seconds 20 --threads 2 --patterns 10 --check-every 10
-)");
-  command->callback([options] {
-    options->max_size = (options->max_size + 15) / 16 * 16;
-    Soak(*options).all();
-  });
-}
+void soak(const SoakOptions& options) { Soak(options).all(); }
 
 }  // namespace jitgemm::cli
