@@ -131,7 +131,7 @@ bool ShapeBench::fits(Context& runner, const Problem& p, const KernelConfig& con
 }
 
 void ShapeBench::add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
-           const std::string& program) {
+                     const std::string& program) {
   if (!fits(runner, p, config)) {
     throw Error(ErrorCode::workspace_too_small,
                 fmt::format("{} needs more than the {} of workspace that each side may use", to_string(config),
