@@ -5,6 +5,7 @@
 
 #include "checked_pointers.hpp"
 #include "chooser.hpp"
+#include "context_internals.hpp"
 #include "context_options.hpp"
 #include "first_calls.hpp"
 #include "jit/call.hpp"
@@ -385,5 +386,7 @@ Counters Context::counters() const {
   counters.graph_workspace_bytes = self.workspaces.graph_bytes();
   return counters;
 }
+
+Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
 
 }  // namespace jitgemm

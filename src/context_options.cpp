@@ -97,8 +97,8 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
   chooser.constraints = options.constraints;
-  if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / "tuning.jsonl";
-  if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / "tuning.jsonl";
+  if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / tuning_db_name;
+  if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / tuning_db_name;
   return chooser;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "catch.hpp"
+#include "context_internals.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
@@ -70,6 +71,18 @@ class HostOperands {
 };
 
 }  // namespace
+
+TEST_CASE("What measures a Context works on that Context's own device", "[context]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache);
+  options.emulator_sm_count = 7;
+  Context context(options);
+  Backend& backend = ContextInternals::backend(context);
+  CHECK(backend.device().sm_count == 7);
+  const Context moved(std::move(context));
+  CHECK(&ContextInternals::backend(moved) == &backend);
+  CHECK_THAT(error_of([&] { ContextInternals::backend(context); }).what(), ContainsSubstring("moved from"));
+}
 
 TEST_CASE("A Context that was moved from says so", "[context]") {
   const TemporaryDirectory cache;

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "../tools/jitgemm/time_left.hpp"
+#include "../tools/jitgemm/common/time_left.hpp"
 #include "catch.hpp"
 #include "command.hpp"
 #include "core/problem.hpp"

@@ -32,7 +32,7 @@ def tile(config):
     return [int(x) for x in config.split()[1].split("x")]
 
 
-FEATURES = {  # the names of tools/jitgemm/bench_draw.cpp
+FEATURES = {  # the names of tools/jitgemm/bench/draw.cpp
     "multicast": lambda c: cluster(c)[0] * cluster(c)[1] > 1,
     "clusters above 2": lambda c: math.prod(cluster(c)) > 2,
     "cluster_k": lambda c: cluster(c)[2] > 1,

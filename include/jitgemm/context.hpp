@@ -100,6 +100,7 @@ class JITGEMM_EXPORT Context {
   Counters counters() const;
 
  private:
+  friend struct ContextInternals;  // for what measures and checks this library
   struct Impl;
   Impl& impl() const;
   std::unique_ptr<Impl> impl_;

@@ -38,6 +38,9 @@ struct TuningLookup {
   double expected_regret = 0;                   ///< of a nearest one that judge_nearest() has seen
 };
 
+/// The own file's name in a cache directory.
+inline constexpr const char* tuning_db_name = "tuning.jsonl";
+
 /// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Processes append
 /// at once and read at each look-up what others have added. A damaged line is skipped on its own, with one warning a
 /// file; one that another version of the library has written and this one cannot read, silently. What the file does not

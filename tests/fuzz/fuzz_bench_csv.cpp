@@ -2,9 +2,9 @@
 // `column=value` lines if it begins with a newline; else what follows the header.
 #include <sstream>
 
-#include "bench_record.hpp"
+#include "bench/record.hpp"
+#include "common/text.hpp"
 #include "fuzz.hpp"
-#include "text.hpp"
 
 using namespace jitgemm;
 

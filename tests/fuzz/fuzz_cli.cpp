@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "command_line.hpp"
+#include "command/command_line.hpp"
 #include "fuzz.hpp"
 #include "jitgemm/jitgemm.hpp"
 

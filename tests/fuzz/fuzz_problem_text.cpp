@@ -1,7 +1,7 @@
 // A problem as text: --problem, and the column of that name in a CSV.
+#include "common/options.hpp"
 #include "core/problem.hpp"
 #include "fuzz.hpp"
-#include "options.hpp"
 
 using namespace jitgemm;
 

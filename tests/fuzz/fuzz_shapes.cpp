@@ -1,6 +1,6 @@
 // A file of `m n k` lines: --shapes.
+#include "common/options.hpp"
 #include "fuzz.hpp"
-#include "options.hpp"
 
 using namespace jitgemm;
 

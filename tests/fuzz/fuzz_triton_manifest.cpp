@@ -1,6 +1,6 @@
 // The manifest of `jitgemm bench --triton-manifest`.
 #include "fuzz.hpp"
-#include "peers_triton.hpp"
+#include "peers/triton.hpp"
 
 using namespace jitgemm;
 

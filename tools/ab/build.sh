@@ -52,7 +52,7 @@ new_build=${JITGEMM_AB_NEW:-$work/new}
 library old "$work/old/tree" "$work/old/build"
 library new "$root" "$new_build"
 cuda=$(sed -n 's/^JITGEMM_CUDA_INCLUDE_DIR:[A-Z]*=//p' "$new_build/CMakeCache.txt")
-"$cxx" -std=c++20 -O2 -Wall -Wextra -Werror -isystem "$cuda" -o "$out/ab" "$root"/tools/ab/ab.cpp "$root"/tools/ab/device.cpp \
+"$cxx" -std=c++20 -O2 -Wall -Wextra -Werror -isystem "$cuda" -o "$out/ab" "$root"/tools/ab/{ab,calls,device,kernels,options,report,shapes}.cpp \
   -L"$out" -lold -lnew -Wl,-rpath,'$ORIGIN' -ldl -lpthread
 strip "$out/ab"
 du -ch "$out/ab" "$out/libold.so" "$out/libnew.so"

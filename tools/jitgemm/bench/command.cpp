@@ -1,0 +1,93 @@
+// bench: our times against those of cuBLAS, cuBLASLt and Triton's tutorial, shape by shape.
+#include "bench/command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/options.hpp"
+#include "core/main_loop_names.hpp"
+
+namespace jitgemm::cli {
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Time ours against cuBLAS and cuBLASLt over a file of shapes");
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command->add_option(name, value, help);
+  };
+  add("--shapes", options->shapes, "A file of `m n k` lines")->required();
+  options->problem.add_to(*command, ProblemOptions::Scope::without_sizes);
+  command->add_flag("--model", options->model, "Time the cost model's choice")->group("Arms (all if none is named)");
+  command->add_flag("--tuned", options->tuned, "Time the tuned choice")->group("Arms (all if none is named)");
+  command->add_flag("--best", options->best, "Time the best that tuning measured")
+      ->group("Arms (all if none is named)");
+  add("--config", options->configs, "Time this configuration; may be repeated")->group("Arms (all if none is named)");
+  command
+      ->add_flag("--peers,!--no-peers", options->peers,
+                 "Time cuBLAS and the best of 16 cuBLASLt candidates, where the build has them [on]")
+      ->group("Arms (all if none is named)");
+  add("--triton-manifest", options->triton_manifest,
+      "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
+      ->group("Arms (all if none is named)");
+  add("--first", options->draw.first, "Time as many of the cost model's first candidates")
+      ->check(number_from_0())
+      ->group("Arms (all if none is named)");
+  add("--random", options->draw.random, "Time as many candidates drawn at random")
+      ->check(number_from_0())
+      ->group("Arms (all if none is named)");
+  add("--ablate", options->draw.ablate,
+      "Time, for each feature of the kernels, as many of the first candidates that do without it")
+      ->check(number_from_0())
+      ->group("Arms (all if none is named)");
+  add("--seed", options->draw.seed, "Of --random")->capture_default_str();
+  command
+      ->add_flag("--derived", options->derived,
+                 "Time the cost model's choice with rates derived from the device's attributes")
+      ->group("Arms (all if none is named)");
+  add("--choice", options->choices,
+      "NAME=DIR: time what is chosen with this cache directory's tuning database and calibration; may be repeated")
+      ->group("Arms (all if none is named)");
+  add("--repeats", options->repeats, "Time the tuned choice, else the model's, as many times more: the noise floor")
+      ->check(number_from_0())
+      ->group("Arms (all if none is named)");
+  add("--finalists", options->finalists,
+      "Time the so many fastest again, and what is not drawn: the least of many times is one that no arm has. They are "
+      "in the column `others`, too")
+      ->check(number_from_0())
+      ->group("Arms (all if none is named)");
+  add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
+      ->check(CLI::IsMember(std::vector<std::string>(main_loop_names.begin(), main_loop_names.end())));
+  command->add_flag("--frozen", options->frozen,
+                    "The tuned choice is what the tuning database says: measure nothing anew");
+  add("--tuned-as", options->tuned_as,
+      "The tuned choice is that of the same shape in this CSV file of an earlier run, whatever the database says")
+      ->check(CLI::ExistingFile);
+  add("--seconds-per-shape", options->seconds_per_shape,
+      "About; large shapes take longer, new kernels add their compile time")
+      ->check(positive_number())
+      ->capture_default_str();
+  add("--tune-seconds", options->tune_seconds, "Of that, for tuning [0.45 of it]")->check(positive_number());
+  add("--csv", options->csv, "Write a line a shape to this file as they come");
+  add("--json", options->json, "Write everything to this file at the end");
+  command->add_flag("--resume", options->resume, "Keep what is in the CSV file and go on from there");
+  options->device.add_to(*command);
+  options->device.add_constraints_to(*command);
+  command->footer(R"(
+Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, in rounds whose order is
+drawn; medians and their spread, (p80 - p20) / median of the rounds, are given, in microseconds of one launch. The best candidate of
+cuBLASLt is found by a measurement of its own, as ours is. Both sides have the same accumulator and 64 MiB of workspace.
+Ratios above 1 mean that ours is faster. floor = max(flops / what the tensor cores of an H200 sustain, for f16 800 TFLOP/s,
+bytes / 4.2 TB/s) + 2 us. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
+what cuBLASLt cannot compute either, without them.
+Examples:
+  jitgemm bench --shapes shapes.txt --type bf16 --layout nt --csv out.csv --json out.json
+  jitgemm bench --shapes shapes.txt --type e5m2 --b e4m3 --layout nt --bias --activation gelu_tanh
+  jitgemm bench --shapes shapes.txt --csv out.csv --resume
+  jitgemm bench --shapes shapes.txt --model --tuned --peers --tuned-as old.csv --csv out.csv
+  jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
+)");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/draw.hpp"
+#include "common/options.hpp"
+
+namespace jitgemm::cli {
+
+struct BenchOptions {
+  ProblemOptions problem;
+  std::string shapes, csv, json, main_loop, triton_manifest;
+  std::string tuned_as;  ///< a CSV file of an earlier run
+  std::vector<std::string> configs;
+  Draw draw;
+  bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
+  int repeats = 0;
+  bool derived = false;
+  std::vector<std::string> choices;  ///< NAME=DIR
+  int finalists = 0;
+  double seconds_per_shape = 0.8;
+  std::optional<double> tune_seconds;
+  DeviceOptions device;
+
+  /// Without measuring.
+  bool choices_known() const { return frozen || !tuned_as.empty(); }
+};
+
+/// Throws Error for what cannot be measured.
+ContextOptions context_options_of(const BenchOptions& options);
+
+/// Times the arms that are asked for on each shape. Throws Error, also at the end if a shape failed.
+void bench(const BenchOptions& options);
+
+}  // namespace jitgemm::cli

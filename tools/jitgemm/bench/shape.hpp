@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/arms.hpp"
+#include "bench/named_choices.hpp"
+#include "bench/options.hpp"
+#include "bench/peers.hpp"
+#include "bench/record.hpp"
+#include "common/progress.hpp"
+#include "measure/inputs.hpp"
+#include "measure/memory.hpp"
+
+namespace jitgemm::cli {
+
+/// Times the arms that are asked for, one shape after another.
+class ShapeBench {
+ public:
+  explicit ShapeBench(const BenchOptions& options);
+
+  bool emulated() const { return emulated_; }
+  DeviceDescription device() const { return tuner_.device(); }
+  const BenchPeers& peers() const { return *peers_; }
+  /// The options' problem, without sizes.
+  const Problem& base() const { return base_; }
+
+  /// Of choices that are known beforehand, those of all shapes side by side.
+  void compile_ahead(const std::vector<Shape>& shapes, Progress& progress);
+  /// What is known of a shape before anything is timed.
+  BenchRecord blank_record(const Problem& problem) const;
+  /// Fills in the rest. What fails is in record.check.
+  void bench(BenchRecord& record);
+
+ private:
+  struct Choices {
+    KernelConfig tuned;
+    std::optional<KernelConfig> best;  ///< of all measured
+  };
+
+  void bench_arms(BenchRecord& record);
+  /// Whether an arm is to be timed: it is named, or none is.
+  bool wanted(bool flag) const;
+  bool fits(Context& runner, const Problem& p, const KernelConfig& config) const;
+  /// One of ours. The workspace is the caller's: else each captured launch would own one.
+  void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
+           const std::string& program = "jitgemm");
+  void add_ours(BenchRecord& record, BenchArms& arms, Context& runner);
+  /// Arms without a column of their own. What is returned lives until they have been timed.
+  std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner);
+  /// By the tuner, or its database.
+  Choices measured(BenchRecord& record, Context& runner);
+  /// Of --tuned-as.
+  KernelConfig earlier_choice(const Problem& p) const;
+  /// By a short measurement of the cost model's first choices among those of one main loop.
+  Choices screened(Context& runner, const Problem& p);
+  /// The cost model's first choices, of the main loop that was asked for.
+  std::vector<KernelConfig> first_candidates(Context& context, const Problem& p) const;
+  /// Side by side and ahead, so that the tuner's budget goes into measuring. What fails to compile is the tuner's to
+  /// report.
+  static void compile(Context& context, const Problem& p, const std::vector<KernelConfig>& configs);
+
+  const BenchOptions& options_;
+  ContextOptions context_options_;
+  std::vector<NamedChoice> choices_;
+  Context tuner_;
+  Backend& backend_;
+  bool emulated_;
+  OwnStream stream_;
+  Problem base_;
+  InputPools inputs_;
+  DeviceMemory workspace_;
+  std::optional<BenchPeers> peers_;
+  std::vector<KernelConfig> pinned_;
+  std::vector<BenchRecord> earlier_;  ///< of --tuned-as
+};
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,132 @@
+#include "measure/check.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "core/element.hpp"
+#include "core/type_rules.hpp"
+#include "measure/inputs.hpp"
+#include "tune/reference.hpp"
+
+namespace jitgemm::cli {
+namespace {
+
+/// `count` of [0, size), its ends among them, in order; all of it if count >= size.
+std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uint64_t seed) {
+  std::vector<std::int64_t> indices;
+  if (count >= size) {
+    for (std::int64_t i = 0; i < size; ++i) indices.push_back(i);
+    return indices;
+  }
+  indices = {0, size - 1};
+  std::mt19937_64 random(seed);
+  while (std::int64_t(indices.size()) < count) indices.push_back(std::int64_t(random() % std::uint64_t(size)));
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  return indices;
+}
+
+/// Row r of the batch is row r % m of matrix r / m.
+std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, std::int64_t row) {
+  const std::size_t size = size_of(p.d.type), count = std::size_t(p.n);
+  const std::int64_t begin = row / p.m * p.d.stride + row % p.m * p.d.ld;
+  std::vector<std::byte> bytes(count * size);
+  backend.copy_to_host(bytes.data(), static_cast<const std::byte*>(d) + std::size_t(begin) * size, bytes.size());
+  std::vector<double> values(count);
+  for (std::size_t j = 0; j < count; ++j) values[j] = load_element(bytes.data(), std::int64_t(j), p.d.type);
+  return values;
+}
+
+/// Of the error to the tolerance; above 1 is wrong.
+double error_ratio(const Reference::Element& reference, double got) {
+  const double error = std::abs(got - reference.value);
+  if (reference.accepts(got)) return error > 0 && std::isfinite(error) ? error / reference.tolerance : 0;
+  return std::isnan(error) ? HUGE_VAL : std::max(error / reference.tolerance, std::nextafter(1.0, 2.0));
+}
+
+/// What two programs' sums may differ by, of a sum's size: they add in another order, and round inputs otherwise.
+double relative_difference(const Problem& p) {
+  switch (p.a.type) {
+    case s8:
+      return 0;
+    case f64:
+      return 0x1p-44;
+    case tf32:
+      return 0x1p-9;  // some round inputs to it, others truncate
+    // On sm_90 each 32 products are added, and the bits below the 13th of the sum truncated, or not if another program
+    // splits K.
+    case e4m3:
+    case e5m2:
+      return 0x1p-13 * (4 + double(p.k) / 32);
+    default:
+      return 0x1p-14;
+  }
+}
+
+}  // namespace
+
+std::string element_name(const Problem& p, const Check& check) {
+  const std::string matrix = p.batch > 1 ? fmt::format("[{}]", check.batch) : "";
+  return fmt::format("D{}({}, {})", matrix, check.row, check.column);
+}
+
+void poison(Backend& backend, const Problem& p, const Operands& operands) {
+  const std::vector<std::byte> nan(bytes_of_d(p), std::byte{0xff});
+  if (!nan.empty()) backend.copy_to_device(operands.d, nan.data(), nan.size());
+}
+
+Check check_against_reference(Backend& backend, const Problem& p, const Operands& operands,
+                              std::int64_t most_elements) {
+  Check check;
+  const std::int64_t all_rows = p.batch * p.m;
+  check.whole = all_rows * p.n <= most_elements && double(all_rows * p.n) * double(p.k) <= 0x1p27;
+  const auto side = std::int64_t(std::clamp(std::sqrt(0x1p24 / double(p.k + 1)), 4.0, 48.0));
+  const std::vector<std::int64_t> rows = sample(all_rows, check.whole ? all_rows : side, 1);
+  const std::vector<std::int64_t> columns = sample(p.n, check.whole ? p.n : side, 2);
+  Reference reference(backend, normalise(p), operands);
+  check.ratio = -1;
+  for (std::int64_t i : rows) {
+    const std::vector<double> d = row_of(backend, p, operands.d, i);
+    reference.fetch(i / p.m, {i % p.m}, columns);
+    for (std::int64_t j : columns) {
+      const Reference::Element element = reference.at(i / p.m, i % p.m, j);
+      const double got = d[std::size_t(j)], ratio = error_ratio(element, got);
+      ++check.elements;
+      if (ratio <= check.ratio) continue;
+      check.batch = i / p.m;
+      check.row = i % p.m;
+      check.column = j;
+      check.got = got;
+      check.expected = element.value;
+      check.error = std::abs(got - element.value);
+      check.allowed = element.tolerance;
+      check.ratio = ratio;
+    }
+  }
+  check.ratio = std::max(check.ratio, 0.0);
+  return check;
+}
+
+std::string compare_rows(Backend& backend, const Problem& p, const void* d, const void* other) {
+  const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
+  const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
+  for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
+    const std::vector<double> x = row_of(backend, p, d, i), y = row_of(backend, p, other, i);
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      const double bound = relative * (std::abs(y[j]) + 3 * typical);
+      if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;
+      const Check where{.batch = i / p.m, .row = i % p.m, .column = std::int64_t(j)};
+      return fmt::format("{} is {} here and {} there, more than {:.3g} apart", element_name(p, where), x[j], y[j],
+                         bound);
+    }
+  }
+  return {};
+}
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm {
+class Backend;
+}
+
+namespace jitgemm::cli {
+
+/// How far D is from a float64 computation with the same inputs.
+struct Check {
+  std::int64_t elements = 0;  ///< compared
+  bool whole = false;         ///< all of D was
+  // The worst element, by error over what is allowed there.
+  std::int64_t batch = 0, row = 0, column = 0;
+  double got = 0, expected = 0;
+  double error = 0, allowed = 0;  ///< |got - expected|, and what rounding may make of it
+  double ratio = 0;               ///< above 1: wrong
+
+  bool passed() const { return ratio <= 1; }
+};
+
+/// "D(1, 2)", of a batch "D[7](1, 2)".
+std::string element_name(const Problem& problem, const Check& check);
+
+/// Overwrites D with NaN, so that an element that nothing writes is found.
+void poison(Backend& backend, const Problem& normalised, const Operands& operands);
+
+/// Compares D with the reference: all of it when small, else a sample of rows and columns with the corners among them.
+Check check_against_reference(Backend& backend, const Problem& normalised, const Operands& operands,
+                              std::int64_t most_elements = 1 << 16);
+
+/// Whether D's that two programs computed of the same inputs, about N(0,1), agree on some rows within the rounding of
+/// either, also of one that rounds the parts of a split sum to D's type. Empty if they do, else where they do not.
+std::string compare_rows(Backend& backend, const Problem& normalised, const void* d, const void* other);
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "jitgemm/problem.hpp"
+#include "measure/memory.hpp"
+
+namespace jitgemm::cli {
+
+std::size_t bytes_of_a(const Problem& normalised);
+std::size_t bytes_of_b(const Problem& normalised);
+std::size_t bytes_of_c(const Problem& normalised);
+std::size_t bytes_of_d(const Problem& normalised);
+
+/// Random A, B, C and bias, about N(0,1), and room for D, for one normalised problem after another. A problem gets
+/// several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools go.
+class InputPools {
+ public:
+  static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200
+  static constexpr std::size_t pool_bytes = std::size_t(768) << 20;      ///< of each of A, B, C and D
+
+  InputPools(Backend& backend, DataType a, DataType b);
+  InputPools(Backend& backend, DataType both) : InputPools(backend, both, both) {}
+
+  /// Makes the pools large enough, and counts the sets. `rotate` false: one set.
+  void prepare(const Problem& normalised, bool rotate);
+  int sets() const { return sets_; }
+  /// The operands of one set, without workspace.
+  Operands operands(int set) const;
+
+ private:
+  void grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed);
+
+  Backend& backend_;
+  DataType type_a_, type_b_;
+  DeviceMemory a_, b_, c_, d_, bias_;
+  std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
+  int sets_ = 1;
+};
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "jitgemm/types.hpp"
+
+namespace jitgemm {
+class Backend;
+}
+
+namespace jitgemm::cli {
+
+/// One of the things that are timed against each other: enqueues one launch with this set of inputs.
+using Arm = std::function<void(int set)>;
+
+struct Timing {
+  double median_us = 0;
+  double spread = 0;  ///< (p80 - p20) / median of the rounds
+  double p20_us = 0, p80_us = 0;
+  int launches = 0;  ///< of one round
+};
+
+struct TimingOptions {
+  int rounds = 5;
+  double round_ms = 2.5;  ///< of one arm
+  int min_launches = 4;   ///< of one round
+  int max_launches = 1000;
+  double warm_up_ms = 0;  ///< before the first round that counts; at least one does not
+};
+
+/// Times arms in turn: each round replays one graph an arm, of as many launches as fill round_ms, in an order
+/// drawn anew for each. On the emulator: one launch a round by the wall clock.
+std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
+                              const TimingOptions& options = {});
+
+double median(std::vector<double> values);
+/// The value below which this part of the values lies, of those that there are.
+double quantile(std::vector<double> values, double part);
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,44 @@
+#include "measure/trial.hpp"
+
+#include <chrono>
+
+#include "context_internals.hpp"
+#include "core/problem.hpp"
+
+namespace jitgemm::cli {
+
+Trial::Trial(Context& context, const Plan& plan)
+    : context_(context),
+      backend_(ContextInternals::backend(context)),
+      plan_(plan),
+      stream_(backend_),
+      inputs_(backend_, plan.problem.a.type, plan.problem.b.type) {
+  inputs_.prepare(plan.problem, !backend_.device().emulated);
+}
+
+double Trial::run() {
+  const Operands operands = inputs_.operands(0);
+  poison(backend_, plan_.problem, operands);
+  const auto begin = std::chrono::steady_clock::now();
+  context_.gemm(plan_.problem, operands, stream_.get(), plan_.config);
+  backend_.synchronize(stream_.get());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Check Trial::check() const { return check_against_reference(backend_, plan_.problem, inputs_.operands(0)); }
+
+Timing Trial::time() {
+  const std::size_t bytes = context_.workspace_size(plan_.problem, plan_.config);
+  const DeviceMemory workspace = bytes ? DeviceMemory(backend_, bytes) : DeviceMemory();
+  const Arm ours = [&](int set) {
+    Operands operands = inputs_.operands(set);
+    operands.workspace = workspace.data();
+    operands.workspace_bytes = workspace.bytes();
+    context_.gemm(plan_.problem, operands, stream_.get(), plan_.config);
+  };
+  return time_arms(backend_, stream_.get(), {ours}, inputs_.sets()).front();
+}
+
+double Trial::floor_us() const { return jitgemm::floor_us(plan_.problem); }
+
+}  // namespace jitgemm::cli

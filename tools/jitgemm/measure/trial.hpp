@@ -1,0 +1,34 @@
+#pragma once
+
+#include "jitgemm/context.hpp"
+#include "measure/check.hpp"
+#include "measure/inputs.hpp"
+#include "measure/memory.hpp"
+#include "measure/timing.hpp"
+
+namespace jitgemm::cli {
+
+/// What a plan says, done with random matrices on its Context's device.
+class Trial {
+ public:
+  /// The Context outlives this.
+  Trial(Context& context, const Plan& plan);
+
+  /// One call, whose D is NaN before. Its seconds, until it is done.
+  double run();
+  /// Of what run() computed.
+  Check check() const;
+  /// On a GPU: of many calls, with a workspace of their own.
+  Timing time();
+  /// Microseconds that it takes at least.
+  double floor_us() const;
+
+ private:
+  Context& context_;
+  Backend& backend_;
+  const Plan& plan_;
+  OwnStream stream_;
+  InputPools inputs_;
+};
+
+}  // namespace jitgemm::cli
