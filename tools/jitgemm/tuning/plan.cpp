@@ -106,9 +106,10 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
     if (entry.state == "ok") cached.insert(entry.digest);
   }
   for (const TuneTask& task : plan.tasks) {
+    const NormalProblem problem = normalise(task.problem);
     for (const KernelConfig& candidate : task.candidates) {
-      for (const KernelRole* role : roles_of(task.problem, candidate)) {
-        const KernelSource source = role->generate(task.problem, candidate, backend->device());
+      for (const KernelRole* role : roles_of(problem, candidate)) {
+        const KernelSource source = role->generate(problem, candidate, backend->device());
         needed.insert(cache_key(source, backend->compiler_kind()).digest);
       }
     }
