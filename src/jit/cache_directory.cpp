@@ -55,8 +55,13 @@ fs::path checked_directory(const fs::path& path, const std::string& what) {
   };
   if (path.empty()) refuse("is an empty path");
   if (path.native().find('\0') != std::string::npos) refuse("has a NUL in it, which no path has");
-  const fs::path whole = fs::absolute(path).lexically_normal();  // the process may change its directory later
-  return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
+  std::error_code gone;
+  const fs::path whole = fs::absolute(path, gone).lexically_normal();  // the process may change its directory later
+  if (gone) {
+    throw Error(ErrorCode::invalid_option, what + " " + path.string() + " is relative to a working directory that is " +
+                                               "not to be had (" + errno_text(gone.value()) + "); give a full path");
+  }
+  return whole.has_filename() ? whole : whole.parent_path();  // without a slash at the end, lstat() sees a link
 }
 
 fs::path default_cache_directory() {

@@ -30,13 +30,14 @@ struct Options {
 
 KernelCache open_cache(const Options& options) {
   KernelCacheOptions cache_options;
-  if (!options.directory.empty()) cache_options.directory = fs::absolute(options.directory);
+  if (!options.directory.empty()) cache_options.directory = checked_directory(options.directory, "--cache-dir");
   return KernelCache(cache_options);
 }
 
 fs::path directory_of(const KernelCache& cache, const Options& options) {
   if (const auto directory = cache.directory()) return *directory;
-  const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
+  const fs::path wanted =
+      options.directory.empty() ? default_cache_directory() : checked_directory(options.directory, "--cache-dir");
   throw Error(ErrorCode::io, fmt::format("the kernel cache {} cannot be used: {}; set JITGEMM_CACHE_DIR to a directory "
                                          "of your own",
                                          wanted.string(), why_not_writable(wanted)));
@@ -179,7 +180,7 @@ void write_entry(const fs::path& path, std::string_view bytes) {
 /// The entries as they are, for JITGEMM_SYSTEM_CACHE_DIR; with --binaries each as a cubin and its source.
 void export_entries(const Options& options) {
   KernelCache cache = open_cache(options);
-  const fs::path from = directory_of(cache, options), to = fs::absolute(options.export_to);
+  const fs::path from = directory_of(cache, options), to = checked_directory(options.export_to, "the folder");
   int exported = 0;
   for (const CacheEntryInfo& info : cache.list(true)) {
     if (info.state != "ok") continue;

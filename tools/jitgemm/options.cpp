@@ -10,6 +10,7 @@
 
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
+#include "jit/cache_directory.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm::cli {
@@ -212,7 +213,7 @@ void DeviceOptions::add_constraints_to(CLI::App& app) {
 ContextOptions DeviceOptions::context_options(bool compile_for_architecture) const {
   ContextOptions options;
   options.architecture = architecture_;
-  if (!cache_dir_.empty()) options.cache_dir = std::filesystem::absolute(cache_dir_).string();
+  if (!cache_dir_.empty()) options.cache_dir = checked_directory(cache_dir_, "--cache-dir").string();
   options.emulator_sm_count = emulator_sm_count_;
   options.emulator_seed = emulator_seed_;
   options.dependent_launch = dependent_launch_;
