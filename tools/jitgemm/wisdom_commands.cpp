@@ -45,6 +45,7 @@ KernelCacheOptions cache_options(const Options& options) {
 /// shared: what is created is for others to read.
 Home open_home(const Options& options, bool shared = false) {
   KernelCacheOptions kernels = cache_options(options);
+  if (!shared && kernels.directory) existing_cache_directory(options.directory);
   kernels.shared = shared;
   KernelCache cache(kernels);
   std::optional<fs::path> own, system;
