@@ -108,8 +108,11 @@ std::string Plan::explain() const {
                         : std::string("not measured")) +
                    ", floor on an H200 " + microseconds(floor_us(problem)));
   if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
-  for (std::size_t i = 0; i < runners_up.size(); ++i)
-    line(i == 0 ? "runners-up" : "", microseconds(runners_up[i].median_us) + "  " + to_string(runners_up[i].config));
+  for (std::size_t i = 0; i < runners_up.size(); ++i) {
+    const auto& [other, median_us] = runners_up[i];
+    line(i == 0 ? "runners-up" : "", microseconds(median_us) + "  " + to_string(other) +
+                                         (median_us < measured_us ? ", ahead by less than the noise" : ""));
+  }
   if (constrain(constraints)) line("constraints", to_string(constraints));
   line("source", std::string(to_string(source)));
   line("why", why);

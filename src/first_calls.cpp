@@ -8,6 +8,8 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -38,13 +40,26 @@ class Workers {
     pool_->changed.notify_all();
   }
 
-  void post(std::function<void()> job) {
+  /// False: there is no thread to run it, and the system gives none.
+  bool post(std::function<void()> job) {
     static const std::size_t most = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 4u);
     Pool& pool = *pool_;
     const std::lock_guard lock(pool.mutex);
+    if (pool.idle <= pool.jobs.size() && pool.threads.size() < most) {
+      try {
+        pool.threads.emplace_back([&pool] { pool.work(); });
+      } catch (const std::system_error& error) {
+        if (pool.threads.empty()) {
+          warn_once("no thread to compile in the background",
+                    std::string("no thread can be started to compile in the background (") + error.what() +
+                        "): calls wait for their kernels; raise the limit on threads or memory");
+          return false;
+        }
+      }
+    }
     pool.jobs.push_back(std::move(job));
-    if (pool.idle < pool.jobs.size() && pool.threads.size() < most) pool.threads.emplace_back([&pool] { pool.work(); });
     pool.changed.notify_one();
+    return true;
   }
 
  private:
@@ -125,7 +140,7 @@ std::shared_ptr<Pending> FirstCalls::Impl::find(const NormalProblem& shape) {
   return found == pending.end() ? nullptr : found->second;
 }
 
-/// Null when the chosen kernel is at hand.
+/// Null when the chosen kernel is at hand, or nothing can compile it in the background.
 std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, const NormalProblem& problem) {
   const Choice choice = chooser.choose(problem, false);
   if (at_hand(problem, choice.config)) return nullptr;
@@ -140,7 +155,7 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
     const auto [place, is_new] = pending.try_emplace(shape, made);
     if (!is_new) return place->second;
   }
-  workers.post([this, made, problem, config = choice.config] {
+  const auto compile = [this, made, problem, config = choice.config] {
     try {
       const auto relaxed = backend.relax_capture();
       get(problem, config);
@@ -150,8 +165,20 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
                     error.what());
       made->state = State::failed;
     }
-  });
-  return made;
+  };
+  // What nobody compiles must not be waited for, so an entry stays only with its job.
+  const auto forget = [&] {
+    const std::lock_guard lock(mutex);
+    pending.erase(shape);
+  };
+  try {
+    if (workers.post(compile)) return made;
+  } catch (...) {
+    forget();
+    throw;
+  }
+  forget();
+  return nullptr;
 }
 
 /// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may

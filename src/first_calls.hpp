@@ -21,7 +21,7 @@ class FirstCalls {
   ~FirstCalls();  ///< waits for compiles that have begun, but not in a forked child, which has none; others are dropped
 
   /// Of a normalised problem that is in no ReadyTable yet. nullopt: its kernel is at hand, or could not be compiled, or
-  /// there is nothing to do but to wait for it.
+  /// there is no thread to compile it, or nothing to do but to wait for it.
   std::optional<Stopgap> stopgap(const ReadyKey& key, const NormalProblem& problem);
 
  private:

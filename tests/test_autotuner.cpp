@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "core/problem.hpp"
+#include "no_threads.hpp"
 #include "tune/measurement.hpp"
 #include "tune/reference.hpp"
 #include "tuning_session.hpp"
@@ -144,6 +145,17 @@ TEST_CASE("A slow compile does not hold up what is compiled", "[autotuner]") {
   CHECK_THAT(result->candidates[1].skipped, ContainsSubstring("budget"));
   CHECK(result->candidates[0].measured_us > 0);
   CHECK(result->config != ranked[1].config);
+}
+
+TEST_CASE("Where no thread can be started, the tuner compiles its candidates itself", "[autotuner]") {
+  Session session({.time_us = times({50, 10, 40}), .compile = [](const KernelConfig& config) {
+                     if (config == ranked[2].config) throw Error(ErrorCode::compile_failed, "ptxas is in a bad mood");
+                   }});
+  const NoThreads none;
+  const auto result = session.run();
+  REQUIRE(result);
+  CHECK(result->config == ranked[1].config);
+  CHECK_THAT(result->candidates[2].skipped, ContainsSubstring("bad mood"));
 }
 
 TEST_CASE("Tuning says how far it is, and measures no more candidates than asked", "[autotuner]") {

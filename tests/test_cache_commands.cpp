@@ -39,6 +39,33 @@ TEST_CASE("jitgemm warm compiles each kernel once", "[cli]") {
   CHECK(jitgemm(arguments).json()["compiles"] == 0);
 }
 
+TEST_CASE("A cache directory that there is not is not made by what only looks after it", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const char* words : {"cache ls", "cache ls --json", "cache verify", "cache prune", "cache clear",
+                            "cache export to", "wisdom show", "wisdom export to"}) {
+    const Output output = jitgemm(std::string(words) + " --cache-dir typo");
+    CHECK(output.status == 1);
+    CHECK_THAT(output.err, ContainsSubstring("there is no cache directory " + jitgemm.path("typo").string()));
+    CHECK_FALSE(fs::exists(jitgemm.path("typo")));
+  }
+}
+
+TEST_CASE("An empty cache is not exported", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  fs::create_directory(jitgemm.path("none"));
+  fs::permissions(jitgemm.path("none"), fs::perms::owner_all);
+  for (const char* words : {"cache export to", "cache export to --json", "cache export to --cache-dir none"}) {
+    const Output output = jitgemm(words);
+    CHECK(output.status == 1);
+    CHECK(output.out.empty());
+    CHECK_THAT(output.err, ContainsSubstring("no whole kernel in") && ContainsSubstring("`jitgemm warm`"));
+    CHECK_FALSE(fs::exists(jitgemm.path("to")));
+  }
+  CHECK_THAT(jitgemm("cache export ''").err, ContainsSubstring("error: the folder is an empty path"));
+}
+
 TEST_CASE("jitgemm cache lists, verifies, exports, prunes and clears", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;

@@ -108,6 +108,31 @@ TEST_CASE("the environment names the cache directory", "[cache]") {
   CHECK(fs::exists(base + "/own"));
 }
 
+TEST_CASE("a directory that cannot be used is answered with the setting that named it", "[cache]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path().string();
+  const ScopedEnvironment system("JITGEMM_SYSTEM_CACHE_DIR", nullptr), xdg("XDG_CACHE_HOME", nullptr);
+  for (const char* name : {"/given", "/own"}) {
+    fs::create_directory(path + name);
+    fs::permissions(path + name, fs::perms::all);
+  }
+  const auto warning_of = [](const KernelCacheOptions& options) {
+    const CapturedLog log;
+    CHECK_FALSE(KernelCache(options).directory());
+    return log.text();
+  };
+  {
+    const ScopedEnvironment own("JITGEMM_CACHE_DIR", (path + "/own").c_str());
+    CHECK_THAT(warning_of({.directory = path + "/given"}),
+               ContainsSubstring("set cache_dir (--cache-dir) to") && !ContainsSubstring("JITGEMM_CACHE_DIR"));
+    CHECK_THAT(warning_of({}), ContainsSubstring("kernel cache " + path + "/own is not used") &&
+                                   ContainsSubstring("set JITGEMM_CACHE_DIR to"));
+  }
+  const ScopedEnvironment own("JITGEMM_CACHE_DIR", nullptr), home("HOME", "some/where");
+  CHECK_THAT(warning_of({}), ContainsSubstring("no kernel cache is used") &&
+                                 ContainsSubstring("HOME=some/where is not an absolute path; set JITGEMM_CACHE_DIR"));
+}
+
 TEST_CASE("nonsense in options and environment is an error that names the way out", "[cache]") {
   const TemporaryDirectory directory;
   const ScopedEnvironment own("JITGEMM_CACHE_DIR", directory.path().c_str());

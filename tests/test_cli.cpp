@@ -200,6 +200,7 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "bench --shapes nowhere.txt --device emulator --type u8",
            "cache",
            "cache prune --max-bytes lots",
+           "cache export ''",
            "wisdom",
            "wisdom export",
            "wisdom export nowhere/out",

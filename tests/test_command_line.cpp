@@ -95,13 +95,36 @@ TEST_CASE("A bad number is named by the option that has it", "[cli]") {
       {shape + "--tuning-budget x", "--tuning-budget: \"x\" is not a positive number"},
       {shape + "--tuning-budget 0", "--tuning-budget: \"0\" is not a positive number"},
       {shape + "--tuning-budget inf", "--tuning-budget: \"inf\" is not a positive number"},
+      {shape + "--alpha 1e-400", "--alpha 1e-400 is out of range"},
       {shape + "--emulator-sms x", "--emulator-sms"},
+      {shape + "--emulator-seed -1", "--emulator-seed: \"-1\" is not from 0 to 2^64 - 1"},
+      {shape + "--emulator-seed 18446744073709551616", "is not from 0 to 2^64 - 1"},
+      {shape + "--workspace-limit 99999999999999999999", "is not from 0 to 2^64 - 1"},
+      {"soak --seed -1", "--seed: \"-1\" is not from 0 to 2^64 - 1"},
+      {"bench --seed -1", "--seed: \"-1\" is not from 0 to 2^64 - 1"},
       {"cache prune --max-bytes x", "--max-bytes x is no size"}};
   for (const auto& [words, answer] : answers) {
     const Output output = jitgemm(words);
     CHECK(output.status != 0);
     CHECK_THAT(output.err, ContainsSubstring(answer));
     CHECK(lines_of(output.err).size() == 1);
+  }
+}
+
+TEST_CASE("A list of shapes that is none is refused with its place", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("negative.txt"), "8 8 8\n-1 8 8\n");
+  write_file(jitgemm.path("large.txt"), "8 8 2147483648\n");
+  const std::pair<std::string, const char*> answers[] = {
+      {"warm --shapes .", "cannot read the shapes in ., a directory: give a file"},
+      {"warm --configs .", "cannot read ., a directory: give what"},
+      {"warm --shapes negative.txt", "negative.txt:2: -1 in \"-1 8 8\" is out of range: give 0 to 2^31 - 1"},
+      {"warm --shapes large.txt", "large.txt:1: 2147483648 in"}};
+  for (const auto& [words, answer] : answers) {
+    const Output output = jitgemm(words + " --device emulator");
+    CHECK(output.status == 1);
+    CHECK_THAT(output.err, ContainsSubstring(answer));
   }
 }
 

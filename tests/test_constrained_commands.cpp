@@ -30,7 +30,7 @@ TEST_CASE("jitgemm explain says what a choice was made under", "[cli][constraint
     CHECK(jitgemm(explain + "--json --workspace-limit " + given).json()["constraints"] ==
           std::string("workspace_bytes=") + bytes);
   }
-  for (const char* wrong : {"lots", "-1", "1.5M"}) {
+  for (const char* wrong : {"lots", "-1", "1.5M", "99999999999999999999", "99999999999999999999M"}) {
     const Output output = jitgemm(explain + "--workspace-limit " + wrong);
     CHECK(output.status != 0);
     CHECK_THAT(output.err, ContainsSubstring("--workspace-limit"));

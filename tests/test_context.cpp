@@ -125,6 +125,13 @@ TEST_CASE("Without a device, a Context plans, shows and explains, and refuses to
   CHECK_THAT(text, ContainsSubstring("CTAs            132"));
   CHECK_THAT(context.source(problem, config), ContainsSubstring("BLOCK_M = 128"));
 
+  Plan measured = plan;
+  measured.measured_us = 20;
+  measured.runners_up = {{plan.config, 19}, {plan.config, 21}};
+  CHECK_THAT(measured.explain(),
+             ContainsSubstring("19.00 us  " + to_string(plan.config) + ", ahead by less than the noise\n") &&
+                 ContainsSubstring("21.00 us  " + to_string(plan.config) + "\n"));
+
   const Plan chosen = context.plan(problem);
   CHECK(chosen.source == PlanSource::model);
   CHECK(context.workspace_size(problem) == chosen.workspace_bytes);

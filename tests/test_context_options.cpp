@@ -1,4 +1,8 @@
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
+#include <memory>
 
 #include "catch.hpp"
 #include "context_options.hpp"
@@ -46,4 +50,28 @@ TEST_CASE("Options and variables that make no sense are refused with what would"
 TEST_CASE("A relative cache_dir is where it was when it was given", "[context]") {
   const ContextOptions options{.cache_dir = "here/../there/"};
   CHECK(home_of(options) == std::filesystem::current_path() / "there");
+}
+
+TEST_CASE("A relative cache_dir without a working directory is an error that asks for a full path", "[context]") {
+  const pid_t child = spawn([] {
+    const auto gone = std::make_unique<TemporaryDirectory>();
+    expect(chdir(gone->path().c_str()) == 0, "chdir");
+    std::filesystem::remove_all(gone->path());
+    const auto refusal_of = [](const ContextOptions& options) -> std::string {
+      try {
+        Context context(options);
+      } catch (const Error& error) {
+        return error.code() == ErrorCode::invalid_option ? error.what() : "";
+      } catch (const std::exception&) {
+      }
+      return "";
+    };
+    for (const Device device : {Device::emulator, Device::compile_only}) {
+      const std::string message = refusal_of({.device = device, .architecture = "sm_90a", .cache_dir = "here"});
+      expect(message.find("cache_dir here is relative") != std::string::npos, message.c_str());
+      expect(message.find("give a full path") != std::string::npos, message.c_str());
+    }
+    return 0;
+  });
+  CHECK(wait_for(child) == 0);
 }

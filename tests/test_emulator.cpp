@@ -1,16 +1,20 @@
 #include "test_emulator.hpp"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 #include <thread>
 
+#include "backend/emulator/temporary_directory.hpp"
 #include "catch.hpp"
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
+#include "sanitizers.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -371,4 +375,41 @@ TEST_CASE("The emulator without a compiler, or with a text that does not compile
   setenv("PATH", path.c_str(), 1);
   CHECK_THAT(make_emulator_backend({})->compiler_kind(), ContainsSubstring("g++ emulator-"));
   CHECK(make_emulator_backend({})->compiler_version() != "");
+}
+
+TEST_CASE("A place for temporary files that cannot be used is named with what is wrong", "[emulator]") {
+  const jitgemm::test::TemporaryDirectory directory;
+  const auto compile = [] { EmulatorKernel kernel("__device__ void run(const Arguments&) {}\n"); };
+  const std::string nowhere = directory.path() / "nowhere";
+  {
+    const ScopedEnvironment tmpdir("TMPDIR", nowhere.c_str());
+    CHECK_THAT(refusal(ErrorCode::io, compile),
+               ContainsSubstring("in " + nowhere + ": No such file or directory; set"));
+  }
+  const ScopedEnvironment tmpdir("TMPDIR", "/proc");
+  CHECK_THAT(refusal(ErrorCode::io, compile), ContainsSubstring("in /proc: "));
+}
+
+TEST_CASE("A temporary file that cannot be written is named with what is wrong", "[emulator]") {
+  if (ubsan) SKIP(ubsan_opens_pipes);
+  const jitgemm::test::TemporaryDirectory directory;
+  const auto write = [&](const char* name, const std::string& text = "text") {
+    return refusal(ErrorCode::io, [&] { emulator::write_file((directory.path() / name).string(), text); });
+  };
+  CHECK(write("file") == "");
+  CHECK_THAT(write("none/file"), ContainsSubstring("none/file: No such file or directory; set TMPDIR"));
+  CHECK(wait_for(spawn([&] {
+          rlimit limit{};
+          getrlimit(RLIMIT_NOFILE, &limit);
+          const rlimit none{0, limit.rlim_max};
+          setrlimit(RLIMIT_NOFILE, &none);
+          const std::string message = write("file");
+          expect(message.find("file: Too many open files; raise the limit") != std::string::npos, message.c_str());
+          const rlimit small{4096, RLIM_INFINITY};
+          setrlimit(RLIMIT_NOFILE, &limit);
+          setrlimit(RLIMIT_FSIZE, &small);
+          const std::string full = write("file", std::string(1 << 16, 'x'));
+          expect(full.find("file: File too large; set TMPDIR") != std::string::npos, full.c_str());
+          return 0;
+        })) == 0);
 }

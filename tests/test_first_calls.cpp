@@ -10,6 +10,7 @@
 #include "fake_gpu.hpp"
 #include "fake_nvrtc.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "no_threads.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;
@@ -254,6 +255,37 @@ TEST_CASE("A kernel that does not compile in the background is the next call's e
   const auto error = [&] { return refusal(ErrorCode::compile_failed, [&] { f.call(f.small); }); };
   for (int i = 0; i < 10'000 && error().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (int i = 0; i < 3; ++i) CHECK_THAT(error(), ContainsSubstring("made_to_fail"));
+}
+
+TEST_CASE("Where no thread can be started, a call compiles its kernel itself", "[first_calls]") {
+  Fixture f;
+  f.give_fallback();
+  f.context.emplace(f.options);
+  CapturedLog log;
+  {
+    const NoThreads none;
+    REQUIRE_THROWS_AS(std::thread([] {}), std::system_error);
+    for (const Problem& problem : {f.small, f.other}) {
+      f.call(problem);
+      CHECK(f.d() == f.product(problem));
+    }
+    CHECK(f.fallback_calls == 0);
+    CHECK(log.count("no thread can be started") == 1);
+  }
+  const TemporaryDirectory other_cache;
+  f.options.cache_dir = other_cache.path().string();
+  f.context.emplace(f.options);
+  Gate::set(false);
+  f.call(f.small);
+  CHECK(f.d() == f.fallback_value);
+  {
+    const NoThreads none;  // besides the one that compiles now: it takes what comes
+    f.call(f.other);
+    CHECK(f.d() == f.fallback_value);
+  }
+  Gate::set(true);
+  await_switch(f, f.other);
+  CHECK(f.d() == f.product(f.other));
 }
 
 TEST_CASE("A Context ends while a kernel compiles in the background, and drops those that have not begun",

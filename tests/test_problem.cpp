@@ -158,6 +158,63 @@ TEST_CASE("Scalars print as the kernel gets them, with all their digits", "[prob
         "m=1 n=1 k=1 a=s8 b=s8 d=s32 alpha=1073741825");
 }
 
+TEST_CASE("What the kernel cannot tell from a default is left out, so that a text read back prints the same",
+          "[problem]") {
+  const Problem one{.m = 1, .n = 1, .k = 1};
+  const auto with = [&one](auto change) {
+    Problem p = one;
+    change(p);
+    return p;
+  };
+  const auto leaky = [](Problem& p, double slope) {
+    p.epilogue.activation = Activation::leaky_relu;
+    p.epilogue.slope = slope;
+  };
+  const auto f64s = [](Problem& p) { p.a.type = p.b.type = p.d.type = f64; };
+  const std::string head = "m=1 n=1 k=1 a=f16 b=f16 d=f16", of_f64 = "m=1 n=1 k=1 a=f64 b=f64 d=f64";
+  const std::pair<Problem, std::string> texts[] = {
+      {with([](Problem& p) { p.beta = 1e-320; }), head},
+      {with([](Problem& p) { p.beta = -1e-320, p.batch = 2, p.c.stride = 9; }), head + " batch=2"},
+      {with([](Problem& p) { p.alpha = 1 + 1e-12; }), head},
+      {with([](Problem& p) { p.alpha = 1e-320; }), head + " alpha=0"},
+      {with([&](Problem& p) { leaky(p, 0.01 + 1e-12); }), head + " activation=leaky_relu"},
+      {with([&](Problem& p) { leaky(p, 0.25); }), head + " activation=leaky_relu slope=0.25"},
+      {with([&](Problem& p) { f64s(p), p.beta = 1e-300; }), of_f64 + " beta=1e-300"},
+      {with([&](Problem& p) { f64s(p), leaky(p, double(0.01f)); }),
+       of_f64 + " activation=leaky_relu slope=0.0099999997764825821"}};
+  for (const auto& [problem, text] : texts) {
+    CHECK(to_string(problem) == text);
+    CHECK(to_string(parse_problem(text)) == text);
+    CHECK(equal(normalise(parse_problem(text)), normalise(problem)));
+  }
+}
+
+TEST_CASE("A type of C is undone by naming it automatic, which no other matrix is", "[problem]") {
+  Problem p = parse_problem("m=1 n=1 k=1 a=f16 c=f32");
+  CHECK(p.c.type == f32);
+  set_field(p, "c", to_string(DataType::automatic));
+  CHECK(p.c.type == DataType::automatic);
+  CHECK(parse_problem("m=1 n=1 k=1 c=automatic").c.type == DataType::automatic);
+  for (const char* field : {"a", "b", "d"})
+    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, field, "automatic"); }),
+               ContainsSubstring("unknown type \"automatic\""));
+  CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, "c", "f61"); }),
+             ContainsSubstring("automatic"));
+}
+
+TEST_CASE("A field that there is not, and a number out of range, are refused with what there is", "[problem]") {
+  Problem p;
+  const auto refused = [&p](const char* name, const char* value) {
+    return test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, name, value); });
+  };
+  CHECK_THAT(refused("foo", "1"), ContainsSubstring("no field \"foo\": it has m, n, k, a, b, c, d, layout_a"));
+  for (const char* number : {"1e-400", "1e999", "-1e999"})
+    CHECK_THAT(refused("alpha", number), ContainsSubstring(std::string(number) + " is out of range"));
+  CHECK_THAT(refused("m", "99999999999999999999"), ContainsSubstring("is out of range: give an integer of 64 bits"));
+  CHECK_THAT(refused("align_a", "-4294967296"), ContainsSubstring("is out of range: give an integer of 32 bits"));
+  CHECK_THAT(refused("alpha", "1e999x"), ContainsSubstring("is not a number"));
+}
+
 TEST_CASE("Integers have whole scalars and no curved activations", "[problem]") {
   const Problem integers{.m = 4, .n = 4, .k = 4, .a = {s8}, .b = {s8}, .d = {s32}};
   const auto with = [&](auto change) {
@@ -188,6 +245,15 @@ TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D st
   CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 2, .d = {.stride = 29}}), ContainsSubstring("at least 30"));
   CHECK_NOTHROW(normalise({.m = 5, .n = 6, .k = 7, .batch = 2, .d = {.ld = 12, .stride = 6}}));  // rows interleave
   CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = 3, .d = {.ld = 12, .stride = 6}}), ContainsSubstring("overlap"));
+  // The second's rows between the first's, but the second's last behind the first's.
+  const auto interleaved = [](std::int64_t stride) {
+    return Problem{.m = 8, .n = 8, .k = 8, .batch = 2, .d = {.ld = 100, .stride = stride}};
+  };
+  CHECK_THAT(refusal(interleaved(108)),
+             ContainsSubstring("overlap or interleave: give at least 708 or packed_stride, or 8 to 92 for rows side by "
+                               "side in ldd = 100"));
+  for (const std::int64_t bad : {0, 7, 93, 108, 707}) CHECK(refusal(interleaved(bad)) != "");
+  for (const std::int64_t good : {8, 92, 708}) CHECK_NOTHROW(normalise(interleaved(good)));
   CHECK_THAT(refusal({.m = 5, .n = 6, .k = 7, .batch = largest, .a = {.stride = std::int64_t(1) << 40}}),
              ContainsSubstring("2^62"));
 }

@@ -16,8 +16,9 @@ struct Constraints {
   /// packed. Costs most where few tiles have a deep k.
   bool batch_invariant = false;
   std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
-  /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all. Then no operands are packed. With
-  /// ContextOptions::dependent_launch, blocks of the next call on the stream may begin while these still run.
+  /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all, and more than the device has is
+  /// an error. Then no operands are packed. With ContextOptions::dependent_launch, blocks of the next call on the
+  /// stream may begin while these still run.
   int sms = 0;
 
   bool operator==(const Constraints&) const = default;

@@ -34,7 +34,8 @@ struct KernelText {
 };
 
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the
-/// device. Nothing here prints, aborts, or changes the current CUDA context. Every function may throw Error.
+/// device. Nothing here aborts, or changes the current CUDA context. Nothing prints but the log: warnings on stderr, or
+/// what JITGEMM_LOG=trace|debug|info|warn|error|off asks for. Every function may throw Error.
 class JITGEMM_EXPORT Context {
  public:
   Context();  ///< Error{no_device} without a driver or a current or first device

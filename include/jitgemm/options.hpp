@@ -51,7 +51,9 @@ struct ContextOptions {
   /// Serve a problem's first calls while its kernel compiles on another thread: with the best kernel that is at hand,
   /// else with `fallback`; with neither, the call waits. Never in stream capture. Whatever serves may round
   /// differently; if choices are batch-invariant, the fallback alone may. Nothing is measured then: Tuning::on is as
-  /// cached. The Context's end waits for a compile that has begun.
+  /// cached. The call after a compile that failed throws what the compiler said, as do later ones: nothing serves that
+  /// problem then. Where no thread can be started, the call waits. The Context's end waits for a compile that has
+  /// begun.
   bool compile_in_background = false;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls
   /// gemm(), with what it was given.

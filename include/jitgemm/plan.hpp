@@ -35,7 +35,7 @@ struct MeasuredConfig {
 
 /// A choice, and why.
 struct JITGEMM_EXPORT Plan {
-  Problem problem;  ///< normalised: leading dimensions filled in
+  Problem problem;  ///< normalised: leading dimensions, strides and alignments as they are used
   KernelConfig config;
   PlanSource source = PlanSource::model;
   std::string why;
@@ -45,8 +45,10 @@ struct JITGEMM_EXPORT Plan {
   double spread = 0;             ///< of the measurement: (p90 - p10) / median
   /// Of PlanSource::nearest: predicted.us over that of the cost model's own best choice; 0 for all others.
   double expected_regret = 0;
-  std::vector<MeasuredConfig> runners_up = {};  ///< of the measurement, best first
-  Constraints constraints = {};                 ///< that it was chosen under
+  /// Of the measurement, best first: the median of each one's times over the chosen one's of the same rounds, times
+  /// measured_us. One may be the faster by less than the noise, where the cost model's first choice was kept.
+  std::vector<MeasuredConfig> runners_up = {};
+  Constraints constraints = {};  ///< that it was chosen under
   // The schedule's facts.
   std::string device;
   int tiles_m = 0, tiles_n = 0;

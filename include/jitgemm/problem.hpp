@@ -19,10 +19,11 @@ struct Matrix {
   /// Times the rows (columns), at least one, it comes to 2^50 bytes at most.
   std::int64_t ld = 0;
   /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at
-  /// most. 0 uses one A, B or C for all; matrices of D may not overlap.
+  /// most. 0 uses one A, B or C for all. Matrices of D may neither overlap nor interleave, unless a row of each fits
+  /// into ld, side by side.
   std::int64_t stride = packed_stride;
-  /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, 16 at most. gemm() looks at
-  /// the pointers it is given instead.
+  /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
+  /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
 };
 
@@ -56,7 +57,8 @@ struct Epilogue {
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
 struct Problem {
-  /// Each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles. With k = 0 the product is zero.
+  /// Each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles. With k = 0 the product is zero, and
+  /// A, B and their scales are not read.
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
   Matrix a = {}, b = {};
@@ -99,13 +101,17 @@ struct Operands {
   std::size_t workspace_bytes = 0;
 };
 
-/// One line, `m=.. n=.. k=.. a=.. b=.. d=.. ...`, fields at their default left out.
+/// One line, `m=.. n=.. k=.. a=.. b=.. d=.. ...`. Left out are fields at their default, those that say the same (c of
+/// the type that goes with d, a packed ld or stride) and those without effect (strides of one matrix, stride_c without
+/// beta, the slope of another activation). Scalars are as the accumulator's type rounds them. So what reads it back
+/// gets the same work, not always the same fields.
 JITGEMM_EXPORT std::string to_string(const Problem& problem);
 
 /// The inverse of to_string, which also takes 64x64x64 for m=64 n=64 k=64. Fields that are not there have their
 /// default, but b is a's type, and d what default_output() says, where a or b is given. Throws Error{invalid_problem}.
 JITGEMM_EXPORT Problem parse_problem(std::string_view text);
-/// Sets what to_string calls `name`. Throws Error{invalid_problem} for a field or a value that there is not.
+/// Sets what to_string calls `name`; "automatic" is a type of c. Throws Error{invalid_problem} for a field or a value
+/// that there is not.
 JITGEMM_EXPORT void set_field(Problem& problem, std::string_view name, std::string_view value);
 
 /// The type of D that is usual for an A of this type: bf16 for e4m3 and e5m2, else A's or, of tf32 and s8, the

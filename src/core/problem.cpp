@@ -74,14 +74,19 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   alignment = std::min(alignment, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
 }
 
-/// The matrices of D side by side, or their rows interleaved, but no element in two.
+/// The matrices of D one after the other or, a row of each within a leading dimension, side by side. Refuses other ways
+/// to interleave, too, though some have no element in two.
 void check_batch_of_d(const Problem& p, const Problem& problem) {
   const OperandMatrix d = matrix_d(p);
   if (d.batch <= 1 || d.empty()) return;
   if (d.stride >= d.span() || (d.stride >= d.extent && d.ld >= (d.batch - 1) * d.stride + d.extent)) return;
+  const std::int64_t widest = (d.ld - d.extent) / (d.batch - 1);
   invalid(ErrorCode::invalid_problem,
-          "stride_d = " + std::to_string(d.stride) + " makes the matrices of D overlap: give at least " +
-              std::to_string(d.span()) + ", or packed_stride",
+          "stride_d = " + std::to_string(d.stride) + " makes the matrices of D overlap or interleave: give at least " +
+              std::to_string(d.span()) + " or packed_stride" +
+              (widest < d.extent ? ""
+                                 : ", or " + std::to_string(d.extent) + " to " + std::to_string(widest) +
+                                       " for rows side by side in ldd = " + std::to_string(d.ld)),
           problem);
 }
 

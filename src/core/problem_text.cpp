@@ -18,10 +18,14 @@ namespace {
 
 [[noreturn]] void unreadable(const std::string& message) { throw Error(ErrorCode::invalid_problem, message); }
 
+/// As the kernel gets it.
+double rounded(double x, const Problem& problem) { return accumulator_of(problem) == f32 ? double(float(x)) : x; }
+
 /// With the default wherever that means the same.
 Problem in_short(const Problem& problem) {
   const Problem defaults;
   Problem p = problem;
+  for (double* const scalar : {&p.alpha, &p.beta, &p.epilogue.slope}) *scalar = rounded(*scalar, problem);
   const auto shorten = [&p](Matrix& matrix, const OperandMatrix& operand) {
     const std::int64_t ld = operand.ld == 0 ? operand.packed_ld() : operand.ld;
     const double elements = double(ld) * double(operand.vectors > 1 ? operand.vectors : 1);
@@ -35,14 +39,14 @@ Problem in_short(const Problem& problem) {
   if (!reads_c(p)) p.c.stride = packed_stride;
   if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
   const double slope = defaults.epilogue.slope;
-  if (p.epilogue.activation != Activation::leaky_relu || p.epilogue.slope == double(float(slope)))
+  if (p.epilogue.activation != Activation::leaky_relu || p.epilogue.slope == rounded(slope, problem))
     p.epilogue.slope = slope;
   return p;
 }
 
-/// As the kernel gets it, with the digits that tell any two apart.
+/// With the digits that tell any two apart.
 std::string scalar_text(double x, const Problem& problem) {
-  return accumulator_of(problem) == f32 ? general_text(double(float(x)), 9) : general_text(x, 17);
+  return general_text(x, accumulator_of(problem) == f32 ? 9 : 17);
 }
 
 [[noreturn]] void unknown(std::string_view what, std::string_view text, const std::string& there_is) {
@@ -58,13 +62,23 @@ T parse_value(std::string_view text, std::string_view field) {
     unknown(enumeration_name<T>, text, "row_major (n) or column_major (t)");
   } else if constexpr (std::is_enum_v<T>) {
     if (const auto value = parse_enumerator<T>(text)) return *value;
-    if constexpr (std::same_as<T, DataType>)
-      unknown(enumeration_name<T>, text, field == "a" || field == "b" ? input_type_names() : output_type_names());
-    else
+    if constexpr (std::same_as<T, DataType>) {
+      const std::string_view automatic = to_string(DataType::automatic);
+      if (field == "c" && text == automatic) return DataType::automatic;
+      std::string names = field == "a" || field == "b" ? input_type_names() : output_type_names();
+      if (field == "c") names.append("; or ").append(automatic);
+      unknown(enumeration_name<T>, text, names);
+    } else {
       unknown(enumeration_name<T>, text, names_of_all<T>());
+    }
   } else {
     T value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc::result_out_of_range && end == text.data() + text.size()) {
+      unreadable(std::string(field) + "=" + std::string(text) + " is out of range: give " +
+                 (std::integral<T> ? "an integer of " + std::to_string(8 * sizeof(T)) + " bits"
+                                   : "0 or inf, or what a double can hold"));
+    }
     if (error != std::errc() || end != text.data() + text.size())
       unreadable(std::string(field) + "=" + std::string(text) + " is not a number" +
                  (std::integral<T> ? ": give an integer" : ""));
@@ -108,8 +122,11 @@ void set_field(Problem& problem, std::string_view name, std::string_view value) 
     member(problem) = parse_value<std::decay_t<decltype(member(problem))>>(value, name);
     found = true;
   });
-  if (!found)
-    unreadable("a problem has no field \"" + std::string(name) + "\": write it like \"" + to_string(Problem{}) + "\"");
+  if (found) return;
+  std::string names;
+  for_each_field(
+      [&names](const ProblemField& field, auto) { names.append(names.empty() ? "" : ", ").append(field.name); });
+  unreadable("a problem has no field \"" + std::string(name) + "\": it has " + names);
 }
 
 Problem parse_problem(std::string_view text) {

@@ -47,6 +47,11 @@ std::optional<std::string> home() {
 
 std::string text_of(int error) { return errno_text(error); }
 
+std::string why_no_default() {
+  const auto path = home();
+  return path ? "HOME=" + *path + " is not an absolute path" : "there is no home directory of this user's own";
+}
+
 }  // namespace
 
 fs::path checked_directory(const fs::path& path, const std::string& what) {
@@ -55,8 +60,13 @@ fs::path checked_directory(const fs::path& path, const std::string& what) {
   };
   if (path.empty()) refuse("is an empty path");
   if (path.native().find('\0') != std::string::npos) refuse("has a NUL in it, which no path has");
-  const fs::path whole = fs::absolute(path).lexically_normal();  // the process may change its directory later
-  return whole.has_filename() ? whole : whole.parent_path();     // without a slash at the end, lstat() sees a link
+  std::error_code gone;
+  const fs::path whole = fs::absolute(path, gone).lexically_normal();  // the process may change its directory later
+  if (gone) {
+    throw Error(ErrorCode::invalid_option, what + " " + path.string() + " is relative to a working directory that is " +
+                                               "not to be had (" + errno_text(gone.value()) + "); give a full path");
+  }
+  return whole.has_filename() ? whole : whole.parent_path();  // without a slash at the end, lstat() sees a link
 }
 
 fs::path default_cache_directory() {
@@ -70,7 +80,7 @@ fs::path default_cache_directory() {
 }
 
 std::string prepare_private_directory(const fs::path& directory, mode_t mode) {
-  if (directory.empty()) return "there is no home directory of this user's own";
+  if (directory.empty()) return why_no_default();
   std::string why = make_directories(directory, mode);
   if (why.empty()) why = why_not_trusted(directory);
   if (why.empty() && faccessat(AT_FDCWD, directory.c_str(), X_OK, AT_EACCESS) != 0) why = text_of(errno);

@@ -28,13 +28,14 @@ namespace fs = std::filesystem;
 constexpr const char* option_name = "the kernel cache's directory";
 constexpr std::uintmax_t default_max_bytes = std::uintmax_t(1) << 30;
 
-std::optional<fs::path> open_writable_layer(const fs::path& directory, bool shared) {
+/// `setting` is what names the directory.
+std::optional<fs::path> open_writable_layer(const fs::path& directory, const std::string& setting, bool shared) {
   const std::string why = prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
   if (why.empty()) return directory;
-  warn_once("no cache " + directory.string(),
-            "kernel cache " + directory.string() +
-                " is not used, kernels and tuning results are kept in memory only: " + why +
-                "; set JITGEMM_CACHE_DIR to a directory of your own that only you can write to (chmod go-w)");
+  warn_once("no cache " + directory.string() + why,
+            (directory.empty() ? "no kernel cache is" : "kernel cache " + directory.string() + " is not") +
+                " used, kernels and tuning results are kept in memory only: " + why + "; set " + setting +
+                " to a directory of your own that only you can write to (chmod go-w)");
   return std::nullopt;
 }
 
@@ -163,7 +164,7 @@ void KernelCache::Impl::publish(const CacheKey& key, const CacheEntry& entry) no
   }
   warn_once("publish " + directory->string(),
             "kernel cache " + directory->string() + " cannot store a kernel, which is compiled again next time: " +
-                why + "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
+                why + "; make room there, set JITGEMM_CACHE_MAX_BYTES, or name another cache directory");
 } catch (const std::exception& error) {
   logger().warn("kernel cache: cannot store a kernel: {}", error.what());
 }
@@ -193,7 +194,7 @@ KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_sh
   impl_->max_bytes = options.max_bytes != 0 ? options.max_bytes : max_cache_bytes().value_or(default_max_bytes);
   impl_->directory = open_writable_layer(
       options.directory ? checked_directory(*options.directory, option_name) : default_cache_directory(),
-      options.shared);
+      options.directory ? "cache_dir (--cache-dir)" : "JITGEMM_CACHE_DIR", options.shared);
   const auto system =
       options.system_directory ? checked_directory(*options.system_directory, option_name) : system_cache_directory();
   if (system) impl_->system_directory = open_system_layer(*system);
@@ -233,7 +234,7 @@ bool KernelCache::add(const CacheKey& key, std::string_view bytes) {
     if (impl_->put(path, bytes, &why)) return true;
   }
   throw Error(ErrorCode::io, "cannot store the kernel " + key.digest + " in the cache: " + why +
-                                 "; make room there, or set JITGEMM_CACHE_DIR or JITGEMM_CACHE_MAX_BYTES");
+                                 "; make room there, set JITGEMM_CACHE_MAX_BYTES, or name another cache directory");
 }
 
 void KernelCache::drop(const CacheKey& key, const std::string& why) {

@@ -157,12 +157,13 @@ class Tuner {
     kernels_->stop();
   }
 
-  /// The first of them whose kernel is there, waiting a little for one. While none is admitted: their first.
+  /// The first of them whose kernel is there, or deferred to its get(), waiting a little for one. While none is
+  /// admitted: their first.
   std::vector<std::size_t>::iterator next_compiled(std::vector<std::size_t>& pending) {
     if (!admission_deadline_) return (*kernels_)[pending.front()].wait(), pending.begin();
     (*kernels_)[pending.front()].wait_for(std::chrono::milliseconds(1));
     return std::find_if(pending.begin(), pending.end(), [this](std::size_t i) {
-      return (*kernels_)[i].wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      return (*kernels_)[i].wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
     });
   }
 

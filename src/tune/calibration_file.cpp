@@ -69,8 +69,7 @@ void add_rates(const std::filesystem::path& file, const DeviceInfo& device, Devi
   for (const auto& [name, value] : fields_of(rates)) line["rates"][std::string(name)] = *value;
   std::string why;
   if (!LineFile(file).append(std::vector{line.dump(-1, ' ', false, json::error_handler_t::replace)}, &why))
-    throw Error(ErrorCode::io,
-                "cannot write " + file.string() + ": " + why + "; set JITGEMM_CACHE_DIR to a directory of your own");
+    throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + why + "; name a cache directory of your own");
 }
 
 }  // namespace jitgemm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace jitgemm {
@@ -11,7 +12,12 @@ CompileAhead::CompileAhead(Backend& backend, std::size_t count, std::function<Ca
     : backend_(backend), get_(std::move(get)), promises_(count) {
   for (auto& promise : promises_) futures_.push_back(promise.get_future());
   const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 8);
-  for (std::size_t i = 0; i < std::min(threads, count); ++i) threads_.emplace_back([this] { work(); });
+  try {
+    while (threads_.size() < std::min(threads, count)) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {  // as many as the system gives
+  }
+  if (!threads_.empty()) return;
+  for (std::size_t i = 0; i < count; ++i) futures_[i] = std::async(std::launch::deferred, get_, i);
 }
 
 void CompileAhead::work() {

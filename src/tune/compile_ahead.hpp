@@ -11,7 +11,8 @@
 
 namespace jitgemm {
 
-/// Gets kernels, in order, in threads. Destruction waits for the compiles under way.
+/// Gets kernels, in order, in threads; where the system gives none, the caller that asks a future for one gets it.
+/// Destruction waits for the compiles under way.
 class CompileAhead {
  public:
   CompileAhead(Backend& backend, std::size_t count, std::function<CallKernels(std::size_t)> get);

@@ -207,13 +207,12 @@ struct TuningDb::Impl {
 
 TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file,
                    mode_t mode)
-    : impl_(
-          new Impl{.mutex = {},
-                   .own = {file ? std::optional(LineFile(std::move(*file), mode)) : std::nullopt, "tuning database",
-                           "results last as long as this process; correct the file's owner and permissions, or give a "
-                           "usable JITGEMM_CACHE_DIR"},
-                   .system = {},
-                   .unwritten = {}}) {
+    : impl_(new Impl{.mutex = {},
+                     .own = {file ? std::optional(LineFile(std::move(*file), mode)) : std::nullopt, "tuning database",
+                             "results last as long as this process; correct the file's owner and permissions, or name "
+                             "another cache directory"},
+                     .system = {},
+                     .unwritten = {}}) {
   if (system_file) {
     impl_->system.emplace(LineFile(std::move(*system_file)), "system tuning database",
                           "correct its owner and permissions, or unset JITGEMM_SYSTEM_CACHE_DIR");

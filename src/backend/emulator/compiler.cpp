@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
 #include "util/environment.hpp"
+#include "util/errno_text.hpp"
 #include "util/hash.hpp"
 #include "util/log.hpp"
 
@@ -146,9 +148,8 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
         .with_log(outcome.output);
   std::optional<std::string> code = read_file(directory.file("kernel.so"));
   if (!code)
-    throw Error(ErrorCode::io,
-                compiler.path +
-                    " left no kernel behind; set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
+    throw Error(ErrorCode::io, compiler.path + " left no kernel that can be read (" + errno_text(errno) +
+                                   "); set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
   KernelBinary binary;
   binary.code = std::move(*code);
   binary.entry = source.entry;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,8 @@
 #include <set>
 
 #include "jitgemm/error.hpp"
+#include "util/environment.hpp"
+#include "util/errno_text.hpp"
 
 namespace jitgemm::emulator {
 
@@ -71,8 +74,12 @@ TemporaryDirectory::TemporaryDirectory() {
     registry().swept = true;
   }
   path_ = (parent / (std::string(prefix) + std::string(letters))).string();
-  if (failed || !mkdtemp(path_.data()))
-    throw Error(ErrorCode::io, "cannot make a temporary directory " + path_ + "; set TMPDIR to a writable one");
+  if (failed || !mkdtemp(path_.data())) {
+    const std::string why = errno_text(failed ? failed.value() : errno);
+    const std::string where = failed ? environment("TMPDIR").value_or("/tmp") : parent.string();
+    throw Error(ErrorCode::io, "cannot make a temporary directory in " + where + ": " + why +
+                                   "; set TMPDIR to one that can be written");
+  }
   lock_ = lock(path_);
   registry().paths.insert(path_);
 }
@@ -86,9 +93,14 @@ TemporaryDirectory::~TemporaryDirectory() {
 
 void write_file(const std::string& path, std::string_view text) {
   const FileSizeSignalHeld held;
+  errno = 0;
   std::ofstream file(path, std::ios::binary);
   file.write(text.data(), std::streamsize(text.size()));
-  if (!file.flush()) throw Error(ErrorCode::io, "cannot write " + path + "; set TMPDIR to a directory with space");
+  if (file.flush()) return;
+  const int error = errno;
+  throw Error(ErrorCode::io, "cannot write " + path + ": " + (error ? errno_text(error) : "it is full") + "; " +
+                                 (error == EMFILE || error == ENFILE ? "raise the limit on open files (ulimit -n)"
+                                                                     : "set TMPDIR to a directory with space"));
 }
 
 void remove_temporary_directories() {

@@ -35,7 +35,9 @@ TemplateFiles template_files(DataType) {
           .main_loop = {"layout_sm90", "store_sm90", "cluster_sum", "mainloop_sm90"}};
 }
 
-std::string macros(const KernelProblem& p, const KernelConfig& c) { return wgmma_macros(p.a.type, p.b.type, c.block_n); }
+std::string macros(const KernelProblem& p, const KernelConfig& c) {
+  return wgmma_macros(p.a.type, p.b.type, c.block_n);
+}
 
 }  // namespace
 

@@ -40,7 +40,7 @@ void add_bench(CLI::App& app) {
       "Time, for each feature of the kernels, as many of the first candidates that do without it")
       ->check(number_from_0())
       ->group("Arms (all if none is named)");
-  add("--seed", options->draw.seed, "Of --random")->capture_default_str();
+  add("--seed", options->draw.seed, "Of --random")->check(number_of_64_bits())->capture_default_str();
   command
       ->add_flag("--derived", options->derived,
                  "Time the cost model's choice with rates derived from the device's attributes")

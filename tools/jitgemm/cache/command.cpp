@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 
+#include "common/options.hpp"
 #include "common/text.hpp"
 #include "jit/cache_directory.hpp"
 #include "jit/kernel_cache.hpp"
@@ -32,16 +33,19 @@ struct Options {
 
 KernelCache open_cache(const Options& options) {
   KernelCacheOptions cache_options;
-  if (!options.directory.empty()) cache_options.directory = fs::absolute(options.directory);
+  if (!options.directory.empty()) cache_options.directory = existing_cache_directory(options.directory);
   return KernelCache(cache_options);
 }
 
 fs::path directory_of(const KernelCache& cache, const Options& options) {
   if (const auto directory = cache.directory()) return *directory;
-  const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
-  throw Error(ErrorCode::io, fmt::format("the kernel cache {} cannot be used: {}; set JITGEMM_CACHE_DIR to a directory "
-                                         "of your own",
-                                         wanted.string(), why_not_writable(wanted)));
+  const fs::path wanted =
+      options.directory.empty() ? default_cache_directory() : checked_directory(options.directory, "--cache-dir");
+  throw Error(
+      ErrorCode::io,
+      fmt::format("{} be used: {}; set {} to a directory of your own",
+                  wanted.empty() ? "no kernel cache can" : fmt::format("the kernel cache {} cannot", wanted.string()),
+                  why_not_writable(wanted), options.directory.empty() ? "JITGEMM_CACHE_DIR" : "--cache-dir"));
 }
 
 nlohmann::ordered_json to_json(const CacheEntryInfo& info) {
@@ -181,7 +185,7 @@ void write_entry(const fs::path& path, std::string_view bytes) {
 /// The entries as they are, for JITGEMM_SYSTEM_CACHE_DIR; with --binaries each as a cubin and its source.
 void export_entries(const Options& options) {
   KernelCache cache = open_cache(options);
-  const fs::path from = directory_of(cache, options), to = fs::absolute(options.export_to);
+  const fs::path from = directory_of(cache, options), to = checked_directory(options.export_to, "the folder");
   int exported = 0;
   for (const CacheEntryInfo& info : cache.list(true)) {
     if (info.state != "ok") continue;
@@ -200,12 +204,15 @@ void export_entries(const Options& options) {
     }
     ++exported;
   }
+  if (exported == 0)
+    throw Error(ErrorCode::io,
+                fmt::format("there is no whole kernel in {} to export: `jitgemm warm` it first", from.string()));
   if (options.json) return print_json({{"exported", exported}, {"directory", to.string()}});
   std::string hint = "; ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
-  if (const std::string why = why_not_readable(to); exported > 0 && !why.empty())
+  if (const std::string why = why_not_readable(to); !why.empty())
     hint = fmt::format("; it is {}: correct that (chown, chmod go-w), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it",
                        why);
-  else if (exported > 0 && (mode_of(to) & 05) != 05)  // as under a umask of 077, or made by another hand
+  else if ((mode_of(to) & 05) != 05)  // as under a umask of 077, or made by another hand
     hint = "; others cannot read it: correct that (chmod -R a+rX), ship it and set JITGEMM_SYSTEM_CACHE_DIR to it";
   fmt::print("exported {} to {}{}\n", counted(std::uint64_t(exported), "kernel"), to.string(),
              options.binaries ? "" : hint);

@@ -4,11 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "core/data_types.hpp"
+#include "core/enumerators.hpp"
+#include "jit/cache_directory.hpp"
 #include "util/alternatives.hpp"
 #include "util/number_text.hpp"
 
@@ -67,6 +72,24 @@ CLI::Validator positive_number() {
 }
 CLI::Validator number_from_0() {
   return number_that("non-negative", [](double x) { return x >= 0; });
+}
+
+CLI::Validator number_of_64_bits() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        errno = 0;
+        static_cast<void>(std::strtoull(text.c_str(), nullptr, 0));
+        return errno == 0 && text.find('-') == std::string::npos ? "" : "\"" + text + "\" is not from 0 to 2^64 - 1";
+      },
+      "");
+}
+
+std::filesystem::path existing_cache_directory(const std::string& given) {
+  const std::filesystem::path path = checked_directory(given, "--cache-dir");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return path;
+  throw Error(ErrorCode::io,
+              fmt::format("there is no cache directory {}: correct --cache-dir, or `jitgemm warm` it", path.string()));
 }
 
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {
@@ -185,7 +208,9 @@ void DeviceOptions::add_to(CLI::App& app) {
                "Let a kernel start while the one before it still runs [on]")
       ->group("Device");
   add("--emulator-sms", emulator_sm_count_, "Multiprocessors of the emulator")->capture_default_str();
-  add("--emulator-seed", emulator_seed_, "Of the emulator's adversarial order; 0 is in order")->capture_default_str();
+  add("--emulator-seed", emulator_seed_, "Of the emulator's adversarial order; 0 is in order")
+      ->check(number_of_64_bits())
+      ->capture_default_str();
 }
 
 void DeviceOptions::add_tuning_to(CLI::App& app) {
@@ -210,8 +235,7 @@ void DeviceOptions::add_constraints_to(CLI::App& app) {
   app.add_option("--workspace-limit", constraints_.workspace_bytes,
                  "Only choices with as many bytes of workspace: 0, 64K, 8M [any]")
       ->transform(CLI::AsSizeValue(false))
-      ->transform(
-          CLI::Validator([](std::string& text) { return std::string(text.starts_with('-') ? "is negative" : ""); }, ""))
+      ->transform(number_of_64_bits())
       ->type_name("BYTES")
       ->group("Choice");
   app.add_option("--sm-limit", constraints_.sms, "Only choices whose blocks take as many SMs at most; 0 is all [0]")
@@ -221,7 +245,7 @@ void DeviceOptions::add_constraints_to(CLI::App& app) {
 ContextOptions DeviceOptions::context_options(bool compile_for_architecture) const {
   ContextOptions options;
   options.architecture = architecture_;
-  if (!cache_dir_.empty()) options.cache_dir = std::filesystem::absolute(cache_dir_).string();
+  if (!cache_dir_.empty()) options.cache_dir = checked_directory(cache_dir_, "--cache-dir").string();
   options.emulator_sm_count = emulator_sm_count_;
   options.emulator_seed = emulator_seed_;
   options.dependent_launch = dependent_launch_;
@@ -253,9 +277,12 @@ void DeviceOptions::announce_emulator(const ContextOptions& chosen, bool compile
 
 std::vector<Shape> read_shapes(const std::filesystem::path& path) {
   std::ifstream file(path);
-  if (!file)
-    throw Error(ErrorCode::io,
-                fmt::format("cannot read the shapes in {}: give a file of `m n k` lines", path.string()));
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  if (!file || is_directory) {
+    throw Error(ErrorCode::io, fmt::format("cannot read the shapes in {}{}: give a file of `m n k` lines",
+                                           path.string(), is_directory ? ", a directory" : ""));
+  }
   std::vector<Shape> shapes;
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
@@ -266,6 +293,11 @@ std::vector<Shape> read_shapes(const std::filesystem::path& path) {
     words.seekg(0);
     if (!(words >> shape.m >> shape.n >> shape.k) || words >> rest) {
       throw Error(ErrorCode::io, fmt::format("{}:{}: \"{}\" is not `m n k`", path.string(), row, line));
+    }
+    for (const std::int64_t size : {shape.m, shape.n, shape.k}) {
+      if (size >= 0 && size <= INT32_MAX) continue;
+      throw Error(ErrorCode::io, fmt::format("{}:{}: {} in \"{}\" is out of range: give 0 to 2^31 - 1", path.string(),
+                                             row, size, line));
     }
     shapes.push_back(shape);
   }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <sstream>
 
 #include "jitgemm/error.hpp"
+#include "util/errno_text.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -31,9 +33,13 @@ fs::path on_path(const char* program) {
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& bytes) {
-    std::string name = (fs::temp_directory_path() / "jitgemm-XXXXXX").string();
-    const int descriptor = mkstemp(name.data());
-    if (descriptor < 0) throw Error(ErrorCode::io, "cannot write a temporary file: set TMPDIR to a writable folder");
+    std::error_code failed;
+    std::string name = (fs::temp_directory_path(failed) / "jitgemm-XXXXXX").string();
+    const int descriptor = failed ? -1 : mkstemp(name.data());
+    if (descriptor < 0) {
+      throw Error(ErrorCode::io, fmt::format("cannot write a temporary file: {}; set TMPDIR to a writable folder",
+                                             errno_text(failed ? failed.value() : errno)));
+    }
     close(descriptor);
     path_ = name;
     std::ofstream(path_, std::ios::binary) << bytes;

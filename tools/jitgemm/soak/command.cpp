@@ -32,7 +32,8 @@ void add_soak(CLI::App& app) {
                    "stream), workspace (a caller's, on one stream) and capture (of one graph) [all; a call draws one]")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(sharing_names.begin(), sharing_names.end())));
-  command->add_option("--seed", options->seed, "Of all that is drawn [a new one, which is printed]");
+  command->add_option("--seed", options->seed, "Of all that is drawn [a new one, which is printed]")
+      ->check(number_of_64_bits());
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
   command->add_flag("--json", options->json, "For machines");

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -47,8 +48,11 @@ std::size_t compile_list(Context& context, const List& list, int jobs) {
 
 std::size_t warm_list(Context& context, const std::string& path, int jobs) {
   std::ifstream file(path);
-  if (!file) {
-    throw Error(ErrorCode::io, fmt::format("cannot read {}: give what `jitgemm wisdom cover --list` wrote", path));
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  if (!file || is_directory) {
+    throw Error(ErrorCode::io, fmt::format("cannot read {}{}: give what `jitgemm wisdom cover --list` wrote", path,
+                                           is_directory ? ", a directory" : ""));
   }
   return compile_list(context, parse_list(file, path), jobs);
 }

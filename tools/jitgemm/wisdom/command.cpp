@@ -40,13 +40,14 @@ struct Home {
 
 KernelCacheOptions cache_options(const Options& options) {
   KernelCacheOptions cache_options;
-  if (!options.directory.empty()) cache_options.directory = fs::absolute(options.directory);
+  if (!options.directory.empty()) cache_options.directory = checked_directory(options.directory, "--cache-dir");
   return cache_options;
 }
 
 /// shared: what is created is for others to read.
 Home open_home(const Options& options, bool shared = false) {
   KernelCacheOptions kernels = cache_options(options);
+  if (!shared && kernels.directory) existing_cache_directory(options.directory);
   kernels.shared = shared;
   KernelCache cache(kernels);
   std::optional<fs::path> own, system;
@@ -113,7 +114,8 @@ Json to_json(const TuningRecord& record) { return Json::parse(to_json_line(recor
 void check_readable(const Options& options, const Home& home) {
   const auto directory = home.cache.directory();
   if (!directory && options.directory.empty() && readable_system_cache_directory()) return;
-  const fs::path wanted = options.directory.empty() ? default_cache_directory() : fs::absolute(options.directory);
+  const fs::path wanted =
+      options.directory.empty() ? default_cache_directory() : checked_directory(options.directory, "--cache-dir");
   std::string why = directory ? why_not_readable(*directory) : why_not_writable(wanted);
   if (directory && why.empty()) {
     const Descriptor results = open_trusted(*directory / tuning_db_name, O_RDONLY, &why);
