@@ -97,6 +97,7 @@ Values gemm_files(const TemplateFiles& files) {
           {"arguments.cuh", template_file("arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
+          {"fragment.cuh", template_file("fragment.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};
