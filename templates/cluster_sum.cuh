@@ -15,9 +15,7 @@ namespace jitgemm::device {
 /// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose
 /// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
-  static constexpr int MMA_ACCUMULATORS = BLOCK_N / 2,
-                       MMA_SLICE = MMA_ACCUMULATORS / CLUSTER_K;  // accumulators of 64 rows
-  static constexpr int VECTORS = STORE_COUNT / 4;
+  static constexpr int VECTORS = STORE_COUNT / 4;  // a block of the fragment each
 
   const SharedMemory& smem;
   const ClusterPlace& place;
@@ -40,8 +38,8 @@ struct ClusterSum {
       const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
 #pragma unroll
       for (int vector = 0; vector < VECTORS; ++vector) {
-        constexpr int MMA_VECTORS = MMA_SLICE / 4;
-        const int first = vector / MMA_VECTORS * MMA_ACCUMULATORS + slice * MMA_SLICE + vector % MMA_VECTORS * 4;
+        constexpr int ACROSS = StoreFragment::BLOCKS_ACROSS;
+        const int first = TileFragment::block(vector / ACROSS, slice * ACROSS + vector % ACROSS);
         Accumulator x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = accumulators[first + i];

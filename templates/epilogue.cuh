@@ -1,7 +1,8 @@
-// From accumulators to D: activation(alpha * accumulator + beta * C + bias), converted and stored with bounds checks.
+// From accumulators to D: C and bias loaded, functor.cuh's values of them, converted and stored with bounds checks.
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
 #pragma once
 #include "arguments.cuh"
+#include "functor.cuh"
 #include "ide.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/global.cuh"
@@ -53,28 +54,6 @@ __device__ __forceinline__ double value(const Scalar& x, double) { return x.f64;
 __device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
 __device__ __forceinline__ Accumulator value(const Scalar& x) { return value(x, Accumulator()); }
 
-/// 1 / (1 + 2^x)
-__device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(ptx::add(1.0f, ptx::ex2(x))); }
-__device__ __forceinline__ double sigmoid(double x) { return 1.0 / ptx::add(1.0, ptx::exp2(x)); }
-
-template <typename T>
-__device__ __forceinline__ T activate(T x, const Scalar& slope) {
-  constexpr double LOG2_E = 1.4426950408889634;
-  // A comparison with NaN is false, so NaN passes through.
-  if constexpr (ACTIVATION == Activation::relu) return x < T(0) ? T(0) : x;
-  if constexpr (ACTIVATION == Activation::leaky_relu) return x < T(0) ? ptx::mul(value(slope), x) : x;
-  if constexpr (ACTIVATION == Activation::gelu_erf) {  // (1 + erf(x / sqrt(2))) x / 2
-    const T half = ptx::mul(T(0.5), x);
-    return ptx::fma(half, ptx::erf(ptx::mul(x, T(0.70710678118654752))), half);
-  }
-  if constexpr (ACTIVATION == Activation::gelu_tanh) {  // (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y))
-    constexpr double SCALE = -2 * LOG2_E * 0.79788456080286536;
-    return ptx::mul(x, sigmoid(ptx::mul(x, ptx::fma(T(SCALE * 0.044715), ptx::mul(x, x), T(SCALE)))));
-  }
-  if constexpr (ACTIVATION == Activation::silu) return ptx::mul(x, sigmoid(ptx::mul(T(-LOG2_E), x)));
-  return x;
-}
-
 __device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
 
 /// Where an operand of matrix `batch` begins, elements.
@@ -107,56 +86,42 @@ struct Epilogue {
     return SWAP_AB ? column * ld + row : row * ld + column;
   }
 
-  static constexpr bool HAS_ADDEND = READS_C || BIAS != Bias::none;
-
-  /// beta * C + bias of (row, column) and (row, column + 1), rounded once; column is even. What lies outside of D means
-  /// nothing, and nothing is read for it. INTERIOR promises that both are inside.
+  /// C's elements (row, column) and (row, column + 1), and the bias's; column is even. What lies outside of D means
+  /// nothing, and nothing is read for it, nor what the kernel does not have. INTERIOR promises that both are inside.
   template <bool INTERIOR>
-  __device__ __forceinline__ void load_addends(int row, int column, Accumulator& x, Accumulator& y) const {
+  __device__ __forceinline__ void load_addends(int row, int column, Accumulator (&its_c)[2],
+                                               Accumulator (&its_bias)[2]) const {
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
-    x = y = 0;
     if constexpr (BIAS == Bias::along_n) {
-      if (has_x) x = load(bias + column);
-      if (has_y) y = load(bias + column + 1);
+      if (has_x) its_bias[0] = load(bias + column);
+      if (has_y) its_bias[1] = load(bias + column + 1);
     }
     if constexpr (BIAS == Bias::along_m) {
-      if (has_x) x = y = load(bias + row);
+      if (has_x) its_bias[0] = its_bias[1] = load(bias + row);
     }
     if constexpr (READS_C) {
       const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
-      Accumulator c_x = 0, c_y = 0;
       if (!SWAP_AB && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
-        load_pair(c + at(row, column, args.ldc), c_x, c_y);
+        load_pair(c + at(row, column, args.ldc), its_c[0], its_c[1]);
       } else {
-        if (has_x) c_x = load(c + at(row, column, args.ldc));
-        if (has_y) c_y = load(c + at(row, column + 1, args.ldc));
+        if (has_x) its_c[0] = load(c + at(row, column, args.ldc));
+        if (has_y) its_c[1] = load(c + at(row, column + 1, args.ldc));
       }
-      const Accumulator beta = value(args.beta);
-      x = BIAS == Bias::none ? ptx::mul(beta, c_x) : ptx::fma(beta, c_x, x);
-      y = BIAS == Bias::none ? ptx::mul(beta, c_y) : ptx::fma(beta, c_y, y);
     }
   }
 
   /// Turns the accumulators of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
   template <bool INTERIOR>
   __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
-    if constexpr (HAS_ADDEND) {
-      Accumulator addend_x, addend_y;
-      load_addends<INTERIOR>(row, column, addend_x, addend_y);
-      x = ptx::fma(scaling.alpha, x, addend_x);
-      y = ptx::fma(scaling.alpha, y, addend_y);
-    } else {
-      x = ptx::mul(scaling.alpha, x);
-      y = ptx::mul(scaling.alpha, y);
-    }
-    x = activate(x, args.slope);
-    y = activate(y, args.slope);
-    if constexpr (HAS_SCALES && sizeof(ElementD) == 1) {
-      x = ptx::mul(x, scaling.d);
-      y = ptx::mul(y, scaling.d);
-    }
+    Accumulator c[2] = {}, bias[2] = {};
+    load_addends<INTERIOR>(row, column, c, bias);
+    const EpilogueFunctor functor{scaling.alpha, value(args.beta), value(args.slope), scaling.d};
+    Accumulator values[] = {x, y};
+    functor(values, c, bias);
+    x = values[0];
+    y = values[1];
   }
 
   /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced

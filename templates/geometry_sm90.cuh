@@ -15,18 +15,18 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
-  // D leaves a CTA in passes of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with swap_ab: whose
-  // height) divides the CTA's columns.
-  int store_columns;  // of the tile, for one CTA
-  int pass_columns;   // at a time
-  bool tma_store;     // else by ordinary stores
-  int d_box_bytes;    // across, of a row in memory
-  int d_box_rows;     // rows in memory
+  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with
+  // swap_ab: whose height) divides the CTA's columns.
+  int store_columns;    // of the tile, for one CTA
+  int subtile_columns;  // of those, at a time
+  bool tma_store;       // else by ordinary stores
+  int d_box_bytes;      // across, of a row in memory
+  int d_box_rows;       // rows in memory
   int smem_bytes;
 };
 
-constexpr int d_buffer_bytes = 64 * 128, d_buffers = 2;  // of each consumer
-constexpr int smem_align = 1024;                         // of the 128-byte swizzle's pattern, 8 rows
+constexpr int d_stage_bytes = 64 * 128, d_stages = 2;  // of D's way out, for each consumer
+constexpr int smem_align = 1024;                       // of the 128-byte swizzle's pattern, 8 rows
 
 constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
   return ping_pong ? block_m : block_m / max_of(1, warps / 4);
@@ -56,14 +56,14 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.stage_bytes = g.a_bytes + g.b_bytes;
 
   g.store_columns = p.block_n / max_of(1, p.cluster_k);
-  g.pass_columns = min_of(128 / p.size_d, g.store_columns);
+  g.subtile_columns = min_of(128 / p.size_d, g.store_columns);
   const int row_bytes = g.store_columns * p.size_d;
   g.tma_store = p.align_d == 16 && (p.swap_ab || row_bytes % 16 == 0);  // TMA clips a row at 16 bytes
   g.d_box_bytes = p.swap_ab ? min_of(128, 64 * p.size_d) : g.tma_store ? common_divisor(128, row_bytes) : 128;
-  g.d_box_rows = p.swap_ab ? common_divisor(g.pass_columns, g.store_columns) : 64;
+  g.d_box_rows = p.swap_ab ? common_divisor(g.subtile_columns, g.store_columns) : 64;
 
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
-  g.smem_bytes = p.stages * g.stage_bytes + g.consumers * d_buffers * d_buffer_bytes + barriers + smem_align;
+  g.smem_bytes = p.stages * g.stage_bytes + g.consumers * d_stages * d_stage_bytes + barriers + smem_align;
   return g;
 }
 

@@ -70,7 +70,6 @@ constexpr int ALIGN_A = 16, ALIGN_B = 16, ALIGN_C = 16, ALIGN_D = 16;
 constexpr bool BATCHED = true, READS_C = true, HAS_SCALES = false;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
-constexpr Activation ACTIVATION = Activation::gelu_erf;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{
@@ -78,6 +77,8 @@ constexpr KernelParameters PARAMETERS{
     PARTITION == Partition::whole_tiles, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D};
 // clang-format on
+
+__device__ Accumulator activation(Accumulator x, Accumulator slope);
 
 // pack.cu.in's.
 using Element = u32;

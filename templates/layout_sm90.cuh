@@ -1,6 +1,7 @@
 // The Hopper main loop's constants, and what lies where in shared memory.
 #pragma once
 #include "arguments.cuh"
+#include "fragment.cuh"
 #include "ide_sm90.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/special_registers.cuh"
@@ -23,18 +24,22 @@ constexpr int BOX = 128 / int(sizeof(ElementA));  // elements of a row of a TMA 
 constexpr int BOX_BYTES = BLOCK_K * 128;
 constexpr int A_BYTES = GEOMETRY.a_bytes, STAGE_BYTES = GEOMETRY.stage_bytes;
 
-constexpr int STORE_COLUMNS = GEOMETRY.store_columns, PASS_COLUMNS = GEOMETRY.pass_columns;
+constexpr int STORE_COLUMNS = GEOMETRY.store_columns, SUBTILE_COLUMNS = GEOMETRY.subtile_columns;
 constexpr bool TMA_STORE = GEOMETRY.tma_store;
 constexpr int D_BOX_WIDTH = GEOMETRY.d_box_bytes, D_BOX_ROWS = GEOMETRY.d_box_rows;
-constexpr int D_BUFFER_BYTES = sm90::d_buffer_bytes, D_BUFFERS = sm90::d_buffers;
+constexpr int D_STAGE_BYTES = sm90::d_stage_bytes, D_STAGES = sm90::d_stages;
+
+// What a consumer's thread has of each 64 rows: as wgmma leaves it, and of those columns that the block stores.
+using TileFragment = Fragment<4, BLOCK_N>;
+using StoreFragment = Fragment<4, STORE_COLUMNS>;
 
 struct SharedMemory {
   u32 base;  // 1024-byte aligned, as the swizzle needs
 
   __device__ __forceinline__ u32 a(int stage) const { return base + stage * STAGE_BYTES; }
   __device__ __forceinline__ u32 b(int stage) const { return a(stage) + A_BYTES; }
-  __device__ __forceinline__ u32 d(u32 consumer, u32 buffer) const {
-    return base + STAGES * STAGE_BYTES + (consumer * D_BUFFERS + buffer) * D_BUFFER_BYTES;
+  __device__ __forceinline__ u32 d(u32 consumer, u32 stage) const {
+    return base + STAGES * STAGE_BYTES + (consumer * D_STAGES + stage) * D_STAGE_BYTES;
   }
   __device__ __forceinline__ u32 full(int stage) const { return d(CONSUMERS, 0) + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }

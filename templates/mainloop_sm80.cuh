@@ -242,23 +242,19 @@ struct StageLoader {
 template <bool INTERIOR>
 __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int row, int column,
                                                 const Accumulator (&accumulators)[ACCUMULATORS]) {
-  const int lane = ptx::thread_index() % 32, g = lane / 4, t = lane % 4;
+  const WarpFragment fragment(0, ptx::thread_index() % 32);
 #pragma unroll
-  for (int i = 0; i < WARP_M / 16; ++i)
+  for (int down = 0; down < WARP_M / 16; ++down)
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int its_row = row + i * 16 + (PAIRED_ROWS ? 2 * g + h : g + 8 * h);
+    for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int j = 0; j < WARP_N / 8; j += 2)
+      for (int two = 0; two < WarpFragment::PAIRS; two += 2)  // short loops: what they share is found once
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const Accumulator* x = accumulators + (i * (WARP_N / 8) + j) * 4 + h * 2;  // of two neighbouring blocks
-          if constexpr (PAIRED_COLUMNS)
-            epilogue.store_pair<INTERIOR>(its_row, column + j * 8 + 4 * t + 2 * e, x[e], x[4 + e]);
-          else
-            epilogue.store_pair<INTERIOR>(its_row, column + (j + e) * 8 + 2 * t, x[4 * e], x[4 * e + 1]);
+          const Accumulator* x = accumulators + WarpFragment::pair(down, half, two + e);
+          epilogue.store_pair<INTERIOR>(row + fragment.row_of(down, half), column + fragment.column_of(two + e), x[0],
+                                        x[WarpFragment::NEIGHBOUR]);
         }
-    }
 }
 
 /// The ring of stages, which go by their address.

@@ -14,9 +14,8 @@
 //               of each block that adds up the tile          x CLUSTER_K
 // bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
 //               for the other blocks' threads, too                                                  are there
-// bar.sync 1+c  consumer c: its buffer of D is free, or is   128                 consumer c         two a pass of the
-//               full; its partial sums are stored                                                   store or a split
-//               tile
+// bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
+//               full; its partial sums are stored                                                   a split tile
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
 // producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
@@ -203,7 +202,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 
   const Scaling scaling(args);
   PipelineState state;
-  u32 item = 0, passes = 0;
+  u32 item = 0, subtiles = 0;
   Work work;
   for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {
     // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
@@ -231,9 +230,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scaling, tile};
       if (interior)
-        store<true>(epilogue, smem, consumer, thread, row, column, sums, passes);
+        store<true>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
       else if constexpr (EDGES_DIFFER)
-        store<false>(epilogue, smem, consumer, thread, row, column, sums, passes);
+        store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
     };
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];

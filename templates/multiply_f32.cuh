@@ -1,7 +1,7 @@
 // What a warp of the portable main loop does with a k-block of full single precision: fused multiply-adds in MMA_STEPS
-// of 4 k. Accumulators lie as if mma had left them: row by row of 16 x 8 blocks, lane l has rows l / 4 and l / 4 + 8,
-// columns 2 (l % 4) and the next.
+// of 4 k. Accumulators lie as if mma had left them.
 #pragma once
+#include "fragment.cuh"
 #include "ide.cuh"
 #include "operand_tile.cuh"
 #include "ptx/math.cuh"
@@ -11,7 +11,7 @@
 namespace jitgemm::device {
 
 constexpr int MMA_STEPS = BLOCK_K / 4;
-constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
+using WarpFragment = Fragment<1, WARP_N>;
 
 /// A thread's WIDTH neighbouring rows (columns) of each 8 of the warp's, 4 k of each.
 template <int BLOCK, int EXTENT, bool K_MAJOR, int WIDTH>
@@ -76,7 +76,7 @@ struct Multiplier {
         for (int j = 0; j < WARP_N / 8; ++j)
 #pragma unroll
           for (int w = 0; w < 2; ++w) {
-            float& sum = accumulators[((i / 2 * (WARP_N / 8) + j) * 2 + i % 2) * 2 + w];
+            float& sum = accumulators[WarpFragment::block(i / 2, j) + i % 2 * 2 + w];
             sum = ptx::fma(a[step % 2][i][0][k], b[step % 2][j][w][k], sum);
           }
   }

@@ -1,7 +1,7 @@
 // What a warp of the portable main loop does with a k-block of double precision: MMA_STEPS of mma.sync, 4 k each, its
-// fragments by ordinary loads, as ldmatrix moves no 8-byte elements. Accumulators lie as mma's 16 x 8 blocks, row by
-// row.
+// operands' fragments by ordinary loads, as ldmatrix moves no 8-byte elements.
 #pragma once
+#include "fragment.cuh"
 #include "ide.cuh"
 #include "operand_tile.cuh"
 #include "ptx/mma.cuh"
@@ -11,7 +11,7 @@
 namespace jitgemm::device {
 
 constexpr int MMA_STEPS = BLOCK_K / 4;
-constexpr bool PAIRED_ROWS = false, PAIRED_COLUMNS = false;
+using WarpFragment = Fragment<1, WARP_N>;
 
 /// A thread's elements of an MMA step: k = lane % 4 of rows (columns) lane / 4, + 8, ... of the warp's.
 template <int BLOCK, int EXTENT, bool K_MAJOR>
@@ -54,7 +54,7 @@ struct Multiplier {
     for (int i = 0; i < WARP_M / 16; ++i)
 #pragma unroll
       for (int j = 0; j < WARP_N / 8; ++j)
-        ptx::mma_m16n8k4(reinterpret_cast<double(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), a[step % 2][2 * i],
+        ptx::mma_m16n8k4(reinterpret_cast<double(&)[4]>(accumulators[WarpFragment::block(i, j)]), a[step % 2][2 * i],
                          a[step % 2][2 * i + 1], b[step % 2][j]);
   }
 };

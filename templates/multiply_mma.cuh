@@ -1,8 +1,9 @@
 // What a warp of the portable main loop does with a k-block, on tensor cores: ldmatrix and mma.sync in MMA_STEPS of 32
-// bytes of k. Accumulators lie as mma's 16 x 8 blocks, row by row. Where the tensor cores know 8-bit floating point
-// only through wgmma (MMA_FP8 is false), its fragments become f16 in registers, which is exact.
+// bytes of k. Where the tensor cores know 8-bit floating point only through wgmma (MMA_FP8 is false), its fragments
+// become f16 in registers, which is exact.
 #pragma once
 #include "epilogue.cuh"
+#include "fragment.cuh"
 #include "ide.cuh"
 #include "operand_tile.cuh"
 #include "ptx/convert.cuh"
@@ -15,8 +16,8 @@ namespace jitgemm::device {
 constexpr int MMA_STEPS = BLOCK_K * int(sizeof(ElementA)) / 32;
 
 // Byte transposition pairs neighbours: element 2i of 16 M (N) lies where ldmatrix leaves i of the lower 8, 2i + 1 where
-// i of the upper 8. The sums do not care, the epilogue does.
-constexpr bool PAIRED_ROWS = sizeof(ElementA) == 1 && !A_K_MAJOR, PAIRED_COLUMNS = sizeof(ElementB) == 1 && !B_K_MAJOR;
+// i of the upper 8. The sums do not care, what stores them does.
+using WarpFragment = Fragment<1, WARP_N, sizeof(ElementA) == 1 && !A_K_MAJOR, sizeof(ElementB) == 1 && !B_K_MAJOR>;
 
 /// Reads a warp's part of one operand as mma fragments: COUNT blocks of 16 (M or N) x 32 bytes (K), each of four
 /// quarters of 8 x 16 bytes, a register each. mma wants A's quarters M first, and B's K first: then each half of a
@@ -106,7 +107,7 @@ struct Multiplier {
       for (int j = 0; j < WARP_N / 8; ++j) {
         u32 b0, b1;
         load_b(j, b0, b1);
-        ptx::mma_m16n8(A{}, B{}, reinterpret_cast<Accumulator(&)[4]>(accumulators[(i * (WARP_N / 8) + j) * 4]), rows[i],
+        ptx::mma_m16n8(A{}, B{}, reinterpret_cast<Accumulator(&)[4]>(accumulators[WarpFragment::block(i, j)]), rows[i],
                        b0, b1);
       }
   }

@@ -1,4 +1,4 @@
-// Fixed-width integers, the element types that C++ lacks as their bit patterns, and what an epilogue may do. Plain C++,
+// Fixed-width integers, the element types that C++ lacks as their bit patterns, and where a bias lies. Plain C++,
 // also compiled on the host.
 #pragma once
 
@@ -28,7 +28,6 @@ struct E5M2 {
 };
 
 enum class Bias { none, along_n, along_m };
-enum class Activation { none, relu, leaky_relu, gelu_erf, gelu_tanh, silu };
 
 /// One vector access of 16 bytes.
 struct alignas(16) U32x4 {

@@ -73,6 +73,17 @@ class Docs(unittest.TestCase):
                 self.assertTrue(list(ROOT.glob(path.rstrip("/"))), f"{page}: {path}")
         self.assertGreater(count, 40)
 
+    def test_the_lists_of_activations_are_whole(self):
+        body = re.search(r"(?s)enum class Activation .*?\{(.*?)\};", text("include/jitgemm/types.hpp"))[1]
+        names = re.findall(r"(?m)^  (\w+),", body)
+        self.assertGreater(len(names), 5)
+        self.assertEqual(names[0], "none")
+        listed = re.search(r"(?s)\nActivations: ([\w, \n]+)\.", text("README.md"))[1]
+        self.assertEqual(re.split(r",\s+", listed), names[1:])
+        table = re.search(r"(?s)\n\| activation \| as computed \|\n\| --- \| --- \|\n(.*?)\n\n", text("templates/README.md"))[1]
+        rows = [name for row in table.splitlines() for name in row.split("|")[1].strip().split(", ")]
+        self.assertEqual(rows, names)
+
     def test_environment_variables_and_scripts_are_explained(self):
         page = text("tools/README.md")
         code = "".join(path.read_text() for folder in ("src", "tools/jitgemm") for path in (ROOT / folder).rglob("*.[ch]pp"))

@@ -95,7 +95,7 @@ std::string to_string(const GemmCase& gemm) {
 bool exact_with_integers(const GemmCase& gemm) {
   const bool cut_off = is_fp8(gemm.problem.a.type) && gemm.config.main_loop == MainLoop::sm90 &&
                        gemm.problem.accumulation == Accumulation::fast;
-  return gemm.problem.epilogue.activation < Activation::gelu_erf && !cut_off;
+  return expected_of(gemm.problem.epilogue.activation).exact && !cut_off;
 }
 
 Scales scales_of(const GemmCase& gemm) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "activations.hpp"
 #include "gemm_cases.hpp"
 #include "random.hpp"
 
@@ -23,8 +24,11 @@ inline constexpr std::array sm80_types{Types{f16, f16, f16},    Types{f16, f16, 
 inline constexpr int first_8_bit_type = 6;
 inline constexpr std::size_t sm90_type_count = 13;  // of them; wgmma has the rest not
 inline constexpr std::array aligns{16, 8, 4, 2};    // bytes; of 8-bit elements 2 stands for 1
-inline constexpr std::array activations{Activation::none,     Activation::relu,      Activation::leaky_relu,
-                                        Activation::gelu_erf, Activation::gelu_tanh, Activation::silu};
+inline constexpr auto activations = [] {
+  std::array<Activation, expected_activations.size()> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = expected_activations[i].activation;
+  return all;
+}();
 inline constexpr std::array biases{Bias::none, Bias::along_n, Bias::along_m};
 inline constexpr std::array group_sizes{0, 1, 2, 8};
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "activations.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm::test {
@@ -123,24 +124,6 @@ Strides strides_b(const Problem& p) {
   return p.b.layout == Layout::row_major ? Strides{p.b.ld, 1, p.b.stride} : Strides{1, p.b.ld, p.b.stride};
 }
 
-double activated(double x, const Problem& p) {
-  switch (p.epilogue.activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0 ? 0 : x;
-    case Activation::leaky_relu:
-      return x < 0 ? p.epilogue.slope * x : x;
-    case Activation::gelu_erf:
-      return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-  }
-  return x;
-}
-
 /// Sums over k, and the extremes of the sums so far.
 struct Sums {
   double total = 0, low = 0, high = 0;
@@ -158,19 +141,14 @@ ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, 
   const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.c.stride + row * p.c.ld + column, addend) : 0;
   const double bias =
       p.epilogue.bias == Bias::none ? 0 : load(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, addend);
+  const ExpectedActivation& activation = expected_of(p.epilogue.activation);
   if (p.d.type == s32) {
     const double x = wrapped(product + c + bias);  // small enough inputs that the sum itself is exact
-    return {activated(x, p), 0};
+    return {activation.value(x, p.epilogue.slope), 0};
   }
   const double u_acc = p.d.type == f64 ? 0x1p-53 : 0x1p-24, acc_max = p.d.type == f64 ? 0x1.fp1023 : 0x1.fp127;
-  const double x = product + c + bias, activation = activated(x, p);
-  double lipschitz = 1, h = 0;
-  if (p.epilogue.activation == Activation::leaky_relu) lipschitz = std::max(1.0, std::abs(p.epilogue.slope));
-  if (p.epilogue.activation >= Activation::gelu_erf) {
-    lipschitz = 1.13;
-    h = 16;
-  }
-  double d = activation * scales.d;
+  const double x = product + c + bias, activated = activation.value(x, p.epilogue.slope);
+  double d = activated * scales.d;
   if (saturates(p.d.type) && !std::isnan(d)) {
     const double largest = decode_finite(format_of(p.d.type).largest_finite(), format_of(p.d.type));
     d = std::clamp(d, -largest, largest);
@@ -178,12 +156,14 @@ ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, 
   if (!std::isfinite(x)) return {d, 0};  // by the inputs alone: float64 cannot overflow here
 
   const double magnitude = std::abs(product) + std::abs(c) + std::abs(bias);
+  const double lipschitz = activation.largest_slope(magnitude, p.epilogue.slope),
+               h = activation.exact ? activation.operations->count() : 16;
   if (range > acc_max || magnitude > acc_max || lipschitz * magnitude > acc_max) return {d, infinity};
   const double smallest = p.d.type == f64 ? 0x1p-1074 : 0x1p-149;
   const double tiny = smallest * (1 + std::abs(alpha)) * (1 + double(p.k));  // partial sums may be subnormal too
-  const double error =
-      (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) + h * u_acc * std::abs(x)) *
-      std::abs(scales.d);
+  const double error = (lipschitz * (std::abs(alpha) * g_k * range + 4 * u_acc * magnitude + tiny) +
+                        h * u_acc * std::max(std::abs(x), std::abs(activated))) *
+                       std::abs(scales.d);
   const double u = unit_roundoff(p.d.type);
   return {d, u * std::abs(d) + (1 + u) * error + half_smallest_subnormal(p.d.type)};
 }

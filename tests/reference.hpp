@@ -16,13 +16,13 @@ void store(double value, void* array, std::int64_t i, DataType type);
 
 /// The numerics contract. With s = sum a b and R = max |sum a b over a contiguous range of k| <= sum |a b|,
 ///
-///   |d - ref| <= u_D |ref| + L (|alpha| g R + 4 u_acc (|alpha s| + |beta c| + |bias|)) + h u_acc |x|
+///   |d - ref| <= u_D |ref| + L (|alpha| g R + 4 u_acc (|alpha s| + |beta c| + |bias|)) + h u_acc max(|x|, |ref|)
 ///
 /// where u_D and u_acc (2^-24, in double precision 2^-53) are unit roundoffs, L is the activation's Lipschitz constant,
-/// h the error of computing it (16 for gelu_* and silu, else 0) at x; half the smallest subnormal is added, and a
-/// result may be infinite if that much more than it rounds to infinity. NaN and infinity from the inputs come out
-/// exactly; where a partial result leaves the range of the accumulator, anything may. Integers are exact. alpha
-/// includes scale_a and scale_b; all of it is multiplied by scale_d before it is rounded.
+/// h the error of computing it (16 where it is approximated, else its roundings) at x; half the smallest subnormal is
+/// added, and a result may be infinite if that much more than it rounds to infinity. NaN and infinity from the inputs
+/// come out exactly; where a partial result leaves the range of the accumulator, anything may. Integers are exact.
+/// alpha includes scale_a and scale_b; all of it is multiplied by scale_d before it is rounded.
 ///
 /// g, a product: a tensor core adds L products to the accumulator at once, aligned to the largest of them, F fraction
 /// bits kept and the rest cut off: (L + 1) 2^-F + 2^-23 of R at most. L = 8, F = 24 on sm_80 is 1.375 x 2^-24, L = 16,

@@ -341,9 +341,6 @@ TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
 TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (DataType x : {f16, bf16, f32}) CHECK(parse_data_type(to_string(x)) == x);
   for (Layout x : {Layout::row_major, Layout::column_major}) CHECK(parse_layout(to_string(x)) == x);
-  for (Activation x : {Activation::none, Activation::relu, Activation::leaky_relu}) {
-    CHECK(parse_activation(to_string(x)) == x);
-  }
   for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));

@@ -51,8 +51,8 @@ struct Epilogue {
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once,
 /// to nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum,
 /// beta * C). Then come the activation and the rounding to D's type. Only sum depends on the kernel: given the same
-/// sums, none, relu and leaky_relu have the same bits on every GPU and on the emulator, and the other activations
-/// differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are rounded to D's type.
+/// sums, activations that are exact (see Activation) have the same bits on every GPU and on the emulator, and the
+/// others differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are rounded to D's type.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.

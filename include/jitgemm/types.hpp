@@ -48,11 +48,11 @@ enum class Bias : std::uint8_t {
 };
 
 /// Applied last, in the accumulator's type, to x = alpha * A * B + beta * C + bias. NaN stays NaN in all of them, and
-/// gelu_* and silu make NaN of -infinity, as their formulas do.
+/// gelu_* and silu make NaN of -infinity, as their formulas do. Exact are those that round once at most.
 enum class Activation : std::uint8_t {
-  none,
-  relu,
-  leaky_relu,  ///< x < 0 ? slope * x : x
+  none,        ///< x; exact
+  relu,        ///< x < 0 ? 0 : x; exact
+  leaky_relu,  ///< x < 0 ? slope * x : x; exact
   gelu_erf,    ///< x / 2 * (1 + erf(x / sqrt(2)))
   gelu_tanh,   ///< x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
   silu,        ///< x / (1 + exp(-x))

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/activations.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -161,7 +162,7 @@ NormalProblem normalise(const Problem& problem) {
   p.beta = as_scalar("beta", p.beta, problem);
   Epilogue& epilogue = p.epilogue;
   epilogue.slope =
-      epilogue.activation == Activation::leaky_relu ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
+      info_of(epilogue.activation).takes_slope ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
   if (!is_fp8(p.a.type)) p.accumulation = Problem{}.accumulation;
   p.c.type = type_of_c(p);
   normalise_matrix("a", matrix_a(p), p.a, problem);

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/activations.hpp"
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
 #include "core/operand_matrix.hpp"
@@ -39,7 +40,7 @@ Problem in_short(const Problem& problem) {
   if (!reads_c(p)) p.c.stride = packed_stride;
   if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
   const double slope = defaults.epilogue.slope;
-  if (p.epilogue.activation != Activation::leaky_relu || p.epilogue.slope == rounded(slope, problem))
+  if (!info_of(p.epilogue.activation).takes_slope || p.epilogue.slope == rounded(slope, problem))
     p.epilogue.slope = slope;
   return p;
 }

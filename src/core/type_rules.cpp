@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/activations.hpp"
 #include "core/enumerators.hpp"
 #include "util/alternatives.hpp"
 
@@ -33,8 +34,9 @@ std::string why_types_unsupported(const Problem& p) {
   if (!is_known(p.epilogue.bias)) return "unknown bias: use " + names_of_all<Bias>();
   if (!is_known(p.epilogue.activation)) return "unknown activation: use " + names_of_all<Activation>();
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
-  if (a.accumulator == s32 && p.epilogue.activation != Activation::none && p.epilogue.activation != Activation::relu)
-    return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use none or relu";
+  if (a.accumulator == s32 && !info_of(p.epilogue.activation).takes_integers)
+    return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +
+           names_of_activations_of_integers();
   return {};
 }
 

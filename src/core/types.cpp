@@ -1,7 +1,9 @@
 #include "jitgemm/types.hpp"
 
 #include <array>
+#include <vector>
 
+#include "core/activations.hpp"
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
 
@@ -33,14 +35,11 @@ std::span<const Enumerator<Bias>> enumerators() {
 
 template <>
 std::span<const Enumerator<Activation>> enumerators() {
-  static constexpr std::array all{
-      Enumerator<Activation>{Activation::none, "none"},
-      Enumerator<Activation>{Activation::relu, "relu"},
-      Enumerator<Activation>{Activation::leaky_relu, "leaky_relu"},
-      Enumerator<Activation>{Activation::gelu_erf, "gelu_erf"},
-      Enumerator<Activation>{Activation::gelu_tanh, "gelu_tanh"},
-      Enumerator<Activation>{Activation::silu, "silu"},
-  };
+  static const auto all = [] {
+    std::vector<Enumerator<Activation>> names;
+    for (const ActivationInfo& info : activations()) names.push_back({info.activation, info.name});
+    return names;
+  }();
   return all;
 }
 

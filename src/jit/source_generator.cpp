@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "core/activations.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
@@ -97,6 +98,9 @@ Values gemm_files(const TemplateFiles& files) {
           {"arguments.cuh", template_file("arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
+          {"fragment.cuh", template_file("fragment.cuh")},
+          {"activation.cuh", template_file("activation.cuh")},
+          {"functor.cuh", template_file("functor.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};
@@ -200,6 +204,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"bias", std::string(to_string(p.epilogue.bias))},
             {"activation", std::string(to_string(p.epilogue.activation))},
+            {"activation_text", std::string(info_of(p.epilogue.activation).device_text)},
             {"entry", source.entry},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   return source;

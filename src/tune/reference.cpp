@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/activations.hpp"
 #include "core/element.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -14,27 +15,7 @@ namespace {
 constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
 
 double activated(double x, const Problem& problem) {
-  switch (problem.epilogue.activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0 ? 0 : x;
-    case Activation::leaky_relu:
-      return x < 0 ? x * problem.epilogue.slope : x;
-    case Activation::gelu_erf:
-      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_tanh:
-      return x / 2 * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-  }
-  return x;
-}
-
-/// The largest slope of the activation.
-double lipschitz(const Problem& problem) {
-  if (problem.epilogue.activation == Activation::leaky_relu) return std::max(1.0, std::abs(problem.epilogue.slope));
-  return problem.epilogue.activation >= Activation::gelu_erf ? 1.13 : 1.0;
+  return info_of(problem.epilogue.activation).value(x, problem.epilogue.slope);
 }
 
 /// As the multiplication reads it.
@@ -167,9 +148,13 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   const double scalar_rounding = accumulator_of(problem_) == f64 ? 0x1p-51 : 0x1p-22;
   const double before =
       accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
-  const double after = std::abs(scale_d_) * (lipschitz(problem_) * before +
-                                             4 * scalar_rounding * std::abs(value));  // erf, tanh and exp round, too
-  result.value = scale_d_ * activated(value, problem_);
+  const double activation = activated(value, problem_);
+  const double largest_slope =
+      info_of(problem_.epilogue.activation).largest_slope(std::abs(value) + before, problem_.epilogue.slope);
+  // erf, tanh and exp round, too
+  const double after = std::abs(scale_d_) *
+                       (largest_slope * before + 4 * scalar_rounding * std::max(std::abs(value), std::abs(activation)));
+  result.value = scale_d_ * activation;
   result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d.type);
   const double largest = largest_finite(problem_.d.type);
   if (is_fp8(problem_.d.type)) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/activations.hpp"
 #include "core/kernel_config_hash.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/problem.hpp"
@@ -67,7 +68,7 @@ Problem problem_from(fuzz::Bytes& input) {
   p.alpha = scalar_from(input);
   p.beta = scalar_from(input);
   p.epilogue.bias = enum_from<Bias>(input, 3);
-  p.epilogue.activation = enum_from<Activation>(input, 6);
+  p.epilogue.activation = enum_from<Activation>(input, int(activations().size()));
   p.epilogue.slope = scalar_from(input);
   if (input.take<bool>())
     for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->alignment = alignment_from(input);

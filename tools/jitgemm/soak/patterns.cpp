@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/activations.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -18,8 +19,6 @@ namespace {
 constexpr DataType data_types[] = {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32};
 constexpr Layout layouts[] = {Layout::row_major, Layout::column_major};
 constexpr Bias biases[] = {Bias::none, Bias::along_n, Bias::along_m};
-constexpr Activation activations[] = {Activation::none,     Activation::relu,      Activation::leaky_relu,
-                                      Activation::gelu_erf, Activation::gelu_tanh, Activation::silu};
 
 constexpr std::size_t widest_element = 8;  // bytes
 constexpr int choices_of_model = 40;       // configurations that patterns are drawn from
@@ -69,7 +68,7 @@ SoakPattern SoakPatterns::draw_pattern(std::size_t number, std::mt19937_64& rand
     p.b.layout = one_of(layouts, random);
     do {
       p.epilogue.bias = one_of(biases, random);
-      p.epilogue.activation = one_of(activations, random);
+      p.epilogue.activation = one_of(activations(), random).activation;
     } while (!why_types_unsupported(p).empty());
     p.epilogue.slope = 0.25;
     if (is_fp8(p.a.type) && once_in(2, random)) p.accumulation = Accumulation::promoted;
