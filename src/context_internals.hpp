@@ -1,9 +1,9 @@
 #pragma once
 
-#include "backend/backend.hpp"
-#include "jitgemm/context.hpp"
-
 namespace jitgemm {
+
+class Backend;
+class Context;
 
 /// For what measures and checks a Context: the parts that its users do without.
 struct ContextInternals {
