@@ -1,5 +1,5 @@
 // How a split tile becomes one. Each contributor stores its partial sums in a slot of its own and counts up; whoever
-// comes last adds the slots in k order and goes on to the epilogue. Nobody waits for another CTA, so no order of
+// comes last adds the slots in k order and goes on to the epilogue. Nobody waits for another cluster, so no order of
 // execution can hang, and who comes last does not change a bit of the result. The count wraps to zero for the next
 // launch.
 #pragma once

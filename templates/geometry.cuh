@@ -14,8 +14,8 @@ struct KernelParameters {
   bool whole_tiles;  // no tile is split along k by the schedule
   bool promoted;     // f32 additions after each k-block
   bool tensor_cores;
-  int size_a, size_accumulator, size_d;
-  bool a_k_major, b_k_major;  // else M-major, N-major
+  int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's
+  bool a_k_major, b_k_major;             // else M-major, N-major
   int align_a, align_b, align_d;
 };
 

@@ -16,9 +16,12 @@
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
 //               full; its partial sums are stored                                                   a split tile
+// cluster       where a cluster splits k: all consumers      CLUSTER_K x         all consumers      one: partial sums
+//               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
-// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage.
+// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage. Blocks
+// of a cluster are resident together and may wait for each other; no cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"
 #include "cluster_sum.cuh"

@@ -83,6 +83,14 @@ class Docs(unittest.TestCase):
         table = re.search(r"(?s)\n\| activation \| as computed \|\n\| --- \| --- \|\n(.*?)\n\n", text("templates/README.md"))[1]
         rows = [name for row in table.splitlines() for name in row.split("|")[1].strip().split(", ")]
         self.assertEqual(rows, names)
+        for table in ("src/core/activations.cpp", "tests/activations.hpp"):
+            self.assertEqual(re.findall(r"(?m)^ *\S*\{?\.?(?:activation = )?Activation::(\w+),", text(table)), names, table)
+
+    def test_each_template_is_explained(self):
+        page = text("templates/README.md")
+        for template in (ROOT / "templates").glob("*.cu*"):
+            family = re.sub(r"_(sm\d+|mma|f32|f64)\.", "_*.", template.name)
+            self.assertTrue(f"`{template.name}`" in page or f"`{family}`" in page, template.name)
 
     def test_environment_variables_and_scripts_are_explained(self):
         page = text("tools/README.md")

@@ -22,10 +22,10 @@ set(may_include_command command run inspect warm tuning cache wisdom bench seed 
 set(with_internals measure peers bench seed calibrate soak)
 
 # Of the others these files alone, each the headers that are named, until the library has a function for it:
-# to end the emulator's compilers; which types there are, for --help; to refuse a problem before anything is compiled,
+# to end the emulator's compilers; which types there are, for --help, and that a cache directory has a path; to refuse a problem before anything is compiled,
 # where the cache lies and why it takes nothing.
 set(internals_of_command/interrupt.cpp backend/emulator/child_process.hpp backend/emulator/temporary_directory.hpp)
-set(internals_of_common/options.cpp core/data_types.hpp)
+set(internals_of_common/options.cpp core/data_types.hpp jit/cache_directory.hpp)
 set(internals_of_warm/command.cpp context_options.hpp core/problem.hpp jit/cache_directory.hpp)
 # PTX, which is the compiler's and no part of what the library keeps.
 set(internals_of_inspect/ptx.cpp backend/cuda/nvrtc.hpp)

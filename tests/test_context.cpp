@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "backend/backend.hpp"
 #include "catch.hpp"
 #include "context_internals.hpp"
 #include "core/problem.hpp"

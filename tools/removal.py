@@ -26,7 +26,7 @@ TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80"], "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store"], "fixup.cuh": ["sm80", "sm90"],
-         "epilogue.cuh": ["sm80", "sm90"], "pack.cuh": ["pack"]}
+         "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"]}
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
@@ -48,7 +48,8 @@ WITH_RESULT = {
                              f"({', '.join(arguments)})"),
 }
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
-BOUNDS = r"args\.[mnk]|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|" \
+END = r"(?:tile\.)?(?:row_end|column_end)"  # where D ends
+BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|" \
          r"chunk_count|packed_rows|packed_chunks|source_end|source_begin"
 LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
@@ -70,7 +71,7 @@ ALLOWED = [
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
       for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh")),
     *(("epilogue.cuh", code, "", "bounds a prefetch, which does nothing where no memory is")
-      for code in ("min_of(row + i / ACROSS * ROW_STEP, args.m - 1)", "min_of(column + i % ACROSS * COLUMN_STEP, args.n - 1)")),
+      for code in ("min_of(row + i / ACROSS * ROW_STEP, tile.row_end - 1)", "min_of(column + i % ACROSS * COLUMN_STEP, tile.column_end - 1)")),
 ]
 
 
@@ -170,6 +171,8 @@ def find_masks(text):
         below = match.group(1) in ("<", "<=")
         if match.group(1) == "==":
             inside = "%" in left
+        elif re.match(END + r"\b", left):  # what is left of D is compared with what is wanted of it
+            inside = not below
         else:
             inside = below == bound[1] if right not in LOWER_BOUNDS else not below
         yield "mask", begin, end, "true" if inside else "false"
@@ -178,7 +181,7 @@ def find_masks(text):
     for match in re.finditer(r"\bmin_of\(", text):
         end = matching(text, match.end() - 1)
         given, limit = split_arguments(text[match.end():end - 1])
-        if re.search(r"\bargs\.[mn]\b", limit):
+        if re.search(END + r"\b", limit):
             yield "mask", match.start(), end, given
     for match in re.finditer(rf"\b({FLAGS})\b", text):
         line_begin = text.rfind("\n", 0, match.start()) + 1
@@ -199,11 +202,13 @@ def find_removals(texts):
     return removals
 
 
+def matches(entry, removal, text):
+    file, code, line, _ = entry
+    return removal.file == file and text[removal.begin:removal.end] == code and line in removal.code
+
+
 def allowed(removal, text):
-    for file, code, line, reason in ALLOWED:
-        if removal.file == file and text[removal.begin:removal.end] == code and line in removal.code:
-            return reason
-    return None
+    return next((entry[-1] for entry in ALLOWED if matches(entry, removal, text)), None)
 
 
 def run_tests(tests, templates, tag, timeout):
@@ -269,6 +274,9 @@ def main():
 def run(parser, arguments, snapshot):
     texts = {file: (snapshot / file).read_text() for file in FILES}
     removals = find_removals(texts)
+    for entry in ALLOWED:
+        if not any(matches(entry, removal, texts[removal.file]) for removal in removals):
+            parser.error(f"what ALLOWED says of {entry[0]} is of no removal any more: {entry[1]}")
     if arguments.list:
         for removal in removals:
             note = f"  (allowed: {reason})" if (reason := allowed(removal, texts[removal.file])) else ""

@@ -59,8 +59,8 @@ device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig&
   args.c = operands.c;
   args.d = operands.d;
   args.bias = operands.bias;
-  if (reads_ab(p)) {  // else a scale of NaN would outlive the product that it scales
-    args.scale_a = operands.scale_a;
+  if (reads_ab(p)) {                  // else a scale of NaN would outlive the product that it scales
+    args.scale_a = operands.scale_a;  // not swapped with A and B: only their product is used
     args.scale_b = operands.scale_b;
   }
   args.scale_d = operands.scale_d;

@@ -10,7 +10,7 @@
 namespace jitgemm {
 namespace {
 
-/// Thread blocks of all tiles, which those of whole clusters round up.
+/// Thread blocks of all tiles, rounded up to whole clusters.
 double tiles_of(const KernelConfig& c, const KernelProblem& p) {
   return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) *
          double(p.batch) * cluster_size_of(c);

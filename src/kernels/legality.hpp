@@ -8,8 +8,7 @@
 
 namespace jitgemm {
 
-// The problem is always the one that was asked for: what a configuration packs, these functions know of
-// kernel_problem().
+// These take the problem before packing and swapping; they make its kernel_problem() themselves.
 
 /// Empty if the configuration can run the (normalised) problem on the device, else the rule that it breaks. The rules
 /// that concern the configuration alone are the geometry's, which the kernel asserts, too.

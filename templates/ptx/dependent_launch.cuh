@@ -1,5 +1,5 @@
-// sm_90: programmatic dependent launch. A kernel may start before the one that it depends on has ended. In every text,
-// called only with DEPENDENT_LAUNCH: a kernel that starts after this one's trigger may write what this one still reads.
+// sm_90: programmatic dependent launch. A kernel may start before the one that it depends on has ended. In every
+// kernel's text, but called only with DEPENDENT_LAUNCH: else a later kernel could overwrite what this one still reads.
 #pragma once
 #include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR

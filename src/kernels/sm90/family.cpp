@@ -20,6 +20,9 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
+  // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.
+  if (c.cluster_k > 1 && c.schedule != Schedule::data_parallel)
+    return "clusters that split k are data-parallel: each computes one tile";
   if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that splits k has a k-block";
   const NormalProblem slab = slab_problem(asked, slab_of(asked, c));
   const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);

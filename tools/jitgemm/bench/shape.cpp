@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/backend.hpp"
 #include "bench/draw.hpp"
 #include "common/parallel.hpp"
 #include "common/text.hpp"

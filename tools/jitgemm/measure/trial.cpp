@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "backend/backend.hpp"
 #include "context_internals.hpp"
 #include "core/problem.hpp"
 

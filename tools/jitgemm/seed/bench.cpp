@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.hpp"
 #include "common/parallel.hpp"
 #include "common/text.hpp"
 #include "context_internals.hpp"
