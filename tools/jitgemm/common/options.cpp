@@ -85,11 +85,11 @@ CLI::Validator number_of_64_bits() {
 }
 
 std::filesystem::path existing_cache_directory(const std::string& given) {
+  const std::filesystem::path path = checked_directory(given, "--cache-dir");
   struct stat found;
-  if (::stat(given.c_str(), &found) == 0 || errno != ENOENT)
-    return given;  // what else is wrong with it, its reader says
+  if (::stat(path.c_str(), &found) == 0 || errno != ENOENT) return path;  // its reader says what else is wrong with it
   throw Error(ErrorCode::io,
-              fmt::format("there is no cache directory {}: correct --cache-dir, or `jitgemm warm` it", given));
+              fmt::format("there is no cache directory {}: correct --cache-dir, or `jitgemm warm` it", path.string()));
 }
 
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {
