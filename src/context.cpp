@@ -7,10 +7,10 @@
 #include "chooser.hpp"
 #include "context_internals.hpp"
 #include "context_options.hpp"
+#include "core/enumerators.hpp"
 #include "first_calls.hpp"
 #include "jit/call.hpp"
 #include "jitgemm/error.hpp"
-#include "kernels/family.hpp"
 #include "kernels/legality.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
@@ -206,7 +206,7 @@ void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, con
 }
 
 Choice Context::Impl::pinned_choice(const NormalProblem& problem, const KernelConfig& config) {
-  if (config.main_loop > kernel_families.back()->main_loop || config.schedule > Schedule::stream_k_two_tile) {
+  if (!is_known(config.main_loop) || !is_known(config.schedule)) {
     throw Error(ErrorCode::invalid_config, "unknown main loop or schedule; use an enumerator of MainLoop and Schedule");
   }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {

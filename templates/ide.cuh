@@ -1,11 +1,9 @@
 // For editors alone: what makes each template a text that clangd reads. It stands for what the generator fills in, with
 // the constants of one kernel that both main loops could be (f16, 128 x 128 x 64), and for what NVRTC knows by itself.
-// ide_sm80.cuh and ide_sm90.cuh add what differs between them. No kernel has a line of these three, nor a template's
-// `#pragma once` and `#include "..."`.
+// The ide_sm*.cuh add what differs between them. No kernel has a line of these files, nor a template's `#pragma once`
+// and `#include "..."`.
 #pragma once
 #include "geometry.cuh"
-#include "geometry_sm80.cuh"
-#include "geometry_sm90.cuh"
 #include "schedule.cuh"
 #include "types.cuh"
 

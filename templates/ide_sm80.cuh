@@ -1,5 +1,6 @@
 // For editors alone: the portable main loop's part of ide.cuh.
 #pragma once
+#include "geometry_sm80.cuh"
 #include "ide.cuh"
 
 namespace jitgemm::device {

@@ -1,5 +1,6 @@
 // For editors alone: the Hopper main loop's part of ide.cuh.
 #pragma once
+#include "geometry_sm90.cuh"
 #include "ide.cuh"
 
 namespace jitgemm::device {

@@ -38,9 +38,11 @@ class Constants(unittest.TestCase):
             self.assertTrue(any(matches(declaration, line) for declaration in generator),
                             f"no templates/*.cu.in has what an ide*.cuh declares: {line};")
 
-    def test_both_main_loops_have_the_generator_s(self):
-        for family in ("sm80", "sm90"):
-            self.check(declarations("gemm.cu.in", "pack.cu.in"), declarations("ide.cuh", f"ide_{family}.cuh"))
+    def test_all_main_loops_have_the_generator_s(self):
+        families = sorted(file.name for file in TEMPLATES.glob("ide_*.cuh"))
+        self.assertEqual(families, sorted(file.name.replace("mainloop", "ide") for file in TEMPLATES.glob("mainloop_*.cuh")))
+        for family in families:
+            self.check(declarations("gemm.cu.in", "pack.cu.in"), declarations("ide.cuh", family))
 
     def test_what_differs_is_noticed(self):
         self.assertTrue(matches("constexpr int A = ${a}, B = ${b}", "constexpr int A = 1, B = 2"))

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "core/enumerators.hpp"
 #include "core/problem.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
@@ -31,12 +32,13 @@ bool has_tile(const std::vector<KernelConfig>& configs, int block_m, int block_n
 }  // namespace
 
 TEST_CASE("Each family of kernels has a row to choose by, and the last one computes everything", "[candidates]") {
+  CHECK(kernel_families.size() == enumerators<MainLoop>().size());
   CHECK(plan_families.size() == kernel_families.size());
-  for (const KernelFamily* family : kernel_families) {
-    CAPTURE(family->name);
-    CHECK(family->name == to_string(family->main_loop));
-    CHECK(plan_family_of(family->main_loop).main_loop == family->main_loop);
-    CHECK((plan_family_of(family->main_loop).typical == nullptr) == family->portable);
+  for (const auto& [main_loop, name] : enumerators<MainLoop>()) {
+    CAPTURE(name);
+    CHECK(family_of(main_loop).main_loop == main_loop);
+    CHECK(plan_family_of(main_loop).main_loop == main_loop);
+    CHECK((plan_family_of(main_loop).typical == nullptr) == family_of(main_loop).portable);
   }
   CHECK(plan_families.back()->typical == nullptr);
 }

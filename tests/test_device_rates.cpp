@@ -8,6 +8,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "core/enumerators.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/ranking.hpp"
 #include "random.hpp"
@@ -42,6 +43,14 @@ Names times(double factor, DeviceRates from, DeviceRates to) {
     if (std::abs(*after[i].second / *before[i].second - factor) < 1e-9) names.emplace(before[i].first);
   }
   return names;
+}
+
+/// Of a family, without its name.
+Names of(const std::string& family, const Names& names) {
+  Names of_family;
+  for (const std::string& name : names)
+    if (name.starts_with(family + ".")) of_family.insert(name.substr(family.size() + 1));
+  return of_family;
 }
 
 }  // namespace
@@ -101,15 +110,20 @@ TEST_CASE("Derived rates follow the device's memory, SMs and clock", "[device_ra
     };
 
     const DeviceRates memory = with(&DeviceInfo::memory_gb_s, 2);
-    CHECK(times(2, rates, memory) == Names{"sm80.memory_bytes_us", "sm90.memory_bytes_us"});
-    CHECK(times(1, rates, memory).size() == all - 2);
+    Names faster_memory;
+    for (const auto& [main_loop, name] : enumerators<MainLoop>())
+      faster_memory.insert(std::string(name) + ".memory_bytes_us");
+    CHECK(times(2, rates, memory) == faster_memory);
+    CHECK(times(1, rates, memory).size() == all - faster_memory.size());
 
     // What all SMs do together, and nothing else.
     const DeviceRates sms = with(&DeviceInfo::sm_count, 2);
-    CHECK(times(2, rates, sms) ==
-          Names{"sm80.operand_bytes_us", "sm80.partial_bytes_us", "sm80.power_flops_us", "sm90.power_flops_us"});
-    CHECK(times(0.5, rates, sms) == Names{"sm90.row_ns", "sm90.straddling_row_ns"});
-    CHECK(times(1, rates, sms).size() == all - 6);
+    const Names more = times(2, rates, sms), less = times(0.5, rates, sms);
+    CHECK(of("sm80", more) == Names{"operand_bytes_us", "partial_bytes_us", "power_flops_us"});
+    CHECK(of("sm90", more) == Names{"power_flops_us"});
+    CHECK(of("sm80", less).empty());
+    CHECK(of("sm90", less) == Names{"row_ns", "straddling_row_ns"});
+    CHECK(times(1, rates, sms).size() == all - more.size() - less.size());
 
     // Rates grow with the clock and times shrink, but for what has a clock of its own.
     const DeviceRates clock = with(&DeviceInfo::clock_ghz, 2);
@@ -139,9 +153,10 @@ TEST_CASE("A device that does not say its clock or memory rate has a typical one
     const DeviceRates rates = derived_rates(unknown);
     DeviceInfo known = unknown;
     known.clock_ghz = 1.7;
-    const double clock = 1.7 * rates.sm90.clocks_us / derived_rates(known).sm90.clocks_us;
+    const auto& hopper = rates.of<HopperRates>();
+    const double clock = 1.7 * hopper.clocks_us / derived_rates(known).of<HopperRates>().clocks_us;
     known.memory_gb_s = 1000;
-    const double memory = 1000 * rates.sm90.memory_bytes_us / derived_rates(known).sm90.memory_bytes_us;
+    const double memory = 1000 * hopper.memory_bytes_us / derived_rates(known).of<HopperRates>().memory_bytes_us;
     CHECK((clock > 1.2 && clock < 2.6));
     CHECK((memory > 150 && memory < 8200));
   }
@@ -149,20 +164,26 @@ TEST_CASE("A device that does not say its clock or memory rate has a typical one
 
 TEST_CASE("The rates' names are unique and cover each rate once", "[device_rates]") {
   DeviceRates rates;
-  std::set<std::string_view> names;
-  std::set<const double*> values;
-  const auto lies_in = [](const double* value, const auto& rates_of_loop) {
-    const auto* const begin = reinterpret_cast<const double*>(&rates_of_loop);
-    return !std::less<>()(value, begin) && std::less<>()(value, begin + sizeof rates_of_loop / sizeof(double));
+  std::set<std::string> families;
+  const auto check = [&families](auto& row) {
+    std::set<std::string_view> names;
+    std::set<const double*> values;
+    const auto* const begin = reinterpret_cast<const double*>(&row);
+    const std::string_view first = row.fields().front().first;
+    const std::string family(first.substr(0, first.find('.') + 1));
+    CHECK(families.insert(family).second);
+    for (const auto& [name, value] : row.fields()) {
+      CAPTURE(name);
+      CHECK(name.starts_with(family));
+      CHECK(names.insert(name).second);
+      CHECK(values.insert(value).second);
+      CHECK_FALSE(std::less<>()(value, begin));
+      CHECK(std::less<>()(value, begin + sizeof row / sizeof(double)));
+    }
+    CHECK(values.size() == sizeof row / sizeof(double));
   };
-  for (const auto& [name, value] : fields_of(rates)) {
-    CAPTURE(name);
-    CHECK(names.insert(name).second);
-    CHECK(values.insert(value).second);
-    CHECK((name.starts_with("sm90.") ? lies_in(value, rates.sm90)
-                                     : name.starts_with("sm80.") && lies_in(value, rates.sm80)));
-  }
-  CHECK(values.size() == (sizeof(HopperRates) + sizeof(PortableRates)) / sizeof(double));
+  std::apply([&](auto&... row) { (check(row), ...); }, rates.rows);
+  CHECK(families.size() == enumerators<MainLoop>().size());
 }
 
 TEST_CASE("An H200's derived rates choose nearly what its own choose", "[device_rates][cost_model]") {

@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "core/device_info.hpp"
 #include "gemm_cases.hpp"
+#include "geometry_sm90.cuh"
 #include "kernels/legality.hpp"
 #include "kernels/parameters.hpp"
 #include "random.hpp"

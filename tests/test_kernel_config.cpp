@@ -8,6 +8,7 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "errors.hpp"
+#include "geometry_sm90.cuh"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
 #include "kernels/parameters.hpp"

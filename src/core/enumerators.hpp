@@ -18,7 +18,8 @@ struct Enumerator {
   std::string_view name;
 };
 
-/// All of an enumeration that problems are made of, in its order; of DataType those that elements have.
+/// All of an enumeration that problems and configurations are made of, in its order; of DataType those that elements
+/// have.
 template <typename Enum>
 std::span<const Enumerator<Enum>> enumerators();
 

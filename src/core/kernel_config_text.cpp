@@ -3,15 +3,31 @@
 #include <charconv>
 #include <vector>
 
-#include "core/main_loop_names.hpp"
+#include "core/enumerators.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/kernel_config.hpp"
 
 namespace jitgemm {
-namespace {
 
-constexpr std::array schedules{Schedule::data_parallel, Schedule::persistent,        Schedule::split_k,
-                               Schedule::stream_k,      Schedule::stream_k_one_tile, Schedule::stream_k_two_tile};
+template <>
+std::span<const Enumerator<MainLoop>> enumerators() {
+  static constexpr std::array all{Enumerator<MainLoop>{MainLoop::sm80, "sm80"},
+                                  Enumerator<MainLoop>{MainLoop::sm90, "sm90"}};
+  return all;
+}
+
+template <>
+std::span<const Enumerator<Schedule>> enumerators() {
+  static constexpr std::array all{Enumerator<Schedule>{Schedule::data_parallel, "data_parallel"},
+                                  Enumerator<Schedule>{Schedule::persistent, "persistent"},
+                                  Enumerator<Schedule>{Schedule::split_k, "split_k"},
+                                  Enumerator<Schedule>{Schedule::stream_k, "stream_k"},
+                                  Enumerator<Schedule>{Schedule::stream_k_one_tile, "stream_k_one_tile"},
+                                  Enumerator<Schedule>{Schedule::stream_k_two_tile, "stream_k_two_tile"}};
+  return all;
+}
+
+namespace {
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> words;
@@ -52,9 +68,9 @@ bool parse_pack(std::string_view text, bool& a, bool& b) {
 bool parse_word(std::string_view word, KernelConfig& config, std::string_view& field) {
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos) {
-    if (const auto name = std::ranges::find(main_loop_names, word); name != main_loop_names.end()) {
+    if (const auto main_loop = parse_enumerator<MainLoop>(word)) {
       field = "main loop";
-      config.main_loop = MainLoop(name - main_loop_names.begin());
+      config.main_loop = *main_loop;
       return true;
     }
     field = "tile";
@@ -81,35 +97,10 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
 
 }  // namespace
 
-std::string_view to_string(MainLoop main_loop) {
-  const auto place = std::size_t(main_loop);
-  return place < main_loop_names.size() ? main_loop_names[place] : "unknown";
-}
+std::string_view to_string(MainLoop main_loop) { return name_of(main_loop); }
+std::string_view to_string(Schedule schedule) { return name_of(schedule); }
 
-std::string_view to_string(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::data_parallel:
-      return "data_parallel";
-    case Schedule::persistent:
-      return "persistent";
-    case Schedule::split_k:
-      return "split_k";
-    case Schedule::stream_k:
-      return "stream_k";
-    case Schedule::stream_k_one_tile:
-      return "stream_k_one_tile";
-    case Schedule::stream_k_two_tile:
-      return "stream_k_two_tile";
-  }
-  return "unknown";
-}
-
-std::optional<Schedule> parse_schedule(std::string_view text) {
-  for (Schedule schedule : schedules) {
-    if (to_string(schedule) == text) return schedule;
-  }
-  return std::nullopt;
-}
+std::optional<Schedule> parse_schedule(std::string_view text) { return parse_enumerator<Schedule>(text); }
 
 std::string to_string(const KernelConfig& config) {
   const auto number = [](int value) { return std::to_string(value); };

@@ -3,7 +3,5 @@
 // The templates that the host compiles too.
 #include "arguments.cuh"
 #include "geometry.cuh"
-#include "geometry_sm80.cuh"
-#include "geometry_sm90.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

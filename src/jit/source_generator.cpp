@@ -147,7 +147,6 @@ std::string describe(const Problem& p, bool promoted) {
 KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
   const KernelProblem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
-  const KernelFamily& family = family_of(c);
   const bool promoted = parameters_of(c, p).promoted;
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
 
@@ -163,7 +162,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
   KernelSource source;
   source.architecture = device.architecture();
   source.config = to_string(compiled);
-  source.entry = "gemm_" + std::string(family.name) + "_" + std::to_string(c.block_m) + "x" +
+  source.entry = "gemm_" + std::string(to_string(c.main_loop)) + "_" + std::to_string(c.block_m) + "x" +
                  std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) +
                  "_" + (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") +
                  std::string(to_string(p.d.type)) + "_" + (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
@@ -185,7 +184,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"swap_ab", flag(c.swap_ab)},
             {"dependent_launch", flag(device.launches_dependents())},
             {"partition", std::string(partition_name(partition))},
-            {"family", std::string(family.name)},
+            {"family", std::string(to_string(c.main_loop))},
             {"element_a", device_type(p.a.type)},
             {"element_b", device_type(p.b.type)},
             {"accumulator", device_type(accumulator_of(p))},

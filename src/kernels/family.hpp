@@ -7,7 +7,6 @@
 
 #include "core/device_info.hpp"
 #include "core/kernel_interface.hpp"
-#include "core/main_loop_names.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "kernels/sm90/tensor_maps.hpp"
@@ -28,9 +27,7 @@ struct TemplateFiles {
 /// A kind of kernel: one main loop with its geometry, its rules and its files. To add one, write a folder beside this
 /// file, its templates, a folder in plan/, and a row in each of the two tables.
 struct KernelFamily {
-  MainLoop main_loop;
-  /// In a configuration's text, in its kernels' names, of the geometry's namespace.
-  std::string_view name = main_loop_names[std::size_t(main_loop)];
+  MainLoop main_loop;  ///< its name is that of the geometry's namespace
   Footprint (*footprint)(const device::KernelParameters& parameters);
   /// Empty, or the rule that a configuration of the family breaks, besides those of all families.
   std::string (*why_illegal)(const KernelConfig& config, const NormalProblem& asked,

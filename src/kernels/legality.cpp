@@ -1,5 +1,6 @@
 #include "kernels/legality.hpp"
 
+#include "core/enumerators.hpp"
 #include "core/problem.hpp"
 #include "kernels/family.hpp"
 #include "kernels/kernel_problem.hpp"
@@ -33,12 +34,11 @@ std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& aske
 
 std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const DeviceInfo& device) {
   const KernelProblem p = kernel_problem(asked, c);
-  if (c.main_loop > kernel_families.back()->main_loop || c.schedule > Schedule::stream_k_two_tile)
-    return "main_loop and schedule are enumerators";
+  if (!is_known(c.main_loop) || !is_known(c.schedule)) return "main_loop and schedule are enumerators";
   const KernelFamily& family = family_of(c);
   if (std::string why = family.why_illegal(c, asked, p, device); !why.empty()) return why;
   if (packs(c) && !family.takes_packed)
-    return "the " + std::string(family.name) + " main loop takes operands where they are";
+    return "the " + std::string(to_string(c.main_loop)) + " main loop takes operands where they are";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
   if (c.splits < 1 || c.splits > 64) return "splits is 1..64";
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";

@@ -4,9 +4,11 @@ namespace jitgemm {
 
 DeviceRates derived_rates(const DeviceInfo& device) {
   const DataSheet data_sheet = data_sheet_of(device);
-  return {.sm90 = derived_hopper_rates(data_sheet),
-          .sm80 = derived_portable_rates(data_sheet),
-          .origin = "derived from the device's attributes"};
+  DeviceRates rates;
+  rates.origin = "derived from the device's attributes";
+  std::apply([&](auto&... row) { ((row = std::remove_reference_t<decltype(row)>::derived(data_sheet)), ...); },
+             rates.rows);
+  return rates;
 }
 
 DeviceRates rates_of(const DeviceInfo& device) {
@@ -16,9 +18,9 @@ DeviceRates rates_of(const DeviceInfo& device) {
 }
 
 NamedRates fields_of(DeviceRates& rates) {
-  NamedRates all = fields_of(rates.sm90);
-  const NamedRates portable = fields_of(rates.sm80);
-  all.insert(all.end(), portable.begin(), portable.end());
+  NamedRates all;
+  const auto append = [&all](const NamedRates& row) { all.insert(all.end(), row.begin(), row.end()); };
+  std::apply([&](auto&... row) { (append(row.fields()), ...); }, rates.rows);
   return all;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 
 #include "plan/data_sheet.hpp"
 #include "plan/sm80/rates.hpp"
@@ -8,11 +9,19 @@
 
 namespace jitgemm {
 
-/// What the cost model takes a device to do, for each main loop. The defaults are an H200's.
+/// What the cost model takes a device to do: a row of rates for each family. The defaults are an H200's.
 struct DeviceRates {
-  HopperRates sm90;
-  PortableRates sm80;
+  std::tuple<HopperRates, PortableRates> rows;
   std::string origin = "an H200's";  ///< or "derived", or when they were calibrated
+
+  template <typename Rates>
+  Rates& of() {
+    return std::get<Rates>(rows);
+  }
+  template <typename Rates>
+  const Rates& of() const {
+    return std::get<Rates>(rows);
+  }
 };
 
 /// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and

@@ -1,6 +1,7 @@
 // The portable kernels: cp.async, ldmatrix, mma.sync. Every GPU since sm_80.
 #include "kernels/family.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm80.cuh"
 #include "kernels/parameters.hpp"
 
 namespace jitgemm {

@@ -2,6 +2,7 @@
 #include "kernels/family.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm90.cuh"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"

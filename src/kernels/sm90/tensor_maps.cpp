@@ -1,6 +1,7 @@
 #include "kernels/sm90/tensor_maps.hpp"
 
 #include "core/operand_matrix.hpp"
+#include "geometry_sm90.cuh"
 #include "kernels/parameters.hpp"
 
 namespace jitgemm {

@@ -6,6 +6,7 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm80.cuh"
 #include "kernels/dealing.hpp"
 #include "kernels/parameters.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm80.cuh"
 #include "kernels/launch_shape.hpp"
 #include "kernels/parameters.hpp"
 #include "plan/hardware.hpp"
@@ -109,7 +110,7 @@ double repeated_bytes(const KernelConfig& config, const KernelProblem& problem, 
 }  // namespace
 
 PredictedTime predict_sm80(const KernelConfig& config, const NormalProblem& asked, const RatedDevice& device) {
-  const PortableRates& rates = device.rates.sm80;
+  const PortableRates& rates = device.rates.of<PortableRates>();
   PredictedTime time;
   time.us = time.launch_us = rates.launch_us;
   const LaunchShape shape = launch_shape(asked, config);

@@ -8,7 +8,7 @@ namespace {
 
 std::vector<double*> fitted_rates(DeviceRates& rates) {
   std::vector<double*> values;
-  for (const auto& [name, value] : fields_of(rates.sm80)) values.push_back(value);
+  for (const auto& [name, value] : rates.of<PortableRates>().fields()) values.push_back(value);
   return values;
 }
 

@@ -10,7 +10,7 @@ constexpr double sustained_memory = 0.86;  // of the data sheet's
 }  // namespace
 
 // An H200's by ratio: the loop's latencies are mostly instructions.
-PortableRates derived_portable_rates(const DataSheet& device) {
+PortableRates PortableRates::derived(const DataSheet& device) {
   PortableRates portable;
   const double clock = device.relative_clock;
   portable.sm_flops_us *= device.mma_sync * clock;
@@ -25,23 +25,23 @@ PortableRates derived_portable_rates(const DataSheet& device) {
   return portable;
 }
 
-NamedRates fields_of(PortableRates& y) {
-  return {{"sm80.launch_us", &y.launch_us},
-          {"sm80.sm_flops_us", &y.sm_flops_us},
-          {"sm80.power_flops_us", &y.power_flops_us},
-          {"sm80.prologue_us", &y.prologue_us},
-          {"sm80.tile_prologue_us", &y.tile_prologue_us},
-          {"sm80.latency_us", &y.latency_us},
-          {"sm80.step_us", &y.step_us},
-          {"sm80.mma_us", &y.mma_us},
-          {"sm80.epilogue_us", &y.epilogue_us},
-          {"sm80.arrival_us", &y.arrival_us},
-          {"sm80.partial_bytes_us", &y.partial_bytes_us},
-          {"sm80.operand_bytes_us", &y.operand_bytes_us},
-          {"sm80.sm_l2_bytes_us", &y.sm_l2_bytes_us},
-          {"sm80.sm_smem_bytes_us", &y.sm_smem_bytes_us},
-          {"sm80.unhidden", &y.unhidden},
-          {"sm80.memory_bytes_us", &y.memory_bytes_us}};
+NamedRates PortableRates::fields() {
+  return {{"sm80.launch_us", &launch_us},
+          {"sm80.sm_flops_us", &sm_flops_us},
+          {"sm80.power_flops_us", &power_flops_us},
+          {"sm80.prologue_us", &prologue_us},
+          {"sm80.tile_prologue_us", &tile_prologue_us},
+          {"sm80.latency_us", &latency_us},
+          {"sm80.step_us", &step_us},
+          {"sm80.mma_us", &mma_us},
+          {"sm80.epilogue_us", &epilogue_us},
+          {"sm80.arrival_us", &arrival_us},
+          {"sm80.partial_bytes_us", &partial_bytes_us},
+          {"sm80.operand_bytes_us", &operand_bytes_us},
+          {"sm80.sm_l2_bytes_us", &sm_l2_bytes_us},
+          {"sm80.sm_smem_bytes_us", &sm_smem_bytes_us},
+          {"sm80.unhidden", &unhidden},
+          {"sm80.memory_bytes_us", &memory_bytes_us}};
 }
 
 }  // namespace jitgemm

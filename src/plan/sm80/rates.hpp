@@ -23,12 +23,11 @@ struct PortableRates {
   double sm_smem_bytes_us = 0.28e6;  ///< 128 bytes a clock at best
   double unhidden = 0.22;            ///< of what runs beside the longest of products, memory and L2 transfers
   double memory_bytes_us = 4.2e6;
+
+  /// Of any device, from its data sheet; nothing is measured.
+  static PortableRates derived(const DataSheet& device);
+  /// All of them by name, "sm80.launch_us", ...
+  NamedRates fields();
 };
-
-/// Of any device, from its data sheet; nothing is measured.
-PortableRates derived_portable_rates(const DataSheet& device);
-
-/// All of them by name, "sm80.launch_us", ...
-NamedRates fields_of(PortableRates& rates);
 
 }  // namespace jitgemm

@@ -8,6 +8,7 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm90.cuh"
 #include "kernels/dealing.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"

@@ -6,6 +6,7 @@
 
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "geometry_sm90.cuh"
 #include "plan/hardware.hpp"
 #include "plan/sm90/candidates.hpp"
 
@@ -40,7 +41,7 @@ constexpr double row_bytes_of_step = 128, ingest_bytes_a_clock = 64;
 CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
     : problem_(p),
       device_(device),
-      rates_(device.rates.sm90),
+      rates_(device.rates.of<HopperRates>()),
       b_k_major_(p.b.layout == Layout::column_major),
       promoted_(p.accumulation == Accumulation::promoted),
       us_per_clock_(1 / rates_.clocks_us),

@@ -32,8 +32,8 @@ KernelConfig typical(const NormalProblem& problem, int sms) {
 /// All but the clock, which is the others' unit.
 std::vector<double*> fitted_rates(DeviceRates& rates) {
   std::vector<double*> values;
-  for (const auto& [name, value] : fields_of(rates.sm90))
-    if (value != &rates.sm90.clocks_us) values.push_back(value);
+  for (const auto& [name, value] : rates.of<HopperRates>().fields())
+    if (value != &rates.of<HopperRates>().clocks_us) values.push_back(value);
   return values;
 }
 

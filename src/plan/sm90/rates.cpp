@@ -10,7 +10,7 @@ constexpr double flops_a_clock = 4096;  // of an SM, 16-bit operands
 
 }  // namespace
 
-HopperRates derived_hopper_rates(const DataSheet& device) {
+HopperRates HopperRates::derived(const DataSheet& device) {
   HopperRates hopper;
   const double clocks = sustained_clock * device.peak_clocks_us;
   hopper.clocks_us = clocks;
@@ -36,27 +36,27 @@ HopperRates derived_hopper_rates(const DataSheet& device) {
   return hopper;
 }
 
-NamedRates fields_of(HopperRates& x) {
-  return {{"sm90.launch_us", &x.launch_us},
-          {"sm90.clocks_us", &x.clocks_us},
-          {"sm90.ingest", &x.ingest},
-          {"sm90.row_ns", &x.row_ns},
-          {"sm90.straddling_row_ns", &x.straddling_row_ns},
-          {"sm90.hot_row", &x.hot_row},
-          {"sm90.latency_us", &x.latency_us},
-          {"sm90.promotions", &x.promotions},
-          {"sm90.epilogue_us", &x.epilogue_us},
-          {"sm90.unaligned_epilogue_us", &x.unaligned_epilogue_us},
-          {"sm90.store_bytes_clock", &x.store_bytes_clock},
-          {"sm90.cluster_sum_us", &x.cluster_sum_us},
-          {"sm90.cluster_sum_bytes_clock", &x.cluster_sum_bytes_clock},
-          {"sm90.arrival_us", &x.arrival_us},
-          {"sm90.part_bytes_us", &x.part_bytes_us},
-          {"sm90.wave_us", &x.wave_us},
-          {"sm90.second_block_us", &x.second_block_us},
-          {"sm90.unhidden", &x.unhidden},
-          {"sm90.power_flops_us", &x.power_flops_us},
-          {"sm90.memory_bytes_us", &x.memory_bytes_us}};
+NamedRates HopperRates::fields() {
+  return {{"sm90.launch_us", &launch_us},
+          {"sm90.clocks_us", &clocks_us},
+          {"sm90.ingest", &ingest},
+          {"sm90.row_ns", &row_ns},
+          {"sm90.straddling_row_ns", &straddling_row_ns},
+          {"sm90.hot_row", &hot_row},
+          {"sm90.latency_us", &latency_us},
+          {"sm90.promotions", &promotions},
+          {"sm90.epilogue_us", &epilogue_us},
+          {"sm90.unaligned_epilogue_us", &unaligned_epilogue_us},
+          {"sm90.store_bytes_clock", &store_bytes_clock},
+          {"sm90.cluster_sum_us", &cluster_sum_us},
+          {"sm90.cluster_sum_bytes_clock", &cluster_sum_bytes_clock},
+          {"sm90.arrival_us", &arrival_us},
+          {"sm90.part_bytes_us", &part_bytes_us},
+          {"sm90.wave_us", &wave_us},
+          {"sm90.second_block_us", &second_block_us},
+          {"sm90.unhidden", &unhidden},
+          {"sm90.power_flops_us", &power_flops_us},
+          {"sm90.memory_bytes_us", &memory_bytes_us}};
 }
 
 }  // namespace jitgemm

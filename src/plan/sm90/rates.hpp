@@ -26,12 +26,11 @@ struct HopperRates {
   double unhidden = 0.364;                           ///< of what runs beside the longest
   double power_flops_us = 800e6;                     ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
+
+  /// Of any device, from its data sheet; nothing is measured.
+  static HopperRates derived(const DataSheet& device);
+  /// All of them by name, "sm90.launch_us", ...
+  NamedRates fields();
 };
-
-/// Of any device, from its data sheet; nothing is measured.
-HopperRates derived_hopper_rates(const DataSheet& device);
-
-/// All of them by name, "sm90.launch_us", ...
-NamedRates fields_of(HopperRates& rates);
 
 }  // namespace jitgemm

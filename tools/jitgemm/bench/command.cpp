@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "bench/options.hpp"
-#include "core/main_loop_names.hpp"
+#include "core/enumerators.hpp"
 
 namespace jitgemm::cli {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time ours against cuBLAS and cuBLASLt over a file of shapes");
-  const auto add = [&](const char* name, auto& value, const char* help) {
+  const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command->add_option(name, value, help);
   };
   add("--shapes", options->shapes, "A file of `m n k` lines")->required();
@@ -56,8 +56,11 @@ void add_bench(CLI::App& app) {
       "in the column `others`, too")
       ->check(number_from_0())
       ->group("Arms (all if none is named)");
-  add("--main-loop", options->main_loop, "Only configurations of this one, sm80 or sm90; tuned is then the best of 16")
-      ->check(CLI::IsMember(std::vector<std::string>(main_loop_names.begin(), main_loop_names.end())));
+  add("--main-loop", options->main_loop,
+      "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
+      ->check([](const std::string& name) {
+        return parse_enumerator<MainLoop>(name) ? std::string() : name + " is not " + names_of_all<MainLoop>();
+      });
   command->add_flag("--frozen", options->frozen,
                     "The tuned choice is what the tuning database says: measure nothing anew");
   add("--tuned-as", options->tuned_as,
