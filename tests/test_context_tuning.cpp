@@ -1,0 +1,101 @@
+// When a Context measures, and what it does with the result.
+#include <optional>
+
+#include "catch.hpp"
+#include "context_fixtures.hpp"
+#include "errors.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("The emulator tunes inside gemm only when asked to, once a problem, and stores the choice", "[context]") {
+  const TemporaryDirectory cache;
+  const Problem problem{.m = 64, .n = 64, .k = 64};
+  HostOperands host(problem);
+  {
+    const ScopedEnvironment unset("JITGEMM_TUNING", nullptr);
+    Context context(emulator_options(cache, std::nullopt));
+    context.gemm(problem, host.operands);
+    CHECK(context.counters().tuned == 0);
+  }
+  KernelConfig tuned;
+  {
+    const ScopedEnvironment asked("JITGEMM_TUNING", "on");
+    ContextOptions options = emulator_options(cache, std::nullopt);
+    options.tuning_budget_seconds = 0.2;
+    Context context(options);
+    CHECK_THAT(context.plan(problem).why, ContainsSubstring("will measure"));
+    context.gemm(problem, host.operands);
+    context.gemm(problem, host.operands);
+    CHECK(context.counters().tuned == 1);
+    const Plan plan = context.plan(problem);
+    CHECK(plan.source == PlanSource::measured);
+    CHECK(plan.measured_us > 0);
+    CHECK(plan.registers >= 0);
+    tuned = plan.config;
+  }
+  CHECK(std::filesystem::exists(cache.path() / "tuning.jsonl"));
+  Context later(emulator_options(cache, Tuning::cached));
+  CHECK(later.plan(problem).source == PlanSource::exact);
+  CHECK(later.plan(problem).config == tuned);
+  CHECK_THAT(later.plan({.m = 80, .n = 64, .k = 64}).why, ContainsSubstring("nearest is m=64 n=64 k=64"));
+  CHECK(later.plan({.m = 2000, .n = 64, .k = 64}).source == PlanSource::model);
+  host.poison();
+  later.gemm(problem, host.operands);
+  CHECK(host.violation(tuned.main_loop) == "");
+  CHECK(later.counters().tuned == 0);
+  CHECK(Context(emulator_options(cache, Tuning::off)).plan(problem).source == PlanSource::model);
+
+  ContextOptions spent = emulator_options(cache, Tuning::on);
+  spent.tuning_total_budget_seconds = 0;
+  Context broke(spent);
+  const Problem another{.m = 500, .n = 40, .k = 32};
+  HostOperands other(another);
+  broke.gemm(another, other.operands);
+  CHECK(broke.counters().tuned == 0);
+  CHECK_THAT(broke.plan(another).why, ContainsSubstring("budget is spent"));
+}
+
+TEST_CASE("tune() measures whatever the mode, reports, and its winner is what gemm then runs", "[context]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::cached);
+  options.tuning_budget_seconds = 0.2;
+  options.bucket_m = true;
+  Context context(options);
+  const Problem problem{.m = 48, .n = 64, .k = 64};
+  int last = 0;
+  const TuneReport report = context.tune(problem, [&](int done, int total) {
+    CHECK(done <= total);
+    last = done;
+  });
+  CHECK(last > 0);
+  CHECK(report.plan.source == PlanSource::measured);
+  CHECK_FALSE(report.candidates.empty());
+  CHECK(context.plan(problem).config == report.plan.config);
+  // The bucket is m = 64.
+  CHECK(context.plan({.m = 63, .n = 64, .k = 64}).source == PlanSource::exact);
+  CHECK_THAT(context.plan({.m = 63, .n = 64, .k = 64}).why, ContainsSubstring("m=64"));
+  CHECK(context.plan({.m = 65, .n = 64, .k = 64}).source != PlanSource::exact);
+}
+
+TEST_CASE("What a progress callback of tune() calls does not wait for the measurement that it is in", "[context]") {
+  const TemporaryDirectory cache;
+  Context context({.device = Device::emulator,
+                   .architecture = "sm_80",
+                   .tuning = Tuning::on,
+                   .tuning_budget_seconds = 0.01,
+                   .cache_dir = cache.path().string()});
+  const Problem tuned{.m = 32, .n = 32, .k = 32}, other{.m = 16, .n = 32, .k = 32};
+  bool asked = false;
+  std::optional<Error> refused;
+  context.tune(tuned, [&](int, int) {
+    if (std::exchange(asked, true)) return;
+    context.workspace_size(other);
+    refused = error_if_any([&] { context.tune(other); });
+  });
+  CHECK(asked);
+  REQUIRE(refused);
+  CHECK(refused->code() == ErrorCode::invalid_option);
+  CHECK(context.tune(other).plan.source == PlanSource::measured);  // and now it may
+}
