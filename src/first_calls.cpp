@@ -146,7 +146,7 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
   if (at_hand(problem, choice.config)) return nullptr;
   auto made = std::make_shared<Pending>();
   if (std::optional<Ready> kernel = best_at_hand(problem, choice)) {
-    made->stopgap.emplace(Stopgap{std::move(kernel)});
+    made->stopgap.emplace(Stopgap{kernel});
   } else if (has_fallback) {
     made->stopgap.emplace();
   }

@@ -119,7 +119,7 @@ struct FakeDriver {
 
   static CUresult answer(unsigned type, unsigned count, CUpointer_attribute* attributes, void** values,
                          CUdeviceptr pointer) {
-    const auto put = [](auto value, void* to) { std::memcpy(to, &value, sizeof value); };
+    const auto put = [](auto value, void* to) { std::memcpy(to, &value, sizeof(decltype(value))); };
     for (unsigned i = 0; i < count; ++i) {
       switch (attributes[i]) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
