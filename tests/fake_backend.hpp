@@ -103,7 +103,7 @@ class FakeBackend : public Backend {
     memory_.erase(memory);
     std::free(memory);
   }
-  void zero(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void fill(void* memory, unsigned char byte, std::size_t bytes) override { std::memset(memory, byte, bytes); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   /// -2, -1, 1 or 2 in f16.
