@@ -40,14 +40,14 @@ class Constants(unittest.TestCase):
 
     def test_both_main_loops_have_the_generator_s(self):
         for family in ("sm80", "sm90"):
-            self.check(declarations("gemm.cu.in", "pack.cu.in"), declarations("ide.cuh", f"ide_{family}.cuh"))
+            self.check(declarations("gemm.cu.in", "pack.cu.in", "check.cu.in"), declarations("ide.cuh", f"ide_{family}.cuh"))
 
     def test_what_differs_is_noticed(self):
         self.assertTrue(matches("constexpr int A = ${a}, B = ${b}", "constexpr int A = 1, B = 2"))
         for other in ("constexpr int A = 1", "constexpr int A = 1, C = 2", "constexpr bool A = 1, B = 2"):
             self.assertFalse(matches("constexpr int A = ${a}, B = ${b}", other))
         for lost in range(3):
-            generator, editor = declarations("gemm.cu.in", "pack.cu.in"), declarations("ide.cuh", "ide_sm80.cuh")
+            generator, editor = declarations("gemm.cu.in", "pack.cu.in", "check.cu.in"), declarations("ide.cuh", "ide_sm80.cuh")
             del (editor if lost == 0 else generator)[lost]
             with self.assertRaises(AssertionError):
                 self.check(generator, editor)

@@ -2,6 +2,7 @@
 
 // The templates that the host compiles too.
 #include "arguments.cuh"
+#include "check_arguments.cuh"
 #include "geometry.cuh"
 #include "geometry_sm80.cuh"
 #include "geometry_sm90.cuh"
