@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "fake_check.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
 
 namespace jitgemm::test {
 
 /// A device of virtual time on host memory. A launch computes D = A * B (f16 to f32, row-major) and takes as long as
-/// the test says; the host takes a while for each launch, too.
+/// the test says; the host takes a while for each launch, too. The checking kernel takes no time, and no count has it.
 class FakeBackend : public Backend {
  public:
   struct Behaviour {
@@ -28,6 +29,8 @@ class FakeBackend : public Backend {
     std::function<double(const KernelConfig&, int k)> time_us = [](const KernelConfig&, int) { return 50.0; };
     std::function<void(const KernelConfig&)> compile = [](const KernelConfig&) {};  ///< may throw
     std::function<void(const KernelConfig&)> launch = [](const KernelConfig&) {};   ///< may throw
+    std::function<void()> compile_check = [] {};                                    ///< may throw
+    std::function<void(device::CheckTask)> check = [](device::CheckTask) {};        ///< a launch of it; may throw
     std::function<void(const KernelConfig&, float* d, const device::Arguments&)> spoil = {};
     double host_us = 3;       ///< of a launch
     int longest_k = 1 << 30;  ///< a launch with more computes nothing
@@ -58,18 +61,21 @@ class FakeBackend : public Backend {
   std::string compiler_kind() const override { return "fake"; }
   std::string compiler_version() override { return "fake 1"; }
   KernelBinary compile(const KernelSource& source) override {
-    behaviour_.compile(parse_kernel_config(source.config));
+    const bool checks = source.config == "check";
+    checks ? behaviour_.compile_check() : behaviour_.compile(parse_kernel_config(source.config));
     const std::lock_guard guard(mutex_);
-    ++compiles_;
+    compiles_ += !checks;
     return {.code = source.config, .entry = source.entry, .architecture = source.architecture, .compiler = "fake 1"};
   }
   std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t) override {
     auto kernel = std::make_unique<FakeKernel>();
-    kernel->config = parse_kernel_config(binary.code);
+    kernel->checks = binary.code == "check";
+    if (!kernel->checks) kernel->config = parse_kernel_config(binary.code);
     return kernel;
   }
 
   void launch(const LoadedKernel& kernel, const LaunchGrid& shape, ArgumentBytes bytes, Stream) override {
+    if (static_cast<const FakeKernel&>(kernel).checks) return check(bytes, shape.grid);
     device::Arguments arguments;
     if (bytes.size() != sizeof arguments) throw std::logic_error("a fake device only multiplies");
     std::memcpy(&arguments, bytes.data(), sizeof arguments);
@@ -103,7 +109,7 @@ class FakeBackend : public Backend {
     memory_.erase(memory);
     std::free(memory);
   }
-  void zero(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void fill(void* memory, unsigned char byte, std::size_t bytes) override { std::memset(memory, byte, bytes); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   /// -2, -1, 1 or 2 in f16.
@@ -135,8 +141,16 @@ class FakeBackend : public Backend {
  private:
   struct FakeKernel : LoadedKernel {
     KernelConfig config;
+    bool checks = false;
   };
 
+  void check(ArgumentBytes bytes, int blocks) const {
+    device::CheckArguments arguments;
+    if (bytes.size() != sizeof arguments) throw std::logic_error("the checking kernel takes CheckArguments");
+    std::memcpy(&arguments, bytes.data(), sizeof arguments);
+    behaviour_.check(arguments.task);
+    FakeCheck(arguments, f32).run(blocks);
+  }
   static float f32_of(std::uint16_t bits) {
     return (bits & 0x8000 ? -1.0f : 1.0f) * ((bits & 0x7fff) == 0x4000 ? 2.0f : 1.0f);
   }

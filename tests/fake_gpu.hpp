@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/kernel_interface.hpp"
+#include "fake_check.hpp"
 #include "fake_driver.hpp"
 #include "jitgemm/types.hpp"
 #include "reference.hpp"
@@ -73,6 +74,19 @@ struct FakeGpu : FakeDriver {
       }
     }
     if (slow_packing) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return CUDA_SUCCESS;
+  }
+
+  static CUresult check(const device::CheckArguments& x, int blocks) {
+    const std::lock_guard lock(executing);
+    const bool by_element = x.task == device::CheckTask::recompute || x.task == device::CheckTask::read;
+    const std::size_t count = x.task == device::CheckTask::read ? std::size_t(x.element_count) : std::size_t(blocks);
+    if (by_element ? !holds(x.elements, count * sizeof *x.elements) : !holds(x.chunks, count * sizeof *x.chunks))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!holds(x.d, std::size_t((x.m - 1) * x.row_d + x.n) * size_of(f16))) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (x.accepted && !holds(x.accepted, std::size_t(x.m) * std::size_t(x.n) * size_of(f16)))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    FakeCheck(x, f16).run(blocks);
     return CUDA_SUCCESS;
   }
 
@@ -209,6 +223,10 @@ struct FakeGpu : FakeDriver {
       std::function<CUresult()> run;
       if (code.find("packs") != std::string::npos)
         run = [arguments = *static_cast<const device::PackArguments*>(parameters[0])] { return pack(arguments); };
+      else if (code.find("checks") != std::string::npos)
+        run = [arguments = *static_cast<const device::CheckArguments*>(parameters[0]), blocks = int(config->gridDimX)] {
+          return check(arguments, blocks);
+        };
       else
         run = [arguments = *static_cast<const device::Arguments*>(parameters[0]),
                transposed = code.find("D^T") != std::string::npos] { return multiply(arguments, transposed); };

@@ -12,7 +12,7 @@ namespace jitgemm::test {
 /// An NVRTC that takes every text, makes a cubin for FakeGpu of it, and keeps books on its programs.
 struct FakeNvrtc {
   struct Program {
-    bool compiled = false, transposed = false, packs = false;
+    bool compiled = false, transposed = false, packs = false, checks = false;
   };
   static inline std::mutex mutex;
   static inline std::set<const Program*> alive;
@@ -37,7 +37,11 @@ struct FakeNvrtc {
   static constexpr char packing_cubin[] =
       "\x7f"
       "ELF, packs A, B  ";
-  static_assert(sizeof cubin == sizeof transposing_cubin && sizeof cubin == sizeof packing_cubin);
+  static constexpr char checking_cubin[] =
+      "\x7f"
+      "ELF, checks D    ";
+  static_assert(sizeof cubin == sizeof transposing_cubin && sizeof cubin == sizeof packing_cubin &&
+                sizeof cubin == sizeof checking_cubin);
   static constexpr char ptx[] = "// Cuda compilation tools, release 12.4, V12.4.131\n";
 
   static cuda::NvrtcApi api() {
@@ -63,7 +67,8 @@ struct FakeNvrtc {
     api.create_program = [](nvrtcProgram* program, const char* source, const char*, int, const char* const*,
                             const char* const*) {
       auto* const made = new Program{.transposed = std::strstr(source, "SWAP_AB = true") != nullptr,
-                                     .packs = std::strstr(source, "PackArguments arguments") != nullptr};
+                                     .packs = std::strstr(source, "PackArguments arguments") != nullptr,
+                                     .checks = std::strstr(source, "CheckArguments arguments") != nullptr};
       const std::lock_guard lock(mutex);
       alive.insert(made);
       *program = reinterpret_cast<nvrtcProgram>(made);
@@ -90,7 +95,10 @@ struct FakeNvrtc {
     api.get_cubin_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof cubin, NVRTC_SUCCESS; };
     api.get_cubin = [](nvrtcProgram program, char* out) {
       const auto* const made = reinterpret_cast<const Program*>(program);
-      const char* const code = made->packs ? packing_cubin : made->transposed ? transposing_cubin : cubin;
+      const char* const code = made->packs        ? packing_cubin
+                               : made->checks     ? checking_cubin
+                               : made->transposed ? transposing_cubin
+                                                  : cubin;
       return std::memcpy(out, code, sizeof cubin), NVRTC_SUCCESS;
     };
     api.get_ptx_size = [](nvrtcProgram, std::size_t* size) { return *size = sizeof ptx, NVRTC_SUCCESS; };

@@ -9,7 +9,6 @@
 #include "core/problem.hpp"
 #include "no_threads.hpp"
 #include "tune/measurement.hpp"
-#include "tune/reference.hpp"
 #include "tuning_session.hpp"
 
 using namespace jitgemm;

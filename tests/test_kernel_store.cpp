@@ -60,7 +60,7 @@ class FakeBackend : public Backend {
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { unused(); }
   void* allocate(std::size_t) override { unused(); }
   void release(void*) noexcept override {}
-  void zero(void*, std::size_t) override { unused(); }
+  void fill(void*, unsigned char, std::size_t) override { unused(); }
   void copy_to_device(void*, const void*, std::size_t) override { unused(); }
   void copy_to_host(void*, const void*, std::size_t) override { unused(); }
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override { unused(); }

@@ -26,7 +26,8 @@ TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80"], "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store"], "fixup.cuh": ["sm80", "sm90"],
-         "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"]}
+         "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
+         "check.cuh": ["check"]}
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
@@ -50,7 +51,7 @@ WITH_RESULT = {
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
 END = r"(?:tile\.)?(?:row_end|column_end)"  # where D ends
 BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|" \
-         r"chunk_count|packed_rows|packed_chunks|source_end|source_begin"
+         r"chunk_count|packed_rows|packed_chunks|source_end|source_begin|half"
 LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
 # Compared with one of these, what lets one thread of many, or a few, act: a mask too.

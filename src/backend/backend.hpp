@@ -52,10 +52,11 @@ class Backend {
   virtual bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) = 0;
   virtual device::TensorMap encode_tensor_map(const TensorMapSpec& spec) = 0;
 
-  // Device memory. allocate() and zeroing work while any stream is capturing, and are not captured.
+  // Device memory. allocate() and filling work while any stream is capturing, and are not captured.
   virtual void* allocate(std::size_t bytes) = 0;  ///< 256-byte aligned; Error{out_of_memory}
   virtual void release(void* memory) noexcept = 0;
-  virtual void zero(void* memory, std::size_t bytes) = 0;                          ///< complete on return
+  virtual void fill(void* memory, unsigned char byte, std::size_t bytes) = 0;  ///< complete on return
+  void zero(void* memory, std::size_t bytes) { fill(memory, 0, bytes); }
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;  ///< complete on return
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;    ///< complete on return
   virtual void fill_random(void* memory, std::int64_t elements, DataType type,

@@ -2,6 +2,7 @@
 
 // The templates that the host compiles too.
 #include "arguments.cuh"
+#include "check_arguments.cuh"
 #include "geometry.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

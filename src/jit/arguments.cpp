@@ -105,6 +105,40 @@ device::PackArguments make_pack_arguments(const NormalProblem& asked, const Kern
   return args;
 }
 
+device::CheckArguments make_check_arguments(const NormalProblem& p, const Operands& operands) {
+  device::CheckArguments args{};
+  args.a = operands.a;
+  args.b = operands.b;
+  args.c = operands.c;
+  args.bias = operands.bias;
+  args.d = operands.d;
+  if (reads_ab(p)) {  // as in make_arguments()
+    args.scale_a = operands.scale_a;
+    args.scale_b = operands.scale_b;
+  }
+  args.scale_d = operands.scale_d;
+  const auto steps = [](const Matrix& matrix, long long& row, long long& column) {
+    row = matrix.layout == Layout::row_major ? matrix.ld : 1;
+    column = matrix.layout == Layout::row_major ? 1 : matrix.ld;
+  };
+  steps(p.a, args.row_a, args.k_a);
+  steps(p.b, args.k_b, args.column_b);
+  args.row_c = p.c.ld;
+  args.row_d = p.d.ld;
+  args.stride_a = p.a.stride;
+  args.stride_b = p.b.stride;
+  args.stride_c = p.c.stride;
+  args.stride_d = p.d.stride;
+  args.m = int(p.m);
+  args.n = int(p.n);
+  args.k = reads_ab(p) ? int(p.k) : 0;
+  const DataType accumulator = accumulator_of(p);
+  args.alpha = scalar(p.alpha, accumulator);
+  args.beta = scalar(p.beta, accumulator);
+  args.slope = scalar(p.epilogue.slope, accumulator);
+  return args;
+}
+
 Operands operands_at(const NormalProblem& p, const Operands& operands, std::int64_t row, std::int64_t column) {
   const auto at = [](const void* matrix, std::int64_t element, DataType type) {
     return matrix ? static_cast<const char*>(matrix) + element * std::int64_t(size_of(type)) : nullptr;

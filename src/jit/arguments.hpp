@@ -27,6 +27,9 @@ device::PackArguments make_pack_arguments(const NormalProblem& problem, const Ke
                                           const Packing& packing, const LaunchShape& shape, const Operands& operands,
                                           const Workspace& workspace);
 
+/// Those of the kernel that checks D, without what a task of it is given.
+device::CheckArguments make_check_arguments(const NormalProblem& problem, const Operands& operands);
+
 /// From an element of D on: what it and those right of and below it are computed from.
 Operands operands_at(const NormalProblem& problem, const Operands& operands, std::int64_t row, std::int64_t column);
 

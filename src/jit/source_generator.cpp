@@ -114,6 +114,20 @@ Values packing_files() {
           {"pack.cuh", template_file("pack.cuh")}};
 }
 
+Values check_files() {
+  return {{"version", JITGEMM_VERSION},
+          {"types.cuh", template_file("types.cuh")},
+          {"schedule.cuh", template_file("schedule.cuh")},
+          {"arguments.cuh", template_file("arguments.cuh")},
+          {"check_arguments.cuh", template_file("check_arguments.cuh")},
+          {"ptx", text_of({"special_registers", "barrier", "global", "shared", "words_64", "convert", "math",
+                           "dependent_launch"},
+                          "ptx/")},
+          {"activation.cuh", template_file("activation.cuh")},
+          {"functor.cuh", template_file("functor.cuh")},
+          {"check.cuh", template_file("check.cuh")}};
+}
+
 std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
 
 std::string_view partition_name(device::Partition partition) {
@@ -130,15 +144,21 @@ std::string_view partition_name(device::Partition partition) {
 
 std::string flag(bool value) { return value ? "true" : "false"; }
 
+std::string describe_epilogue(const Problem& p) {
+  std::string text;
+  if (p.batch > 1) text += ", batched";
+  if (reads_c(p)) text += ", with C";
+  if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
+  if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
+  return text;
+}
+
 /// What of the problem the source depends on, in words.
 std::string describe(const Problem& p, bool promoted) {
   std::string text = "A " + std::string(to_string(p.a.type)) + " " + std::string(to_string(p.a.layout)) + ", B " +
                      std::string(to_string(p.b.type)) + " " + std::string(to_string(p.b.layout)) + ", D " +
                      std::string(to_string(p.d.type));
-  if (p.batch > 1) text += ", batched";
-  if (reads_c(p)) text += ", with C";
-  if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
-  if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
+  text += describe_epilogue(p);
   if (promoted) text += ", promoted";
   return text;
 }
@@ -254,7 +274,37 @@ KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, con
   return source;
 }
 
+KernelSource generate_check(const NormalProblem& p, const DeviceInfo& device) {
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = "check";
+  source.entry = "check_" + std::string(to_string(p.a.type)) + "_" +
+                 (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") +
+                 std::string(to_string(p.d.type));
+  std::string problem = "A " + std::string(to_string(p.a.type)) + ", B " + std::string(to_string(p.b.type)) + ", D " +
+                        std::string(to_string(p.d.type)) + describe_epilogue(p);
+  Values values = check_files();
+  values.insert({{"architecture", source.architecture},
+                 {"problem", problem},
+                 {"dependent_launch", flag(device.launches_dependents())},
+                 {"element_a", device_type(p.a.type)},
+                 {"element_b", device_type(p.b.type)},
+                 {"accumulator", device_type(accumulator_of(p))},
+                 {"element_c", device_type(type_of_c(p))},
+                 {"element_d", device_type(p.d.type)},
+                 {"batched", flag(p.batch > 1)},
+                 {"reads_c", flag(reads_c(p))},
+                 {"has_scales", flag(is_fp8(p.a.type))},
+                 {"bias", std::string(to_string(p.epilogue.bias))},
+                 {"activation", std::string(to_string(p.epilogue.activation))},
+                 {"activation_text", std::string(info_of(p.epilogue.activation).device_text)},
+                 {"entry", source.entry}});
+  source.text = fill_in("check.cu.in", values);
+  return source;
+}
+
 bool is_current(const KernelSource& source) {
+  if (source.entry.starts_with("check_")) return may_give("check.cu.in", check_files(), source.text);
   if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
   for (const KernelFamily* family : kernel_families) {
     for (const DataType a : {f16, f32, f64}) {

@@ -100,7 +100,6 @@ class Tuner {
       counters = std::max(counters, candidate.runnable.shape.counters);
     }
     sampler_.emplace(backend_, problem_, workspace_bytes, counters);
-    check_.emplace(backend_, problem_, sampler_->operands());
     admit_all();
     measure_all();
     const Candidate* winner = choose();
@@ -127,7 +126,8 @@ class Tuner {
   }
 
  private:
-  /// Compiles, runs and checks each candidate. The clock starts when the first one is compiled.
+  /// Compiles, runs and checks each candidate; meanwhile, first of all, what checks them. The clock starts when the
+  /// first one is compiled.
   void admit_all() {
     // Threads read what does not change while they run.
     std::vector<KernelConfig> configs;
@@ -135,6 +135,7 @@ class Tuner {
     kernels_.emplace(backend_, configs.size(), [this, configs](std::size_t i) {
       return get_kernels(store_, problem_, configs[i], backend_.device());
     });
+    check_.emplace(backend_, store_, problem_, sampler_->operands(), sampler_->stream());
     std::vector<std::size_t> pending(candidates_.size());
     std::iota(pending.begin(), pending.end(), 0);
     while (!pending.empty() && !(admission_deadline_ && admission_deadline_->over())) {

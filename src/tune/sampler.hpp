@@ -22,6 +22,7 @@ class Sampler {
   Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
 
   Operands operands() const { return scratch_.operands(0); }
+  Stream stream() const { return timer_.stream(); }
   /// Once, on operands(); done on return.
   void run(const Runnable& runnable);
   /// Warms up, and finds out how many launches and what lead a sample takes.

@@ -32,8 +32,8 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_;
   const std::size_t wanted = device.emulated ? 2 : 2 * device.l2_bytes / set_bytes + 1;
   sets_ = int(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(1, memory_budget / set_bytes)));
-  workspace_memory_ = allocate(workspace_bytes);
-  counter_memory_ = allocate(std::size_t(counters) * sizeof(unsigned));
+  workspace_memory_ = allocate_memory(backend, workspace_bytes);
+  counter_memory_ = allocate_memory(backend, std::size_t(counters) * sizeof(unsigned));
   for (;;) {
     try {
       allocate_sets();
@@ -50,18 +50,14 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   }
 }
 
-Scratch::Memory Scratch::allocate(std::size_t bytes) {
-  return Memory(backend_.allocate(std::max<std::size_t>(bytes, 256)), Release{&backend_});
-}
-
 void Scratch::allocate_sets() {
   inputs_.reset();
   addends_.reset();
   outputs_.reset();
   const auto sets = std::size_t(sets_);
-  inputs_ = allocate(sets * (a_bytes_ + b_bytes_));
-  addends_ = allocate(sets * (c_bytes_ + bias_bytes_));
-  outputs_ = allocate(sets * d_bytes_);
+  inputs_ = allocate_memory(backend_, sets * (a_bytes_ + b_bytes_));
+  addends_ = allocate_memory(backend_, sets * (c_bytes_ + bias_bytes_));
+  outputs_ = allocate_memory(backend_, sets * d_bytes_);
 }
 
 Operands Scratch::operands(int set) const {

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "backend/backend.hpp"
 #include "jit/arguments.hpp"
+#include "tune/device_memory.hpp"
 
 namespace jitgemm {
 
@@ -28,12 +26,6 @@ class Scratch {
   std::size_t input_bytes() const { return std::size_t(sets_) * (a_bytes_ + b_bytes_); }
 
  private:
-  struct Release {
-    Backend* backend;
-    void operator()(void* memory) const noexcept { backend->release(memory); }
-  };
-  using Memory = std::unique_ptr<void, Release>;
-  Memory allocate(std::size_t bytes);
   void allocate_sets();
 
   Backend& backend_;
@@ -42,7 +34,7 @@ class Scratch {
   std::size_t workspace_bytes_;
   int counters_;
   int sets_ = 1;
-  Memory workspace_memory_, counter_memory_, inputs_, addends_, outputs_;
+  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_;
 };
 
 }  // namespace jitgemm

@@ -36,7 +36,7 @@ class IdleBackend final : public Backend {
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { stop(ErrorCode::launch_failed); }
   void* allocate(std::size_t) override { stop(ErrorCode::out_of_memory); }
   void release(void*) noexcept override {}
-  void zero(void*, std::size_t) override {}
+  void fill(void*, unsigned char, std::size_t) override {}
   void copy_to_device(void*, const void*, std::size_t) override {}
   void copy_to_host(void*, const void*, std::size_t) override {}
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override {}

@@ -23,7 +23,7 @@ class CompileOnlyBackend final : public Backend {
   device::TensorMap encode_tensor_map(const TensorMapSpec&) override { no_device("encode a tensor map"); }
   void* allocate(std::size_t) override { no_device("allocate memory"); }
   void release(void*) noexcept override {}
-  void zero(void*, std::size_t) override { no_device("zero memory"); }
+  void fill(void*, unsigned char, std::size_t) override { no_device("fill memory"); }
   void copy_to_device(void*, const void*, std::size_t) override { no_device("copy memory"); }
   void copy_to_host(void*, const void*, std::size_t) override { no_device("copy memory"); }
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override { no_device("fill memory"); }

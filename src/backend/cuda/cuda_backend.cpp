@@ -77,7 +77,7 @@ class CudaBackend final : public Backend {
 
   void* allocate(std::size_t bytes) override;
   void release(void* memory) noexcept override;
-  void zero(void* memory, std::size_t bytes) override;
+  void fill(void* memory, unsigned char byte, std::size_t bytes) override;
   void copy_to_device(void* to, const void* from, std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override;
@@ -244,9 +244,9 @@ void CudaBackend::release(void* memory) noexcept {
   if (memory) context_.attempt("cuMemFree", [&] { return api_.mem_free(address(memory)); });
 }
 
-void CudaBackend::zero(void* memory, std::size_t bytes) {
+void CudaBackend::fill(void* memory, unsigned char byte, std::size_t bytes) {
   Scope scope(*this);
-  check(api_.memset_d8_async(address(memory), 0, bytes, own_stream_), ErrorCode::launch_failed, "cuMemsetD8Async",
+  check(api_.memset_d8_async(address(memory), byte, bytes, own_stream_), ErrorCode::launch_failed, "cuMemsetD8Async",
         earlier_failure);
   wait_for_own_stream();
 }

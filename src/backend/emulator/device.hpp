@@ -81,6 +81,9 @@ inline void st_shared_v4(u32 address, U32x4 x) { runtime.st_shared(address, &x, 
 inline u32 ld_shared_u32(u32 address) { return load_shared<u32>(address); }
 inline void ld_shared(u32 address, float& x) { x = load_shared<float>(address); }
 inline void ld_shared(u32 address, double& x) { x = load_shared<double>(address); }
+inline void st_shared(u32 address, double x) { runtime.st_shared(address, &x, 8); }
+inline void st_shared(u32 address, i64 x) { runtime.st_shared(address, &x, 8); }
+inline void ld_shared(u32 address, i64& x) { x = load_shared<i64>(address); }
 inline void ld_shared_v2(u32 address, float (&x)[2]) { runtime.ld_shared(address, x, 8); }
 inline void ld_shared_v4(u32 address, int (&x)[4]) { runtime.ld_shared(address, x, 16); }
 inline void ld_shared_v4(u32 address, float (&x)[4]) { runtime.ld_shared(address, x, 16); }
@@ -155,6 +158,7 @@ inline float to_f32(F16 x) {
   return bits_to_f32(sign | f32_to_bits(bits_to_f32(magnitude << 13) * 0x1p112f));  // rebiased, subnormals too
 }
 inline float to_f32(BF16 x) { return bits_to_f32(u32(x.bits) << 16); }
+inline float to_f32(TF32 x) { return bits_to_f32(x.bits); }
 
 inline void convert(float x, F16& y) {
   const u32 bits = f32_to_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;

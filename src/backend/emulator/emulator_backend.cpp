@@ -164,7 +164,7 @@ class EmulatorBackend final : public Backend {
     return memory;
   }
   void release(void* memory) noexcept override { std::free(memory); }
-  void zero(void* memory, std::size_t bytes) override { std::memset(memory, 0, bytes); }
+  void fill(void* memory, unsigned char byte, std::size_t bytes) override { std::memset(memory, byte, bytes); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 

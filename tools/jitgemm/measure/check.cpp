@@ -12,7 +12,7 @@
 #include "core/element.hpp"
 #include "core/type_rules.hpp"
 #include "measure/inputs.hpp"
-#include "tune/reference.hpp"
+#include "measure/reference.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -44,7 +44,7 @@ std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, st
 }
 
 /// Of the error to the tolerance; above 1 is wrong.
-double error_ratio(const Reference::Element& reference, double got) {
+double error_ratio(const ExpectedElement& reference, double got) {
   const double error = std::abs(got - reference.value);
   if (reference.accepts(got)) return error > 0 && std::isfinite(error) ? error / reference.tolerance : 0;
   return std::isnan(error) ? HUGE_VAL : std::max(error / reference.tolerance, std::nextafter(1.0, 2.0));
@@ -95,7 +95,7 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
     const std::vector<double> d = row_of(backend, p, operands.d, i);
     reference.fetch(i / p.m, {i % p.m}, columns);
     for (std::int64_t j : columns) {
-      const Reference::Element element = reference.at(i / p.m, i % p.m, j);
+      const ExpectedElement element = reference.at(i / p.m, i % p.m, j);
       const double got = d[std::size_t(j)], ratio = error_ratio(element, got);
       ++check.elements;
       if (ratio <= check.ratio) continue;

@@ -5,8 +5,8 @@
 
 #include "common/text.hpp"
 #include "core/element.hpp"
+#include "measure/reference.hpp"
 #include "seed/bench.hpp"
-#include "tune/reference.hpp"
 
 namespace jitgemm::cli {
 namespace {

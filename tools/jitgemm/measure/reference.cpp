@@ -1,4 +1,4 @@
-#include "tune/reference.hpp"
+#include "measure/reference.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
-namespace jitgemm {
+namespace jitgemm::cli {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
@@ -38,26 +38,6 @@ double Reference::scale(const float* memory) {
   float value = 1;
   if (memory) backend_.copy_to_host(&value, memory, sizeof value);
   return value;
-}
-
-double Reference::rounding() const { return unit_roundoff(problem_.d.type); }
-
-double Reference::accumulation() const {
-  const double k = double(problem_.k);
-  if (accumulator_of(problem_) == s32) return 0;
-  if (accumulator_of(problem_) == f64) return 0x1p-53 * (4 + k);
-  if (is_simt(problem_.a.type)) return 0x1p-24 * (4 + k);
-  if (is_fp8(problem_.a.type) && problem_.accumulation == Accumulation::fast) return 0x1p-13 * (4 + k / 32);
-  // Promoted, each sum of 128 products is as above, and f32 adds those up as it does what follows.
-  const double within_a_step = is_fp8(problem_.a.type) ? 0x1p-13 * (4 + 128 / 32) : 0;
-  // Tensor cores truncate each sum of 8 to 16 products, and f32 adds those up: so many roundings, all of one sign at
-  // worst.
-  return within_a_step + 0x1p-22 * (16 + k / 16);
-}
-
-bool Reference::Element::accepts(double d) const {
-  if (d == value || (std::isnan(d) && std::isnan(value))) return true;
-  return std::abs(d - value) <= tolerance;
 }
 
 void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
@@ -111,8 +91,8 @@ double Reference::addend(const void* memory, std::int64_t index) {
 }
 
 /// Sums and products wrap, so unsigned arithmetic is theirs.
-Reference::Element Reference::integer_at(const std::vector<double>& a, const std::vector<double>& b, double c,
-                                         double bias) const {
+ExpectedElement Reference::integer_at(const std::vector<double>& a, const std::vector<double>& b, double c,
+                                      double bias) const {
   const auto wrapped = [](double x) { return std::uint32_t(std::int64_t(x)); };
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += wrapped(a[i] * b[i]);
@@ -120,7 +100,7 @@ Reference::Element Reference::integer_at(const std::vector<double>& a, const std
   return {.value = activated(std::int32_t(x), problem_)};
 }
 
-Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int64_t column) {
+ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t column) {
   fetch(batch, {row}, {column});
   const std::vector<double> none;
   const bool multiplies = reads_ab(problem_);
@@ -143,26 +123,11 @@ Reference::Element Reference::at(std::int64_t batch, std::int64_t row, std::int6
   const double from_c = reads_c(problem_) ? problem_.beta * c : 0;
   value += from_c + bias;
 
-  Element result;
-  result.products = multiplies ? std::abs(alpha) * absolute : 0;
-  const double scalar_rounding = accumulator_of(problem_) == f64 ? 0x1p-51 : 0x1p-22;
-  const double before =
-      accumulation() * result.products + scalar_rounding * (std::abs(from_c) + std::abs(bias) + std::abs(value));
-  const double activation = activated(value, problem_);
-  const double largest_slope =
-      info_of(problem_.epilogue.activation).largest_slope(std::abs(value) + before, problem_.epilogue.slope);
-  // erf, tanh and exp round, too
-  const double after = std::abs(scale_d_) *
-                       (largest_slope * before + 4 * scalar_rounding * std::max(std::abs(value), std::abs(activation)));
-  result.value = scale_d_ * activation;
-  result.tolerance = after + rounding() * (std::abs(result.value) + after) + half_smallest_subnormal(problem_.d.type);
-  const double largest = largest_finite(problem_.d.type);
-  if (is_fp8(problem_.d.type)) {
-    result.value = std::clamp(result.value, -largest, largest);
-  } else if (std::abs(result.value) + result.tolerance >= largest) {
-    result.tolerance = HUGE_VAL;  // infinity, or the last numbers before it
-  }
-  return result;
+  const ElementTerms terms{.linear = value,
+                           .addends = std::abs(from_c) + std::abs(bias),
+                           .products = multiplies ? std::abs(alpha) * absolute : 0,
+                           .scale = scale_d_};
+  return expected_element(problem_, terms, scale_d_ * activated(value, problem_));
 }
 
-}  // namespace jitgemm
+}  // namespace jitgemm::cli

@@ -8,30 +8,20 @@
 #include "backend/backend.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "tune/tolerance.hpp"
 
-namespace jitgemm {
+namespace jitgemm::cli {
 
-/// Elements of D recomputed on the host in double precision, from operands in device memory.
+/// Elements of D recomputed on the host in double precision, from operands in device memory: an oracle that shares no
+/// text with the kernels.
 class Reference {
  public:
-  /// Operands as Scratch hands them out. Both outlive this.
+  /// The backend outlives this.
   Reference(Backend& backend, const NormalProblem& problem, const Operands& operands);
-
-  struct Element {
-    double value = 0;
-    double tolerance = 0;  ///< of a correctly computed element: rounding of D, accumulation in any order
-    double products = 0;   ///< the sum of |alpha a b|
-
-    bool accepts(double d) const;
-  };
 
   /// Copies the rows of A and the columns of B that at() will need in one go.
   void fetch(std::int64_t batch, const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns);
-  Element at(std::int64_t batch, std::int64_t row, std::int64_t column);
-
-  /// Largest relative error of rounding to the type of D, and of a sum of products to their absolute sum.
-  double rounding() const;
-  double accumulation() const;
+  ExpectedElement at(std::int64_t batch, std::int64_t row, std::int64_t column);
 
  private:
   using Vectors = std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>>;  // by batch and index
@@ -39,7 +29,7 @@ class Reference {
                      const std::vector<std::int64_t>& indices, Vectors& vectors);
   double addend(const void* memory, std::int64_t index);
   double scale(const float* memory);  ///< 1 without one
-  Element integer_at(const std::vector<double>& a, const std::vector<double>& b, double c, double bias) const;
+  ExpectedElement integer_at(const std::vector<double>& a, const std::vector<double>& b, double c, double bias) const;
 
   Backend& backend_;
   NormalProblem problem_;
@@ -48,4 +38,4 @@ class Reference {
   Vectors rows_, columns_;
 };
 
-}  // namespace jitgemm
+}  // namespace jitgemm::cli
