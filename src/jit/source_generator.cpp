@@ -6,6 +6,7 @@
 
 #include "core/activations.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
 #include "jitgemm/error.hpp"
@@ -130,6 +131,15 @@ std::string_view partition_name(device::Partition partition) {
 
 std::string flag(bool value) { return value ? "true" : "false"; }
 
+/// "true, false, true": of the scalars, by the list of fields. That others are zero is no kernel's concern.
+std::string nonzero_scalars(const Problem& p) {
+  std::string text;
+  for_each_scalar([&](const ProblemField& field, auto member) {
+    text.append(text.empty() ? "" : ", ").append(flag(!field.absent_if_zero || member(p) != 0));
+  });
+  return text;
+}
+
 /// What of the problem the source depends on, in words.
 std::string describe(const Problem& p, bool promoted) {
   std::string text = "A " + std::string(to_string(p.a.type)) + " " + std::string(to_string(p.a.layout)) + ", B " +
@@ -197,7 +207,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"align_b", std::to_string(p.b.alignment)},
             {"align_c", std::to_string(p.c.alignment)},
             {"align_d", std::to_string(p.d.alignment)},
-            {"reads_c", flag(reads_c(p))},
+            {"nonzero", nonzero_scalars(p)},
             {"batched", flag(p.batch > 1)},
             {"has_scales", flag(is_fp8(p.a.type))},
             {"mma_fp8", flag(device.has_mma_fp8())},
