@@ -2,6 +2,7 @@
 #ifndef JITGEMM_ARGUMENTS_CUH
 #define JITGEMM_ARGUMENTS_CUH
 #include "schedule.cuh"
+#include "types.cuh"
 
 namespace jitgemm::device {
 
@@ -29,7 +30,7 @@ struct Arguments {
   long long lda, ldb, ldc, ldd;                      // elements
   long long stride_a, stride_b, stride_c, stride_d;  // elements from one matrix of the batch to the next
   int m, n, k;                                       // k = 0 when alpha = 0, A and B are not read then
-  Scalar alpha, beta, slope;
+  Scalars<Scalar> scalars;
 
   Decomposition decomposition;
   void* partials;      // slots of split tiles, see fixup.cuh

@@ -1,6 +1,6 @@
-// The tuner's check of what a candidate computes. A plain dot product in double precision, one block an element, and the
-// epilogue's functor say what an element has to be; D as a whole is compared with the first D that was accepted. Both
-// are written to be seen through, not to be fast: a launch of either is short beside the timing of a candidate.
+// The tuner's check of what a candidate computes. A plain dot product in double precision, one block an element, and
+// the epilogue's functor say what an element has to be; D as a whole is compared with the first D that was accepted.
+// Both are written to be seen through, not to be fast: a launch of either is short beside the timing of a candidate.
 #pragma once
 #include "check_arguments.cuh"
 #include "functor.cuh"
@@ -39,16 +39,12 @@ __device__ __forceinline__ double load_exact(const double* p) { return ptx::ld_g
 
 __device__ __forceinline__ double load_scale(const float* scale) { return scale ? load_exact(scale) : 1; }
 
-__device__ __forceinline__ float value(const Scalar& x, float) { return x.f32; }
-__device__ __forceinline__ double value(const Scalar& x, double) { return x.f64; }
-__device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
-
 /// With the scales, as every kernel multiplies them.
 __device__ __forceinline__ EpilogueFunctor functor_of(const CheckArguments& args, double scale_d) {
-  Accumulator alpha = value(args.alpha, Accumulator());
+  Accumulator alpha = value(args.scalars.alpha);
   if constexpr (HAS_SCALES)
     alpha = Accumulator(ptx::mul(ptx::mul(load_scale(args.scale_a), load_scale(args.scale_b)), double(alpha)));
-  return {alpha, value(args.beta, Accumulator()), value(args.slope, Accumulator()), Accumulator(scale_d)};
+  return {args.scalars, alpha, Accumulator(scale_d)};
 }
 
 /// x[i] of all threads, joined by join(i, one, other) in an order that never changes; thread 0 has the result.
@@ -89,7 +85,8 @@ struct Position {
 
   __device__ __forceinline__ const ElementD* in_d(const CheckArguments& args) const {
     const i64 batch = BATCHED ? row / args.m : 0;
-    return static_cast<const ElementD*>(args.d) + (batch * args.stride_d + (row - batch * args.m) * args.row_d + column);
+    return static_cast<const ElementD*>(args.d) +
+           (batch * args.stride_d + (row - batch * args.m) * args.row_d + column);
   }
   __device__ __forceinline__ ElementD* in_accepted(const CheckArguments& args) const {
     return static_cast<ElementD*>(args.accepted) + (row * args.n + column);
@@ -129,8 +126,8 @@ __device__ __forceinline__ void scan(const CheckArguments& args) {
     const ElementD* d = position.in_d(args);
     const i64 columns = args.n;
     if (position.column < columns) {
-      const bool objects = args.accepted ? differ(args, load_exact(d), load_exact(position.in_accepted(args)))
-                                         : is_poison(d);
+      const bool objects =
+          args.accepted ? differ(args, load_exact(d), load_exact(position.in_accepted(args))) : is_poison(d);
       found[0] += objects;
       if (objects && found[1] == NOTHING_FOUND) found[1] = number;
     } else if (!is_poison(d) && found[2] == NOTHING_FOUND) {
@@ -191,7 +188,8 @@ __device__ __forceinline__ void recompute(const CheckArguments& args, CheckedEle
 
   Accumulator c = 0, bias = 0;
   if constexpr (READS_C)
-    c = Accumulator(load_exact(static_cast<const ElementC*>(args.c) + (batch * args.stride_c + row * args.row_c + column)));
+    c = Accumulator(
+        load_exact(static_cast<const ElementC*>(args.c) + (batch * args.stride_c + row * args.row_c + column)));
   if constexpr (BIAS != Bias::none)
     bias = Accumulator(load_exact(static_cast<const ElementC*>(args.bias) + (BIAS == Bias::along_m ? row : column)));
   const double scale_d = load_scale(args.scale_d);
@@ -199,7 +197,7 @@ __device__ __forceinline__ void recompute(const CheckArguments& args, CheckedEle
   // A sum of integers wraps: its products, of 2^14 at most, and fewer than 2^31 of them, are exact in double precision.
   const Accumulator sum = INTEGERS ? Accumulator(u32(i64(sums[0]))) : Accumulator(sums[0]);
   ptx::st_global<double>(&element.products, absolute(double(functor.alpha)) * sums[1]);
-  ptx::st_global<double>(&element.addends, absolute(double(functor.beta) * c) + absolute(bias));
+  ptx::st_global<double>(&element.addends, absolute(double(value(args.scalars.beta)) * c) + absolute(bias));
   ptx::st_global<double>(&element.linear, functor.linear(sum, functor.addend(c, bias)));
   ptx::st_global<double>(&element.scale, scale_d);
   ptx::st_global<double>(&element.value, functor(sum, c, bias));

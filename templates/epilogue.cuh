@@ -49,11 +49,6 @@ __device__ __forceinline__ void store_pair(T* p, Accumulator x, Accumulator y) {
     ptx::st_global(p, ptx::pack(T{}, x, y));
 }
 
-__device__ __forceinline__ float value(const Scalar& x, float) { return x.f32; }
-__device__ __forceinline__ double value(const Scalar& x, double) { return x.f64; }
-__device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
-__device__ __forceinline__ Accumulator value(const Scalar& x) { return value(x, Accumulator()); }
-
 __device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
 
 /// Where an operand of matrix `batch` begins, elements.
@@ -64,7 +59,7 @@ __device__ __forceinline__ i64 batch_offset(int batch, long long stride) { retur
 struct Scaling {
   Accumulator alpha, d = 1;
 
-  __device__ __forceinline__ explicit Scaling(const Arguments& args) : alpha(value(args.alpha)) {
+  __device__ __forceinline__ explicit Scaling(const Arguments& args) : alpha(value(args.scalars.alpha)) {
     if constexpr (HAS_SCALES) {
       // In double precision no product of two rounds, none of three overflows, and so their order does not matter.
       const double scale_a = scale_at(args.scale_a), scale_b = scale_at(args.scale_b);
@@ -117,7 +112,7 @@ struct Epilogue {
   __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
     Accumulator c[2] = {}, bias[2] = {};
     load_addends<INTERIOR>(row, column, c, bias);
-    const EpilogueFunctor functor{scaling.alpha, value(args.beta), value(args.slope), scaling.d};
+    const EpilogueFunctor functor{args.scalars, scaling.alpha, scaling.d};
     Accumulator values[] = {x, y};
     functor(values, c, bias);
     x = values[0];

@@ -65,7 +65,8 @@ using ElementC = F16;
 using ElementD = F16;
 constexpr bool A_K_MAJOR = true, B_K_MAJOR = true;
 constexpr int ALIGN_A = 16, ALIGN_B = 16, ALIGN_C = 16, ALIGN_D = 16;
-constexpr bool BATCHED = true, READS_C = true, HAS_SCALES = false;
+constexpr Scalars<bool> NONZERO{true, true, true};
+constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = false;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
 

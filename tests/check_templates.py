@@ -26,7 +26,7 @@ def declarations(*names):
 
 def matches(declaration, line):
     """Whether `line` is the generator's `declaration` with something for each of its placeholders."""
-    return re.fullmatch(re.sub(r"\\\$\\\{\w+\\\}", r"\\w+", re.escape(declaration)), line)
+    return re.fullmatch(re.sub(r"\\\$\\\{\w+\\\}", r"\\w+(?:, \\w+)*", re.escape(declaration)), line)
 
 
 class Constants(unittest.TestCase):

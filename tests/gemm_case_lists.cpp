@@ -149,7 +149,7 @@ void apply_batch(int choice, Problem& p, Random& random) {
 void apply_epilogue(GemmCase& gemm, int alpha, int c, Bias bias, Activation activation, bool scaled) {
   Problem& p = gemm.problem;
   const auto at = [](const auto& values, int i) { return values[std::size_t(i)]; };
-  const bool integers = p.a.type == s8;
+  const bool integers = p.d.type == s32;
   p.alpha = integers ? at(std::array{1, -3, 2}, alpha) : at(std::array{1.0, -0.75, 2.0}, alpha);
   p.beta = c == 0 ? 0 : integers ? at(std::array{5, 1, -2}, alpha) : at(std::array{0.5, 1.0, -2.0}, alpha);
   gemm.d_is_c = c == 2;
@@ -179,7 +179,7 @@ std::vector<GemmCase> layout_cases(MainLoop main_loop) {
                         .a = {.type = types.a, .layout = layout_a},
                         .b = {.type = types.b, .layout = layout_b},
                         .d = {types.d}};
-        if (types.a == s8) gemm.problem.alpha = 0x40000001;  // wraps
+        if (types.d == s32) gemm.problem.alpha = 0x40000001;  // wraps
         place_all(gemm, {16, 16, 16, 16}, true, 0);
         if (why_illegal(gemm.config, normalise(gemm.problem), device).empty()) cases.push_back(gemm);
       }

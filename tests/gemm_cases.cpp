@@ -47,8 +47,9 @@ void fill_elements(std::vector<char>& image, std::size_t offset, const OperandMa
         double x;
         if (fill == Fill::integers) {
           x = random.between(-magnitude, magnitude);
-        } else if (s.type == s8) {
-          x = random.between(-128, 127);
+        } else if (s.type != s32 && info_of(s.type).is_integer()) {
+          const auto bits = std::uint16_t(random.next());  // any value
+          x = load(&bits, 0, s.type);
         } else {
           const std::uint64_t bits = random.next();
           x = -2;

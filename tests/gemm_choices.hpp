@@ -22,8 +22,13 @@ inline constexpr std::array sm80_types{Types{f16, f16, f16},    Types{f16, f16, 
                                        Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32},  Types{tf32, tf32, f32},
                                        Types{s8, s8, s32},      Types{f32, f32, f32},    Types{f64, f64, f64}};
 inline constexpr int first_8_bit_type = 6;
-inline constexpr std::size_t sm90_type_count = 13;  // of them; wgmma has the rest not
-inline constexpr std::array aligns{16, 8, 4, 2};    // bytes; of 8-bit elements 2 stands for 1
+/// Of them: wgmma has the rest not.
+inline constexpr std::size_t sm90_type_count = [] {
+  std::size_t count = 0;
+  while (sm80_types[count].a != f32) ++count;
+  return count;
+}();
+inline constexpr std::array aligns{16, 8, 4, 2};  // bytes; of 8-bit elements 2 stands for 1
 inline constexpr auto activations = [] {
   std::array<Activation, expected_activations.size()> all{};
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = expected_activations[i].activation;
@@ -63,7 +68,7 @@ void place_all(GemmCase& gemm, std::array<int, 4> align, bool by_pointer, std::i
 inline constexpr int batch_classes = 3;
 void apply_batch(int choice, Problem& problem, Random& random);
 
-/// `alpha` 0..2 are three alphas and betas, small integers of s8; `c` 0..2: none, read, and overwritten by D. The
+/// `alpha` 0..2 are three alphas and betas, small integers of integers; `c` 0..2: none, read, and overwritten by D. The
 /// scales are of 8-bit floating point alone.
 void apply_epilogue(GemmCase& gemm, int alpha, int c, Bias bias, Activation activation, bool scaled);
 

@@ -11,7 +11,7 @@ namespace jitgemm::test {
 
 /// Element i of an array, exactly.
 double load(const void* array, std::int64_t i, DataType type);
-/// Rounds to nearest even; overflow becomes infinity, or in e4m3, e5m2, s8 and s32 the nearest finite value.
+/// Rounds to nearest even; overflow becomes infinity, or in e4m3, e5m2 and integers the nearest finite value.
 void store(double value, void* array, std::int64_t i, DataType type);
 
 /// The numerics contract. With s = sum a b and R = max |sum a b over a contiguous range of k| <= sum |a b|,

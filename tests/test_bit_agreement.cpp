@@ -74,8 +74,8 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
       p = {.m = 147, .n = turn % 2 == 0 ? 136 : 139, .k = 176, .a = {types.a}, .b = {types.b}, .d = {types.d}};
       p.a.layout = Layout::row_major;
       p.b.layout = size_of(types.a) == 2 && turn % 3 == 0 ? Layout::row_major : Layout::column_major;
-      p.alpha = p.a.type == s8 ? 3 : its.alpha;
-      p.beta = p.a.type == s8 ? std::round(its.beta * 10) : its.beta;
+      p.alpha = p.d.type == s32 ? 3 : its.alpha;
+      p.beta = p.d.type == s32 ? std::round(its.beta * 10) : its.beta;
       p.epilogue.bias = its.bias;
       p.epilogue.activation = activations[turn % activations.size()];
       p.epilogue.slope = 0.3;

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "command.hpp"
+#include "core/data_types.hpp"
 #include "core/enumerators.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "sandbox.hpp"
@@ -138,14 +139,14 @@ TEST_CASE("jitgemm lists the types, biases and activations that there are", "[cl
   const Command jitgemm;
   for (const char* help : {"run --help", "bench --help"}) {
     const std::string text = jitgemm(help).out;
-    CHECK_THAT(text, ContainsSubstring("f16, bf16, f32, tf32, f64, e4m3, e5m2 or s8"));
+    CHECK_THAT(text, ContainsSubstring(input_type_names()));
     CHECK_THAT(text, ContainsSubstring("none, along_n or along_m"));
     CHECK_THAT(text, ContainsSubstring(names_of_all<Activation>()));
   }
   const std::string shape = "run -m 8 -n 8 -k 8 --device emulator ";
   CHECK_THAT(jitgemm(shape + "--type e4m3 --accumulation slow").err, ContainsSubstring("use fast or promoted"));
-  CHECK_THAT(jitgemm(shape + "--type u8").err, ContainsSubstring("f16, bf16, f32, tf32, f64, e4m3, e5m2 or s8"));
-  CHECK_THAT(jitgemm(shape + "--d u8").err, ContainsSubstring("f16, bf16, f32, f64, e4m3, e5m2 or s32"));
+  CHECK_THAT(jitgemm(shape + "--type f12").err, ContainsSubstring("use " + input_type_names()));
+  CHECK_THAT(jitgemm(shape + "--d f12").err, ContainsSubstring("use " + output_type_names()));
   CHECK_THAT(jitgemm(shape + "--bias along_k").err, ContainsSubstring("none, along_n or along_m"));
   CHECK_THAT(jitgemm(shape + "--activation swish").err, ContainsSubstring("use " + names_of_all<Activation>()));
 }
@@ -179,7 +180,7 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "run -m 8 -n 8 -k 8 --batch 1.5 --device emulator",
            "run -m 8 -n 8 -k 8 --batch -1 --device emulator",
            "run -m 8 -n 8 -k 8 --batch 2 --stride-d 0 --device emulator",
-           "run -m 8 -n 8 -k 8 --type u8 --device emulator",
+           "run -m 8 -n 8 -k 8 --type f12 --device emulator",
            "run -m 8 -n 8 -k 8 --type '' --device emulator",
            "run -m 8 -n 8 -k 8 --type f16 --b bf16 --device emulator",
            "run -m 8 -n 8 -k 8 --type f64 --d f32 --device emulator",
@@ -198,7 +199,7 @@ TEST_CASE("What jitgemm cannot do ends in one line on stderr and a status other 
            "source -m 8 -n 8 -k 8 --format prose --device emulator",
            "warm --shapes nowhere.txt --device emulator",
            "bench --shapes nowhere.txt --device emulator",
-           "bench --shapes nowhere.txt --device emulator --type u8",
+           "bench --shapes nowhere.txt --device emulator --type f12",
            "cache",
            "cache prune --max-bytes lots",
            "cache export ''",

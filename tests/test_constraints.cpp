@@ -35,7 +35,7 @@ RatedDevice emulated(const char* architecture) {
 NormalProblem random_problem(Random& random) {
   Problem p;
   p.a.type = p.b.type = random.pick(std::vector<DataType>{f16, f16, bf16, e4m3, tf32, f32, f64, s8});
-  p.d.type = is_fp8(p.a.type) ? bf16 : p.a.type == tf32 ? f32 : p.a.type == s8 ? s32 : p.a.type;
+  p.d.type = default_output(p.a.type);
   if (is_fp8(p.a.type) && random.between(0, 1)) p.accumulation = Accumulation::promoted;
   p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;

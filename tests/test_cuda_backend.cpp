@@ -6,6 +6,7 @@
 
 #include "backend/cuda/cuda_backend.hpp"
 #include "catch.hpp"
+#include "core/data_types.hpp"
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "fake_driver.hpp"
@@ -30,9 +31,10 @@ TEST_CASE("a machine without a GPU has no CUDA devices, and says so", "[cuda]") 
 }
 
 TEST_CASE("the random pattern is N(0,1), or of integers N(0,3), in every type, each time the same", "[cuda]") {
-  for (DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
-    INFO(to_string(type));
-    const bool is_integer = type == s8 || type == s32;
+  for (const DataTypeInfo& info : data_types()) {
+    INFO(info.name);
+    const DataType type = info.type;
+    const bool is_integer = info.is_integer();
     const double deviation = is_integer ? 3 : 1;
     const std::size_t count = 1 << 18;
     const std::string pattern = cuda::random_pattern(type, count);

@@ -11,6 +11,7 @@
 
 #include "backend/emulator/temporary_directory.hpp"
 #include "catch.hpp"
+#include "core/data_types.hpp"
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "random.hpp"
@@ -45,9 +46,10 @@ TEST_CASE("The emulator's memory, streams and events serve the host", "[emulator
   CHECK(last == 0);
   backend->release(memory);
 
-  for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
-    INFO(to_string(type));
-    const double variance = type == s8 || type == s32 ? 9 : 1;
+  for (const DataTypeInfo& info : data_types()) {
+    INFO(info.name);
+    const DataType type = info.type;
+    const double variance = info.is_integer() ? 9 : 1;
     std::vector<double> x(40001), again(40001);
     backend->fill_random(x.data(), 40000, type, 5);
     backend->fill_random(again.data(), 40000, type, 5);

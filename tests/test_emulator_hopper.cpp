@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "catch.hpp"
+#include "core/data_types.hpp"
 #include "core/element.hpp"
 #include "errors.hpp"
 #include "random.hpp"
@@ -262,7 +263,8 @@ TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of 
   const auto backend = make_emulator_backend({});
   constexpr int box_outer = 8, outer = 11, batch = 3;
   for (const int width : {128, 64, 32, 16})
-    for (const DataType type : {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32}) {
+    for (const DataTypeInfo& info : data_types()) {
+      const DataType type = info.type;
       const int size = int(size_of(type)), box_inner = width / size, inner = box_inner + 32 / size;
       const int stride = inner + 16 / size, matrix = (outer + 1) * stride;
       // The same memory for one matrix, when the batch stride does not matter.

@@ -1,9 +1,13 @@
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "catch.hpp"
+#include "core/data_types.hpp"
 #include "core/element.hpp"
+#include "core/type_rules.hpp"
 #include "random.hpp"
 #include "test_emulator.hpp"
 
@@ -94,13 +98,8 @@ __device__ void wrong_wgmma(const Arguments& p) {
 }
 
 __device__ void run(const Arguments& p) {
-  void (*const mmas[])(const Arguments&) = {
-      one_mma<F16, F16, float>,   one_mma<BF16, BF16, float>, one_mma<TF32, TF32, float>,
-      one_mma<E4M3, E4M3, float>, one_mma<E4M3, E5M2, float>, one_mma<E5M2, E4M3, float>,
-      one_mma<E5M2, E5M2, float>, one_mma<s8, s8, int>,       one_f64_mma};
-  void (*const warpgroups[])(const Arguments&) = {
-      wgmmas<F16, F16, float>,   wgmmas<BF16, BF16, float>, wgmmas<TF32, TF32, float>, wgmmas<E4M3, E4M3, float>,
-      wgmmas<E4M3, E5M2, float>, wgmmas<E5M2, E4M3, float>, wgmmas<E5M2, E5M2, float>, wgmmas<s8, s8, int>};
+  void (*const mmas[])(const Arguments&) = {MMAS};
+  void (*const warpgroups[])(const Arguments&) = {WGMMAS};
   if (p.k == 0) mmas[p.m](p);
   if (p.k == 1) warpgroups[p.m](p);
   if (p.k == 2) wrong_mma(p);
@@ -111,8 +110,32 @@ __device__ void run(const Arguments& p) {
 struct Types {
   DataType a, b;
 };
-constexpr Types types[] = {{f16, f16},   {bf16, bf16}, {tf32, tf32}, {e4m3, e4m3}, {e4m3, e5m2},
-                           {e5m2, e4m3}, {e5m2, e5m2}, {s8, s8},     {f64, f64}};
+
+/// What tensor cores multiply, f64, which wgmma does not, last.
+const std::vector<Types>& pairs() {
+  static const std::vector<Types> all = [] {
+    std::vector<Types> types;
+    for (const DataTypeInfo& a : data_types())
+      for (const DataTypeInfo& b : data_types())
+        if (a.type != f64 && a.tensor_cores && a.partners.contains(b.type)) types.push_back({a.type, b.type});
+    types.push_back({f64, f64});
+    return types;
+  }();
+  return all;
+}
+
+/// With all of them, in this order.
+std::string whole_body() {
+  std::string mmas, wgmmas;
+  for (const Types& types : pairs()) {
+    const auto name = [](DataType type) { return std::string(info_of(type).device_name); };
+    const std::string arguments =
+        "<" + name(types.a) + ", " + name(types.b) + ", " + name(accumulator_of(types.a)) + ">, ";
+    mmas += types.a == f64 ? "one_f64_mma" : "one_mma" + arguments;
+    if (types.a != f64) wgmmas += "wgmmas" + arguments;
+  }
+  return "#define MMAS " + mmas + "\n#define WGMMAS " + wgmmas + "\n" + body;
+}
 
 /// What the bits of an 8-bit float say, from its definition.
 double value_of_byte(unsigned bits, DataType type) {
@@ -145,7 +168,7 @@ enum class Inputs { ordinary, any, subnormal };
 void fill(unsigned char* memory, int bytes, DataType type, Inputs inputs, Random& random) {
   for (int i = 0; i < bytes; ++i) memory[i] = static_cast<unsigned char>(random.next());
   const bool is_fp8 = type == e4m3 || type == e5m2;
-  if (type == s8 || (is_fp8 && inputs == Inputs::any)) return;
+  if (info_of(type).is_integer() || (is_fp8 && inputs == Inputs::any)) return;
   for (int i = 0; i < bytes / int(size_of(type)); ++i) {
     if (is_fp8 && inputs == Inputs::subnormal)
       memory[i] &= type == e4m3 ? 0x87 : 0x83;
@@ -188,7 +211,7 @@ int wrong(const EmulatorKernel& kernel, int which, bool warpgroup, Inputs inputs
   const int rows = warpgroup ? 64 : 16, columns = warpgroup ? 128 : 8, bytes = warpgroup ? 128 : 32;
   alignas(16) static unsigned char a[64 * max_bytes], b[max_columns * max_bytes];
   static D c[64 * max_columns], d[64 * max_columns], expected[64 * max_columns];
-  const Types t = types[which];
+  const Types t = pairs()[std::size_t(which)];
   fill(a, rows * bytes, t.a, inputs, random);
   fill(b, columns * bytes, t.b, inputs, random);
   for (int i = 0; i < rows * columns; ++i) {
@@ -216,90 +239,103 @@ int wrong(const EmulatorKernel& kernel, int which, bool warpgroup, Inputs inputs
 
 int wrong(const EmulatorKernel& kernel, int which, bool warpgroup, Inputs inputs, bool accumulate, Random& random,
           const EmulatorOptions& options) {
-  if (types[which].a == s8) return wrong<std::int32_t>(kernel, which, warpgroup, inputs, accumulate, random, options);
-  if (types[which].a == f64) return wrong<double>(kernel, which, warpgroup, inputs, accumulate, random, options);
+  const DataType accumulator = accumulator_of(pairs()[std::size_t(which)].a);
+  if (accumulator == s32) return wrong<std::int32_t>(kernel, which, warpgroup, inputs, accumulate, random, options);
+  if (accumulator == f64) return wrong<double>(kernel, which, warpgroup, inputs, accumulate, random, options);
   return wrong<float>(kernel, which, warpgroup, inputs, accumulate, random, options);
+}
+
+std::string name_of(int which) {
+  const Types& types = pairs()[std::size_t(which)];
+  return std::string(to_string(types.a)) + " x " + std::string(to_string(types.b));
 }
 
 }  // namespace
 
 TEST_CASE("The emulator's mma multiplies every pair of types as a direct loop does", "[emulator]") {
-  const EmulatorKernel kernel(body);
+  const EmulatorKernel kernel(whole_body());
   const std::uint64_t seed = test_seed();
   Random random(seed);
-  for (int which = 0; which < 9; ++which)
+  for (int which = 0; which < int(pairs().size()); ++which)
     for (const Inputs inputs : {Inputs::ordinary, Inputs::any, Inputs::subnormal})
       for (int repeat = 0; repeat < 20; ++repeat) {
-        INFO(to_string(types[which].a) << " x " << to_string(types[which].b) << ", inputs " << int(inputs)
-                                       << ", JITGEMM_TEST_SEED=" << seed);
+        INFO(name_of(which) << ", inputs " << int(inputs) << ", JITGEMM_TEST_SEED=" << seed);
         REQUIRE(wrong(kernel, which, false, inputs, true, random, {}) == 0);
       }
 }
 
 TEST_CASE("The emulator's wgmma multiplies every pair of types, K-major, as a direct loop does", "[emulator]") {
-  const EmulatorKernel kernel(body);
+  const EmulatorKernel kernel(whole_body());
   const std::uint64_t seed = test_seed();
   Random random(seed);
-  for (int which = 0; which < 8; ++which)
+  for (int which = 0; which + 1 < int(pairs().size()); ++which)
     for (const Inputs inputs : {Inputs::ordinary, Inputs::any, Inputs::subnormal})
       for (const bool accumulate : {false, true})
         for (const EmulatorOptions& options : adversaries(1)) {
-          INFO(to_string(types[which].a) << " x " << to_string(types[which].b) << ", inputs " << int(inputs)
-                                         << ", accumulate " << accumulate << ", JITGEMM_TEST_SEED=" << seed);
+          INFO(name_of(which) << ", inputs " << int(inputs) << ", accumulate " << accumulate
+                              << ", JITGEMM_TEST_SEED=" << seed);
           REQUIRE(wrong(kernel, which, true, inputs, accumulate, random, options) == 0);
         }
 }
 
 TEST_CASE("The emulator refuses what tensor cores do not multiply", "[emulator]") {
-  const EmulatorKernel kernel(body);
-  enum Type { tensor_f16, tensor_bf16, tensor_tf32, tensor_e4m3, tensor_e5m2, tensor_s8, tensor_f64, tensor_none };
+  const EmulatorKernel kernel(whole_body());
   device::Arguments p{};
-  const auto mma = [&](int a, int b) {
+  const auto mma = [&](DataType a, DataType b) {
     p.k = 2;
-    p.lda = a;
-    p.ldb = b;
+    p.lda = int(a);
+    p.ldb = int(b);
     return kernel.run({}, {1, 32, 0}, p);
   };
-  const auto is_fp8 = [](int type) { return type == tensor_e4m3 || type == tensor_e5m2; };
-  for (int a = tensor_f16; a <= tensor_none; ++a)
-    for (int b = tensor_f16; b <= tensor_none; ++b) {
-      INFO(a << " x " << b);
-      if (a != tensor_none && (a == b || (is_fp8(a) && is_fp8(b))))
+  std::vector<DataType> all{DataType::automatic, DataType(200)};
+  for (const DataTypeInfo& info : data_types()) all.push_back(info.type);
+  int multiplied = 0;
+  for (const DataType a : all)
+    for (const DataType b : all) {
+      INFO(int(a) << " x " << int(b));
+      const auto is_it = [&](const Types& types) { return types.a == a && types.b == b; };
+      const bool expected = std::any_of(pairs().begin(), pairs().end(), is_it);
+      multiplied += expected;
+      if (expected)
         CHECK(mma(a, b) == "");
       else
         CHECK_THAT(mma(a, b), ContainsSubstring("which tensor cores do not multiply"));
     }
-  CHECK_THAT(mma(tensor_f16, tensor_bf16), ContainsSubstring("mma of f16 and bf16"));
+  CHECK(multiplied == int(pairs().size()));
+  CHECK_THAT(mma(f16, DataType(200)), ContainsSubstring("mma of f16 and no type"));
+  CHECK_THAT(mma(f16, bf16), ContainsSubstring("mma of f16 and bf16"));
   p.n = 1;
-  p.ldc = p.ldd = tensor_bf16;
-  CHECK_THAT(mma(tensor_f16, tensor_f16), ContainsSubstring("the lanes of the warp differ in their types"));
+  p.ldc = p.ldd = int(bf16);
+  CHECK_THAT(mma(f16, f16), ContainsSubstring("the lanes of the warp differ in their types"));
 
-  const auto wgmma = [&](int a, int b, int n, int wrong) {
+  const auto wgmma = [&](DataType a, DataType b, int n, int wrong) {
     p.k = 3;
-    p.lda = a;
-    p.ldb = b;
+    p.lda = int(a);
+    p.ldb = int(b);
     p.ldc = n;
     p.n = wrong;
     return kernel.run({}, {1, 128, 41 * 1024}, p);
   };
-  for (const int type : {tensor_f16, tensor_bf16, tensor_tf32, tensor_e4m3, tensor_e5m2, tensor_s8}) {
+  for (const Types& types : pairs()) {
+    const DataType type = types.a;
+    if (type != types.b || type == f64) continue;
     CHECK(wgmma(type, type, 256, 0) == "");
     CHECK(wgmma(type, type, 8, 0) == "");
     for (const int transposed : {1, 2, 3})
-      if (type == tensor_f16 || type == tensor_bf16)
+      if (type == f16 || type == bf16)
         CHECK(wgmma(type, type, 64, transposed) == "");
       else
         CHECK_THAT(wgmma(type, type, 64, transposed), ContainsSubstring("only 16-bit elements can be transposed"));
     for (const int n : {0, 12, 264, -8}) CHECK_THAT(wgmma(type, type, n, 0), ContainsSubstring("is not a multiple of"));
   }
-  CHECK(wgmma(tensor_e4m3, tensor_e5m2, 128, 0) == "");
-  CHECK(wgmma(tensor_f16, tensor_f16, 40, 0) == "");
-  CHECK_THAT(wgmma(tensor_s8, tensor_s8, 40, 0), ContainsSubstring("not a multiple of 16"));
-  CHECK_THAT(wgmma(tensor_f64, tensor_f64, 64, 0), ContainsSubstring("wgmma of f64 and f64"));
-  CHECK_THAT(wgmma(tensor_tf32, tensor_f16, 64, 0), ContainsSubstring("wgmma of tf32 and f16"));
-  CHECK_THAT(wgmma(tensor_s8, tensor_e4m3, 64, 0), ContainsSubstring("wgmma of s8 and e4m3"));
-  p.ldd = tensor_bf16;
-  CHECK(wgmma(tensor_f16, tensor_f16, 64, 4) == "");
-  p.ldd = tensor_s8;
-  CHECK_THAT(wgmma(tensor_f16, tensor_f16, 64, 4), ContainsSubstring("on accumulators in flight with n = 64, f32"));
+  CHECK(wgmma(e4m3, e5m2, 128, 0) == "");
+  CHECK(wgmma(f16, f16, 40, 0) == "");
+  CHECK_THAT(wgmma(s8, s8, 40, 0), ContainsSubstring("not a multiple of 16"));
+  CHECK_THAT(wgmma(f64, f64, 64, 0), ContainsSubstring("wgmma of f64 and f64"));
+  CHECK_THAT(wgmma(tf32, f16, 64, 0), ContainsSubstring("wgmma of tf32 and f16"));
+  CHECK_THAT(wgmma(s8, e4m3, 64, 0), ContainsSubstring("wgmma of s8 and e4m3"));
+  p.ldd = int(bf16);
+  CHECK(wgmma(f16, f16, 64, 4) == "");
+  p.ldd = int(s8);
+  CHECK_THAT(wgmma(f16, f16, 64, 4), ContainsSubstring("on accumulators in flight with n = 64, f32"));
 }

@@ -1,5 +1,5 @@
-// The kernel that checks what candidates compute, on the emulator: what it must find, whatever the types, and what it must
-// let pass. What is right comes from tests/reference.hpp, which shares nothing with it.
+// The kernel that checks what candidates compute, on the emulator: what it must find, whatever the types, and what it
+// must let pass. What is right comes from tests/reference.hpp, which shares nothing with it.
 #include "tune/output_check.hpp"
 
 #include <cmath>
@@ -79,7 +79,8 @@ class Candidates {
     std::memset(static_cast<char*>(operands.d) + std::size_t(place(element)) * size, device::POISON, size);
   }
 
-  /// Of a D that is right but for what `change` does to it, each element computed `off` of what its accumulation allows.
+  /// Of a D that is right but for what `change` does to it, each element computed `off` of what its accumulation
+  /// allows.
   template <typename Change>
   OutputCheck::Verdict judge(const Change& change, double off = 0) {
     check->poison();
@@ -147,7 +148,8 @@ TEST_CASE("A wrong element is found wherever it is in D, of each type", "[output
     candidates.begin();
     const std::int64_t last = candidates.count() - 1;
     require_right(candidates.judge_right());
-    for (const std::int64_t element : {std::int64_t(0), std::int64_t(1), 2 * candidates.p.n, last / 3 + 5, last - 1, last}) {
+    for (const std::int64_t element :
+         {std::int64_t(0), std::int64_t(1), 2 * candidates.p.n, last / 3 + 5, last - 1, last}) {
       INFO("element " << element);
       CHECK_THAT(candidates.judge([&] { candidates.spoil(element); }).why_wrong, ContainsSubstring(" is "));
       CHECK_THAT(candidates.judge([&] { candidates.unwrite(element); }).why_wrong, ContainsSubstring(" is "));
@@ -156,7 +158,8 @@ TEST_CASE("A wrong element is found wherever it is in D, of each type", "[output
     }
     const auto tile = [&] {
       for (std::int64_t row = 32; row < 64; ++row)
-        for (std::int64_t column = 64; column < candidates.p.n; ++column) candidates.spoil(row * candidates.p.n + column);
+        for (std::int64_t column = 64; column < candidates.p.n; ++column)
+          candidates.spoil(row * candidates.p.n + column);
     };
     CHECK_THAT(candidates.judge(tile).why_wrong, ContainsSubstring(" is "));
     require_right(candidates.judge_right());
@@ -210,14 +213,35 @@ TEST_CASE("Where a D is right all of the epilogue was recomputed", "[output_chec
   problems.push_back({.m = 19, .n = 23, .k = 0, .beta = 2});
   problems.push_back({.m = 19, .n = 23, .k = 40, .alpha = 0, .epilogue = {.bias = Bias::along_m}});
   problems.push_back({.m = 19, .n = 23, .k = 40, .epilogue = {.activation = Activation::gelu_erf}});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .a = {s8}, .b = {s8}, .d = {s32}, .alpha = -3, .beta = 5,
+  problems.push_back({.m = 19,
+                      .n = 23,
+                      .k = 40,
+                      .a = {s8},
+                      .b = {s8},
+                      .d = {s32},
+                      .alpha = -3,
+                      .beta = 5,
                       .epilogue = {.bias = Bias::along_m, .activation = Activation::relu}});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .a = {f64}, .b = {f64}, .d = {f64}, .alpha = 1e-3, .beta = -1,
+  problems.push_back({.m = 19,
+                      .n = 23,
+                      .k = 40,
+                      .a = {f64},
+                      .b = {f64},
+                      .d = {f64},
+                      .alpha = 1e-3,
+                      .beta = -1,
                       .epilogue = {.activation = Activation::gelu_tanh}});
   // Layouts, leading dimensions, batches: apart, side by side, of one A, with gaps.
   problems.push_back({.m = 19, .n = 23, .k = 40, .a = {f16, columns, 25}, .b = {f16, columns, 44}, .d = {f16, {}, 30}});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .batch = 3, .a = {f16, {}, 0, 0}, .b = {f16, columns},
-                      .c = {DataType::automatic, {}, 24, 900}, .d = {f16, {}, 80, 26}, .beta = 1});
+  problems.push_back({.m = 19,
+                      .n = 23,
+                      .k = 40,
+                      .batch = 3,
+                      .a = {f16, {}, 0, 0},
+                      .b = {f16, columns},
+                      .c = {DataType::automatic, {}, 24, 900},
+                      .d = {f16, {}, 80, 26},
+                      .beta = 1});
   problems.push_back({.m = 19, .n = 23, .k = 40, .batch = 3, .a = {f16, {}, 41, 1000}, .d = {f16, {}, 29, 600}});
   problems.push_back({.m = 3000, .n = 1, .k = 3});
   for (const Problem& problem : problems) {
@@ -291,8 +315,9 @@ TEST_CASE("The checking kernel is generated, cached and found again like any oth
   KernelSource other = source;
   other.text.insert(other.text.find("reduce("), "not_");
   CHECK_FALSE(is_current(other));
-  CHECK(generate_check(normalise({.m = 640, .n = 32, .k = 8, .a = {f16, columns}, .alpha = 3}), backend->device()).text ==
-        source.text);
+  CHECK(
+      generate_check(normalise({.m = 640, .n = 32, .k = 8, .a = {f16, columns}, .alpha = 3}), backend->device()).text ==
+      source.text);
   for (const int compiles : {1, 0}) {
     KernelStore store(*backend, cache);
     store.get(source, 0);
@@ -364,17 +389,17 @@ TEST_CASE("A check that cannot be had or run lets no candidate through", "[outpu
 
 TEST_CASE("The check says the same in every order of threads and blocks", "[output_check][emulated][removal][check]") {
   const auto judge_all = [](std::uint64_t seed) -> std::string {
-    Candidates candidates({.m = 40, .n = 61, .k = 200, .batch = 2, .d = {f16, {}, 67}}, {.architecture = {}, .seed = seed});
+    Candidates candidates({.m = 40, .n = 61, .k = 200, .batch = 2, .d = {f16, {}, 67}},
+                          {.architecture = {}, .seed = seed});
     candidates.begin();
-    for (const std::int64_t element : {std::int64_t(-1), std::int64_t(-1), std::int64_t(61), candidates.count() / 2 + 3,
-                                       candidates.count() - 1}) {
+    for (const std::int64_t element :
+         {std::int64_t(-1), std::int64_t(-1), std::int64_t(61), candidates.count() / 2 + 3, candidates.count() - 1}) {
       const auto verdict = candidates.judge([&] {
         if (element >= 0) candidates.spoil(element);
       });
       if (verdict.accepted_were_wrong) return "what was accepted is said to be wrong";
       if (verdict.why_wrong.empty() == (element >= 0)) return element < 0 ? verdict.why_wrong : "an error is not found";
-      const std::string place =
-          "D[" + std::to_string(element / 61) + ", " + std::to_string(element % 61) + "] is ";
+      const std::string place = "D[" + std::to_string(element / 61) + ", " + std::to_string(element % 61) + "] is ";
       if (element >= 0 && (!verdict.why_wrong.starts_with(place) ||
                            (element == 61 && verdict.why_wrong.find(": 1)") == std::string::npos)))
         return "another error is found: " + verdict.why_wrong;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "core/data_types.hpp"
 #include "core/problem.hpp"
 #include "problem_refusal.hpp"
 
@@ -129,7 +130,8 @@ TEST_CASE("Sizes outside of 0 to 2^31 - 1 are refused", "[problem]") {
 }
 
 TEST_CASE("The types of the table at Problem are accepted, and no others", "[problem]") {
-  const std::vector<DataType> all{f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32};
+  std::vector<DataType> all;
+  for (const DataTypeInfo& info : data_types()) all.push_back(info.type);
   const auto is_8_bit_float = [](DataType type) { return type == e4m3 || type == e5m2; };
   int accepted = 0;
   for (DataType a : all)
@@ -145,7 +147,9 @@ TEST_CASE("The types of the table at Problem are accepted, and no others", "[pro
         accepted += expected;
       }
   CHECK(accepted == 6 + 20 + 2 + 1 + 1);
-  CHECK_THAT(refusal({.a = {f16}, .b = {bf16}}), ContainsSubstring("a = f16 by b = bf16"));
+  CHECK_THAT(refusal({.a = {f16}, .b = {bf16}}), ContainsSubstring("a = f16 by b = bf16: with this a use b = f16"));
+  CHECK_THAT(refusal({.a = {e5m2}, .b = {s8}}), ContainsSubstring("with this a use b = e4m3 or e5m2"));
+  CHECK_THAT(refusal({.a = {s32}, .b = {s8}}), ContainsSubstring("use a = " + input_type_names()));
   CHECK_THAT(refusal({.a = {tf32}, .b = {tf32}}), ContainsSubstring("into d = f16: use f32"));
   CHECK_THAT(refusal({.a = {e4m3}, .b = {e5m2}, .d = {s32}}), ContainsSubstring("use f16, bf16, f32, e4m3 or e5m2"));
   CHECK_THAT(refusal({.a = {DataType(77)}, .b = {DataType(77)}}), ContainsSubstring("an unknown type"));

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "core/device_info.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "errors.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
@@ -44,6 +45,22 @@ TEST_CASE("A kernel has no line of a template that is for editors", "[templates]
     CHECK(source.text.find("#pragma once") == std::string::npos);
     CHECK(source.text.find("#include \"") == std::string::npos);
   }
+}
+
+TEST_CASE("A kernel's scalars are the problem's, in the same order", "[templates]") {
+  std::string names;
+  for_each_scalar(
+      [&names](const ProblemField& field, auto) { names.append(names.empty() ? "" : ", ").append(field.name); });
+  CHECK_THAT(std::string(template_text("types.cuh")), Catch::Matchers::ContainsSubstring("  T " + names + ";"));
+
+  Problem problem{.m = 64, .n = 64, .k = 64, .epilogue = {.activation = Activation::leaky_relu, .slope = 0}};
+  const auto text = [&problem] { return generate(normalise(problem), {}, device_info_for("sm_80")).text; };
+  CHECK_THAT(text(), Catch::Matchers::ContainsSubstring("NONZERO{true, false, true}"));
+  const std::string any = text();
+  problem.alpha = 0;
+  CHECK(text() == any);  // one kernel, with or without alpha
+  problem.beta = 1;
+  CHECK_THAT(text(), Catch::Matchers::ContainsSubstring("NONZERO{true, true, true}"));
 }
 
 TEST_CASE("An unknown template's name is an internal error", "[templates]") {

@@ -60,7 +60,7 @@ Problem draw_problem(Random& random) {
   p.m = size(), p.n = size(), p.k = size();
   const std::array types{f16, bf16, tf32, e4m3, s8};
   p.a.type = p.b.type = random.pick(types);
-  p.d.type = p.a.type == tf32 ? f32 : p.a.type == e4m3 ? bf16 : p.a.type == s8 ? s32 : p.a.type;
+  p.d.type = default_output(p.a.type);
   p.a.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   p.b.layout = random.between(0, 1) ? Layout::row_major : Layout::column_major;
   const auto apart = [&] { return random.between(0, 2) ? 0 : std::int64_t(16) << random.between(28, 36); };

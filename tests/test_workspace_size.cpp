@@ -57,7 +57,7 @@ Problem draw(Random& random, bool has_fp8) {
     if (random.between(0, 3) == 0) p.batch = random.between(2, 5);
     if (random.between(0, 3) == 0) p.beta = 1;
     draw_alignments(random, p);
-    if (!has_fp8 && size_of(p.a.type) == 1 && p.a.type != s8) continue;
+    if (!has_fp8 && is_fp8(p.a.type)) continue;
     return p;
   }
 }

@@ -46,7 +46,7 @@ struct Epilogue {
 ///     tf32, tf32                f32          f32                      f32           f32          all
 ///     f32, f32                  f32          f32                      f32           f32          all
 ///     f64, f64                  f64          f64                      f64           f64          all
-///     s8, s8                    s32          s32                      s32           integers*    none, relu
+///     8-bit integers, alike     s32          s32                      s32           integers*    none, relu
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once,
 /// to nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum,
@@ -114,8 +114,8 @@ JITGEMM_EXPORT Problem parse_problem(std::string_view text);
 /// that there is not.
 JITGEMM_EXPORT void set_field(Problem& problem, std::string_view name, std::string_view value);
 
-/// The type of D that is usual for an A of this type: bf16 for e4m3 and e5m2, else A's or, of tf32 and s8, the
-/// accumulator's.
+/// The type of D that is usual for an A of this type: bf16 for e4m3 and e5m2, else A's or, of tf32 and
+/// integers, the accumulator's.
 JITGEMM_EXPORT DataType default_output(DataType a);
 
 }  // namespace jitgemm

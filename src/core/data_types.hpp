@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -23,13 +24,28 @@ class DataTypeSet {
   unsigned bits_ = 0;
 };
 
+/// A binary floating-point format of at most 16 bits.
+struct ShortFloat {
+  int fraction_bits = 0, bias = 0;
+  int largest = 0;         // bits of the largest finite value
+  bool saturates = false;  // else infinity follows the largest finite value
+  int not_a_number = 0;    // a quiet one; for all patterns above the largest finite and infinity
+};
+
+/// What an integer may be, in as many bits as its type has. A pattern beyond `largest` is a negative number.
+struct IntegerRange {
+  std::int64_t lowest = 0, largest = 0;
+};
+
 /// What there is to know of an element type.
 struct DataTypeInfo {
   DataType type;
   std::string_view name;         // in texts
   std::string_view device_name;  // in the templates
   int bits;
-  bool fp8 = false;
+  // What the bits mean. Without either they are a float or, of 64, a double.
+  ShortFloat short_float = {};
+  IntegerRange integers = {};
   // Of a matrix A or B of it.
   DataTypeSet partners = {};    // types of the other operand; none if nothing multiplies it
   DataType accumulator = f32;   // of sums, partial tiles, alpha and beta
@@ -38,6 +54,9 @@ struct DataTypeInfo {
   bool tensor_cores = true;
   // Of a matrix D of it.
   DataType addend = f32;  // of C and bias
+
+  constexpr bool is_integer() const { return integers.largest != 0; }
+  constexpr bool is_short_float() const { return short_float.fraction_bits != 0; }
 };
 
 /// All of them, in the order of DataType.

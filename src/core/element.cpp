@@ -6,43 +6,20 @@
 #include <cstring>
 #include <limits>
 
+#include "core/data_types.hpp"
+
 namespace jitgemm {
 namespace {
 
-/// A binary floating-point format of at most 16 bits.
-struct Format {
-  int fraction_bits, bias;
-  int largest;       // bits of the largest finite value
-  bool saturates;    // else infinity follows the largest finite value
-  int not_a_number;  // a quiet one; for all patterns above the largest finite and infinity
-};
-constexpr Format f16_format{10, 15, 0x7bff, false, 0x7fff}, bf16_format{7, 127, 0x7f7f, false, 0x7fff},
-    e4m3_format{3, 7, 0x7e, true, 0x7f}, e5m2_format{2, 15, 0x7b, true, 0x7f};
+bool has_infinity(const ShortFloat& f) { return f.not_a_number - f.largest > 1; }
 
-const Format* format_of(DataType type) {
-  switch (type) {
-    case f16:
-      return &f16_format;
-    case bf16:
-      return &bf16_format;
-    case e4m3:
-      return &e4m3_format;
-    case e5m2:
-      return &e5m2_format;
-    default:
-      return nullptr;
-  }
-}
-
-bool has_infinity(const Format& f) { return f.not_a_number - f.largest > 1; }
-
-double decode_finite(int bits, const Format& f) {
+double decode_finite(int bits, const ShortFloat& f) {
   const int exponent = bits >> f.fraction_bits, fraction = bits & ((1 << f.fraction_bits) - 1);
   const int significand = exponent == 0 ? fraction : fraction | 1 << f.fraction_bits;
   return std::ldexp(significand, std::max(exponent, 1) - f.bias - f.fraction_bits);
 }
 
-double decode(int bits, int width, const Format& f) {
+double decode(int bits, int width, const ShortFloat& f) {
   const int magnitude = bits & ((1 << (width - 1)) - 1);
   double x = decode_finite(magnitude, f);
   if (magnitude > f.largest) {
@@ -52,7 +29,7 @@ double decode(int bits, int width, const Format& f) {
   return bits >> (width - 1) ? -x : x;
 }
 
-int encode(double x, int width, const Format& f) {
+int encode(double x, int width, const ShortFloat& f) {
   const int sign = std::signbit(x) ? 1 << (width - 1) : 0;
   if (std::isnan(x)) return f.not_a_number;
   x = std::abs(x);
@@ -75,77 +52,80 @@ void write(T x, void* memory, std::int64_t index) {
   std::memcpy(static_cast<char*>(memory) + index * std::int64_t(sizeof x), &x, sizeof x);
 }
 
-template <typename Integer>
-Integer to_integer(double x) {
+/// The lowest `bits` of what is there.
+std::uint64_t read_bits(const void* memory, std::int64_t index, int bits) {
+  switch (bits) {
+    case 8:
+      return read<std::uint8_t>(memory, index);
+    case 16:
+      return read<std::uint16_t>(memory, index);
+    case 32:
+      return read<std::uint32_t>(memory, index);
+    default:
+      return 0;
+  }
+}
+void write_bits(std::uint64_t x, void* memory, std::int64_t index, int bits) {
+  switch (bits) {
+    case 8:
+      return write(std::uint8_t(x), memory, index);
+    case 16:
+      return write(std::uint16_t(x), memory, index);
+    case 32:
+      return write(std::uint32_t(x), memory, index);
+  }
+}
+
+std::int64_t to_integer(double x, const IntegerRange& range) {
   if (std::isnan(x)) return 0;
-  using Limits = std::numeric_limits<Integer>;
-  return Integer(std::clamp(std::nearbyint(x), double(Limits::min()), double(Limits::max())));
+  return std::int64_t(std::clamp(std::nearbyint(x), double(range.lowest), double(range.largest)));
 }
 
 }  // namespace
 
 double load_element(const void* memory, std::int64_t index, DataType type) {
-  switch (type) {
-    case f32:
-    case tf32:
-      return read<float>(memory, index);
-    case f64:
-      return read<double>(memory, index);
-    case s8:
-      return read<std::int8_t>(memory, index);
-    case s32:
-      return read<std::int32_t>(memory, index);
-    case f16:
-    case bf16:
-      return decode(read<std::uint16_t>(memory, index), 16, *format_of(type));
-    case e4m3:
-    case e5m2:
-      return decode(read<std::uint8_t>(memory, index), 8, *format_of(type));
-    case DataType::automatic:
-      break;
+  const DataTypeInfo& info = info_of(type);
+  if (info.is_short_float()) return decode(int(read_bits(memory, index, info.bits)), info.bits, info.short_float);
+  if (info.is_integer()) {
+    const auto x = std::int64_t(read_bits(memory, index, info.bits));
+    return double(x > info.integers.largest ? x - (std::int64_t(1) << info.bits) : x);
   }
-  return 0;
+  if (info.bits == 32) return read<float>(memory, index);
+  return info.bits == 64 ? read<double>(memory, index) : 0;
 }
 
 void store_element(double value, void* memory, std::int64_t index, DataType type) {
-  switch (type) {
-    case f32:
-    case tf32:
-      return write(float(value), memory, index);
-    case f64:
-      return write(value, memory, index);
-    case s8:
-      return write(to_integer<std::int8_t>(value), memory, index);
-    case s32:
-      return write(to_integer<std::int32_t>(value), memory, index);
-    case f16:
-    case bf16:
-      return write(std::uint16_t(encode(value, 16, *format_of(type))), memory, index);
-    case e4m3:
-    case e5m2:
-      return write(std::uint8_t(encode(value, 8, *format_of(type))), memory, index);
-    case DataType::automatic:
-      break;
-  }
+  const DataTypeInfo& info = info_of(type);
+  if (info.is_short_float())
+    write_bits(std::uint64_t(encode(value, info.bits, info.short_float)), memory, index, info.bits);
+  else if (info.is_integer())
+    write_bits(std::uint64_t(to_integer(value, info.integers)), memory, index, info.bits);
+  else if (info.bits == 32)
+    write(float(value), memory, index);
+  else if (info.bits == 64)
+    write(value, memory, index);
 }
 
 double unit_roundoff(DataType type) {
-  if (const Format* f = format_of(type)) return std::ldexp(1, -f->fraction_bits - 1);
-  if (type == s8 || type == s32) return 0;
-  return type == f64 ? 0x1p-53 : 0x1p-24;
+  const DataTypeInfo& info = info_of(type);
+  if (info.is_short_float()) return std::ldexp(1, -info.short_float.fraction_bits - 1);
+  if (info.is_integer()) return 0;
+  return info.bits == 64 ? 0x1p-53 : 0x1p-24;
 }
 
 double largest_finite(DataType type) {
-  if (const Format* f = format_of(type)) return decode_finite(f->largest, *f);
-  if (type == s8) return 127;
-  if (type == s32) return 0x1p31 - 1;
-  return type == f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  const DataTypeInfo& info = info_of(type);
+  if (info.is_short_float()) return decode_finite(info.short_float.largest, info.short_float);
+  if (info.is_integer()) return double(info.integers.largest);
+  return info.bits == 64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
 }
 
 double half_smallest_subnormal(DataType type) {
-  if (const Format* f = format_of(type)) return std::ldexp(1, -f->bias - f->fraction_bits);
-  if (type == s8 || type == s32) return 0;
-  return type == f64 ? 0 : 0x1p-150;
+  const DataTypeInfo& info = info_of(type);
+  if (info.is_short_float()) return std::ldexp(1, -info.short_float.bias - info.short_float.fraction_bits);
+  return info.is_integer() || info.bits == 64 ? 0 : 0x1p-150;
 }
+
+double random_deviation(DataType type) { return info_of(type).is_integer() ? 3 : 1; }
 
 }  // namespace jitgemm

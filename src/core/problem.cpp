@@ -17,6 +17,8 @@
 namespace jitgemm {
 namespace {
 
+constexpr Problem defaults;
+
 // More than any device addresses. A kernel's 64-bit sums do not wrap, though a thread looks up to a tile beyond the
 // last row of a matrix, which is less than 2^12 leading dimensions, before it sees that nothing is there.
 constexpr std::int64_t most_matrix_bytes = std::int64_t(1) << 50, most_batch_bytes = std::int64_t(1) << 62;
@@ -92,7 +94,7 @@ void check_batch_of_d(const Problem& p, const Problem& problem) {
 }
 
 /// As the kernel gets it; -0 and 0, and all NaN, become one value.
-double as_scalar(const char* name, double x, const Problem& problem) {
+double as_scalar(std::string_view name, double x, const Problem& problem) {
   const DataType type = accumulator_of(problem);
   if (type == s32) {
     if (std::abs(x) < 0x1p31 && x == std::nearbyint(x)) return x + 0.0;
@@ -158,12 +160,10 @@ NormalProblem normalise(const Problem& problem) {
   check_size("batch", p.batch, problem);
   if (const std::string broken = why_types_unsupported(p); !broken.empty())
     invalid(ErrorCode::invalid_problem, broken, problem);
-  p.alpha = as_scalar("alpha", p.alpha, problem);
-  p.beta = as_scalar("beta", p.beta, problem);
-  Epilogue& epilogue = p.epilogue;
-  epilogue.slope =
-      info_of(epilogue.activation).takes_slope ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
-  if (!is_fp8(p.a.type)) p.accumulation = Problem{}.accumulation;
+  for_each_scalar([&](const ProblemField& field, auto member) {
+    member(p) = field.applies(p) ? as_scalar(field.name, member(p), problem) : member(defaults);
+  });
+  if (!is_fp8(p.a.type)) p.accumulation = defaults.accumulation;
   p.c.type = type_of_c(p);
   normalise_matrix("a", matrix_a(p), p.a, problem);
   normalise_matrix("b", matrix_b(p), p.b, problem);
@@ -177,9 +177,9 @@ NormalProblem normalise(const Problem& problem) {
 
 NormalProblem shape_of(const NormalProblem& problem) {
   NormalProblem p = problem;
-  if (p.alpha != 0) p.alpha = 1;
-  if (p.beta != 0) p.beta = 1;
-  if (p.epilogue.slope != 0) p.epilogue.slope = Epilogue{}.slope;
+  for_each_scalar([&p](const ProblemField&, auto member) {
+    if (member(p) != 0) member(p) = member(defaults) != 0 ? member(defaults) : 1;
+  });
   return p;
 }
 

@@ -22,8 +22,8 @@ class NormalProblem : public Problem {
 /// kernel can serve.
 NormalProblem normalise(const Problem& problem);
 
-/// The part that the kernel source and the choice of a configuration depend on: alpha, beta and slope reduced to
-/// whether they are zero.
+/// The part that the kernel source and the choice of a configuration depend on: scalars reduced to whether they are
+/// zero.
 NormalProblem shape_of(const NormalProblem& problem);
 
 /// Alignments from the pointers of a call. Throws Error{invalid_operand} for a null, misaligned or overlapping operand.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "core/activations.hpp"
 #include "jitgemm/problem.hpp"
 
 namespace jitgemm {
@@ -10,11 +13,14 @@ namespace jitgemm {
 struct ProblemField {
   std::string_view name;
   bool always_written = false;  // in texts, even with its default
+  // Of a scalar.
+  bool (*applies)(const Problem&) = [](const Problem&) { return true; };  // else it counts as its default
+  bool absent_if_zero = false;  // and its kernels have no code for it: NONZERO in templates/gemm.cu.in
 };
 
 /// Calls visit(field, member) for each field, in the order of texts; member(problem) is the field itself, so that any
 /// number of problems can be walked together. What holds for all fields - equality, hash, texts, JSON, the parser, the
-/// fuzzers' words - is written with it.
+/// fuzzers' words - is written with it. A `double` is a scalar on its way to the kernel, see for_each_scalar().
 template <typename Visit>
 constexpr void for_each_field(Visit&& visit) {
   visit(ProblemField{"m", true}, [](auto& p) -> auto& { return p.m; });
@@ -38,15 +44,25 @@ constexpr void for_each_field(Visit&& visit) {
   visit(ProblemField{"stride_c"}, [](auto& p) -> auto& { return p.c.stride; });
   visit(ProblemField{"stride_d"}, [](auto& p) -> auto& { return p.d.stride; });
   visit(ProblemField{"alpha"}, [](auto& p) -> auto& { return p.alpha; });
-  visit(ProblemField{"beta"}, [](auto& p) -> auto& { return p.beta; });
+  visit(ProblemField{.name = "beta", .absent_if_zero = true}, [](auto& p) -> auto& { return p.beta; });
   visit(ProblemField{"bias"}, [](auto& p) -> auto& { return p.epilogue.bias; });
   visit(ProblemField{"activation"}, [](auto& p) -> auto& { return p.epilogue.activation; });
-  visit(ProblemField{"slope"}, [](auto& p) -> auto& { return p.epilogue.slope; });
+  constexpr auto takes_slope = [](const Problem& p) { return info_of(p.epilogue.activation).takes_slope; };
+  visit(ProblemField{.name = "slope", .applies = takes_slope}, [](auto& p) -> auto& { return p.epilogue.slope; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
   visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
   visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });
   visit(ProblemField{"align_c"}, [](auto& p) -> auto& { return p.c.alignment; });
   visit(ProblemField{"align_d"}, [](auto& p) -> auto& { return p.d.alignment; });
+}
+
+/// The fields of type double alone. The kernel gets them in the accumulator's type, as templates/types.cuh's Scalars,
+/// which have the same order. Rounding, defaults, shape_of(), the kernel's arguments and constants are written with it.
+template <typename Visit>
+constexpr void for_each_scalar(Visit&& visit) {
+  for_each_field([&visit](const ProblemField& field, auto member) {
+    if constexpr (std::is_same_v<decltype(member(std::declval<Problem&>())), double&>) visit(field, member);
+  });
 }
 
 /// Whether a field has the same value; all NaN are one.

@@ -26,7 +26,11 @@ double rounded(double x, const Problem& problem) { return accumulator_of(problem
 Problem in_short(const Problem& problem) {
   const Problem defaults;
   Problem p = problem;
-  for (double* const scalar : {&p.alpha, &p.beta, &p.epilogue.slope}) *scalar = rounded(*scalar, problem);
+  for_each_scalar([&](const ProblemField& field, auto member) {
+    double& scalar = member(p);
+    scalar = rounded(scalar, problem);
+    if (!field.applies(p) || scalar == rounded(member(defaults), problem)) scalar = member(defaults);
+  });
   const auto shorten = [&p](Matrix& matrix, const OperandMatrix& operand) {
     const std::int64_t ld = operand.ld == 0 ? operand.packed_ld() : operand.ld;
     const double elements = double(ld) * double(operand.vectors > 1 ? operand.vectors : 1);
@@ -39,9 +43,6 @@ Problem in_short(const Problem& problem) {
   shorten(p.d, matrix_d(problem));
   if (!reads_c(p)) p.c.stride = packed_stride;
   if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
-  const double slope = defaults.epilogue.slope;
-  if (!info_of(p.epilogue.activation).takes_slope || p.epilogue.slope == rounded(slope, problem))
-    p.epilogue.slope = slope;
   return p;
 }
 

@@ -9,6 +9,14 @@
 namespace jitgemm {
 namespace {
 
+/// "f16, bf16 or f32"
+std::string names_of(const DataTypeSet& types) {
+  std::vector<std::string_view> names;
+  for (const DataTypeInfo& info : data_types())
+    if (types.contains(info.type)) names.push_back(info.name);
+  return alternatives(names);
+}
+
 std::string name(DataType type) { return info_of(type).bits != 0 ? std::string(to_string(type)) : "an unknown type"; }
 
 }  // namespace
@@ -17,13 +25,9 @@ std::string why_types_unsupported(const Problem& p) {
   const DataTypeInfo& a = info_of(p.a.type);
   if (!a.partners.contains(p.b.type))
     return "no kernel multiplies a = " + name(p.a.type) + " by b = " + name(p.b.type) +
-           ": use f16, bf16, tf32, f32, f64 or s8 for both, or e4m3 and e5m2";
-  if (!a.outputs.contains(p.d.type)) {
-    std::vector<std::string_view> outputs;
-    for (const DataTypeInfo& info : data_types())
-      if (a.outputs.contains(info.type)) outputs.push_back(info.name);
-    return "no kernel turns a = " + name(p.a.type) + " into d = " + name(p.d.type) + ": use " + alternatives(outputs);
-  }
+           (a.partners.empty() ? ": use a = " + input_type_names() : ": with this a use b = " + names_of(a.partners));
+  if (!a.outputs.contains(p.d.type))
+    return "no kernel turns a = " + name(p.a.type) + " into d = " + name(p.d.type) + ": use " + names_of(a.outputs);
   if (p.c.type != DataType::automatic && p.c.type != info_of(p.d.type).addend)
     return "no kernel adds c = " + name(p.c.type) + " to d = " + name(p.d.type) + ": use " +
            name(info_of(p.d.type).addend) + ", or automatic";

@@ -17,7 +17,7 @@ inline DataType accumulator_of(const Problem& problem) { return accumulator_of(p
 /// Of C and bias: what goes with D's where the problem says automatic.
 DataType type_of_c(const Problem& problem);
 
-inline bool is_fp8(DataType type) { return info_of(type).fp8; }
+inline bool is_fp8(DataType type) { return info_of(type).is_short_float() && info_of(type).bits == 8; }
 /// Without tensor cores.
 inline bool is_simt(DataType a) { return !info_of(a).tensor_cores; }
 

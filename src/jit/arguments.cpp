@@ -1,7 +1,11 @@
 #include "jit/arguments.hpp"
 
+#include <array>
+#include <bit>
+
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/family.hpp"
 #include "kernels/kernel_problem.hpp"
@@ -19,6 +23,19 @@ device::Scalar scalar(double x, DataType accumulator) {
   else
     result.f32 = float(x);
   return result;
+}
+
+/// By the list of fields, which has the order of the members.
+device::Scalars<device::Scalar> scalars_of(const Problem& p) {
+  constexpr std::size_t count = [] {
+    std::size_t scalars = 0;
+    for_each_scalar([&scalars](const ProblemField&, auto) { ++scalars; });
+    return scalars;
+  }();
+  std::array<device::Scalar, count> values;
+  std::size_t i = 0;
+  for_each_scalar([&](const ProblemField&, auto member) { values[i++] = scalar(member(p), accumulator_of(p)); });
+  return std::bit_cast<device::Scalars<device::Scalar>>(values);
 }
 
 /// The operands that the GEMM kernel sees: packed ones lie in the workspace.
@@ -75,10 +92,7 @@ device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig&
   args.m = int(p.m);
   args.n = int(p.n);
   args.k = reads_ab(p) ? int(p.k) : 0;
-  const DataType accumulator = accumulator_of(p);
-  args.alpha = scalar(p.alpha, accumulator);
-  args.beta = scalar(p.beta, accumulator);
-  args.slope = scalar(p.epilogue.slope, accumulator);
+  args.scalars = scalars_of(p);
   args.decomposition = shape.decomposition;
   args.partials = workspace.memory;
   args.counters = workspace.counters;
@@ -132,10 +146,7 @@ device::CheckArguments make_check_arguments(const NormalProblem& p, const Operan
   args.m = int(p.m);
   args.n = int(p.n);
   args.k = reads_ab(p) ? int(p.k) : 0;
-  const DataType accumulator = accumulator_of(p);
-  args.alpha = scalar(p.alpha, accumulator);
-  args.beta = scalar(p.beta, accumulator);
-  args.slope = scalar(p.epilogue.slope, accumulator);
+  args.scalars = scalars_of(p);
   return args;
 }
 

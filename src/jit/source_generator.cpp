@@ -6,6 +6,7 @@
 
 #include "core/activations.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jit/templates.hpp"
 #include "jitgemm/error.hpp"
@@ -144,6 +145,15 @@ std::string_view partition_name(device::Partition partition) {
 
 std::string flag(bool value) { return value ? "true" : "false"; }
 
+/// "true, false, true": of the scalars, by the list of fields. That others are zero is no kernel's concern.
+std::string nonzero_scalars(const Problem& p) {
+  std::string text;
+  for_each_scalar([&](const ProblemField& field, auto member) {
+    text.append(text.empty() ? "" : ", ").append(flag(!field.absent_if_zero || member(p) != 0));
+  });
+  return text;
+}
+
 std::string describe_epilogue(const Problem& p) {
   std::string text;
   if (p.batch > 1) text += ", batched";
@@ -151,6 +161,21 @@ std::string describe_epilogue(const Problem& p) {
   if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
   if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
   return text;
+}
+
+/// What the arithmetic of a sum and its epilogue depends on, of every kernel that has both.
+Values arithmetic_of(const Problem& p) {
+  return {{"element_a", device_type(p.a.type)},
+          {"element_b", device_type(p.b.type)},
+          {"accumulator", device_type(accumulator_of(p))},
+          {"element_c", device_type(type_of_c(p))},
+          {"element_d", device_type(p.d.type)},
+          {"nonzero", nonzero_scalars(p)},
+          {"batched", flag(p.batch > 1)},
+          {"has_scales", flag(is_fp8(p.a.type))},
+          {"bias", std::string(to_string(p.epilogue.bias))},
+          {"activation", std::string(to_string(p.epilogue.activation))},
+          {"activation_text", std::string(info_of(p.epilogue.activation).device_text)}};
 }
 
 /// What of the problem the source depends on, in words.
@@ -205,27 +230,17 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"dependent_launch", flag(device.launches_dependents())},
             {"partition", std::string(partition_name(partition))},
             {"family", std::string(to_string(c.main_loop))},
-            {"element_a", device_type(p.a.type)},
-            {"element_b", device_type(p.b.type)},
-            {"accumulator", device_type(accumulator_of(p))},
-            {"element_c", device_type(type_of_c(p))},
-            {"element_d", device_type(p.d.type)},
             {"a_k_major", flag(a_k_major)},
             {"b_k_major", flag(b_k_major)},
             {"align_a", std::to_string(p.a.alignment)},
             {"align_b", std::to_string(p.b.alignment)},
             {"align_c", std::to_string(p.c.alignment)},
             {"align_d", std::to_string(p.d.alignment)},
-            {"reads_c", flag(reads_c(p))},
-            {"batched", flag(p.batch > 1)},
-            {"has_scales", flag(is_fp8(p.a.type))},
             {"mma_fp8", flag(device.has_mma_fp8())},
             {"tensor_cores", flag(!is_simt(p.a.type))},
-            {"bias", std::string(to_string(p.epilogue.bias))},
-            {"activation", std::string(to_string(p.epilogue.activation))},
-            {"activation_text", std::string(info_of(p.epilogue.activation).device_text)},
             {"entry", source.entry},
             {"problem", describe(packed_problem(asked, c), promoted)}};
+  values.merge(arithmetic_of(p));
   return source;
 }
 
@@ -284,20 +299,10 @@ KernelSource generate_check(const NormalProblem& p, const DeviceInfo& device) {
   std::string problem = "A " + std::string(to_string(p.a.type)) + ", B " + std::string(to_string(p.b.type)) + ", D " +
                         std::string(to_string(p.d.type)) + describe_epilogue(p);
   Values values = check_files();
+  values.merge(arithmetic_of(p));
   values.insert({{"architecture", source.architecture},
                  {"problem", problem},
                  {"dependent_launch", flag(device.launches_dependents())},
-                 {"element_a", device_type(p.a.type)},
-                 {"element_b", device_type(p.b.type)},
-                 {"accumulator", device_type(accumulator_of(p))},
-                 {"element_c", device_type(type_of_c(p))},
-                 {"element_d", device_type(p.d.type)},
-                 {"batched", flag(p.batch > 1)},
-                 {"reads_c", flag(reads_c(p))},
-                 {"has_scales", flag(is_fp8(p.a.type))},
-                 {"bias", std::string(to_string(p.epilogue.bias))},
-                 {"activation", std::string(to_string(p.epilogue.activation))},
-                 {"activation_text", std::string(info_of(p.epilogue.activation).device_text)},
                  {"entry", source.entry}});
   source.text = fill_in("check.cu.in", values);
   return source;

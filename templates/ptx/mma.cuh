@@ -3,7 +3,7 @@
 //   a: bytes 4t.. of rows g and g + 8 (registers 0 and 1), bytes 16 + 4t.. of the same (2 and 3)
 //   b: bytes 4t.. (b0) and 16 + 4t.. (b1) of column g
 //   d: row g, columns 2t, 2t+1 (0 and 1), row g + 8, the same columns (2 and 3)
-// TF32 ignores the lower 13 bits. s8 sums wrap. E4M3 and E5M2 need sm_89.
+// TF32 ignores the lower 13 bits. Sums of integers wrap. E4M3 and E5M2 need sm_89.
 #pragma once
 #include "../ide.cuh"
 #ifndef JITGEMM_EMULATOR

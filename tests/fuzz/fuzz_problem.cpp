@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "core/activations.hpp"
+#include "core/data_types.hpp"
 #include "core/kernel_config_hash.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/problem.hpp"
+#include "core/problem_fields.hpp"
 #include "fuzz.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
@@ -53,9 +55,9 @@ double scalar_from(fuzz::Bytes& input) {
 Problem problem_from(fuzz::Bytes& input) {
   Problem p;
   for (auto Problem::* field : {&Problem::m, &Problem::n, &Problem::k}) p.*field = size_from(input);
-  p.a.type = enum_from<DataType>(input, 9);
-  p.b.type = input.take<bool>() ? p.a.type : enum_from<DataType>(input, 9);
-  p.d.type = enum_from<DataType>(input, 9);
+  p.a.type = enum_from<DataType>(input, int(data_types().size()));
+  p.b.type = input.take<bool>() ? p.a.type : enum_from<DataType>(input, int(data_types().size()));
+  p.d.type = enum_from<DataType>(input, int(data_types().size()));
   p.a.layout = enum_from<Layout>(input, 2);
   p.b.layout = enum_from<Layout>(input, 2);
   if (input.take<bool>())
@@ -65,11 +67,9 @@ Problem problem_from(fuzz::Bytes& input) {
     for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
       matrix->stride = input.take<bool>() ? size_from(input) : packed_stride;
   }
-  p.alpha = scalar_from(input);
-  p.beta = scalar_from(input);
+  for_each_scalar([&](const ProblemField&, auto member) { member(p) = scalar_from(input); });
   p.epilogue.bias = enum_from<Bias>(input, 3);
   p.epilogue.activation = enum_from<Activation>(input, int(activations().size()));
-  p.epilogue.slope = scalar_from(input);
   if (input.take<bool>())
     for (Matrix* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->alignment = alignment_from(input);
   p.accumulation = enum_from<Accumulation>(input, 2);

@@ -24,7 +24,7 @@ std::string random_pattern(DataType type, std::size_t elements) {
   constexpr int sample_size = 1 << 16;
   const std::size_t size = size_of(type);
   std::mt19937_64 engine(2024);
-  std::normal_distribution<double> normal(0, type == s8 || type == s32 ? 3 : 1);
+  std::normal_distribution<double> normal(0, random_deviation(type));
   std::string sample(sample_size * size, '\0'), pattern(elements * size, '\0');
   for (int i = 0; i < sample_size; ++i) store_element(normal(engine), sample.data(), i, type);
   switch (size) {

@@ -6,24 +6,16 @@ namespace jitgemm::cuda {
 namespace {
 
 CUtensorMapDataType tensor_map_type(DataType type) {
-  switch (type) {
-    case f16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case f32:
-    case tf32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;  // as it is; wgmma drops what tf32 does not have
-    case f64:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case s32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case e4m3:
-    case e5m2:
-    case s8:
+  // Bytes are copied as they are: wgmma drops what tf32 does not have.
+  switch (bits_of(type)) {
+    case 8:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case DataType::automatic:
-      break;
+    case 16:
+      return type == bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case 32:
+      return type == s32 ? CU_TENSOR_MAP_DATA_TYPE_INT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case 64:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
   }
   throw Error(ErrorCode::internal, "a data type that TMA does not copy");
 }

@@ -11,6 +11,7 @@
 #include "backend/emulator/child_process.hpp"
 #include "backend/emulator/device_text.hpp"
 #include "backend/emulator/temporary_directory.hpp"
+#include "core/data_types.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
 #include "util/environment.hpp"
@@ -62,6 +63,17 @@ Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& dir
   return run_program(words, directory.file("log"), directory.path());
 }
 
+/// device.hpp includes it: which DataType is meant by a type of the templates.
+std::string tensor_types() {
+  std::string text;
+  for (const DataTypeInfo& info : data_types()) {
+    if (!info.tensor_cores || info.partners.empty()) continue;
+    text.append("constexpr TensorType tensor_type(").append(info.device_name).append(") { return TensorType(");
+    text.append(std::to_string(int(info.type))).append("); }  // ").append(info.name).append("\n");
+  }
+  return text;
+}
+
 /// Follows a kernel's text: how it is launched with bytes.
 std::string launcher_of(const std::string& entry) {
   return "\nextern \"C\" {\n"
@@ -75,7 +87,7 @@ std::string launcher_of(const std::string& entry) {
 }  // namespace
 
 std::string HostCompiler::kind() {
-  std::string device_text;
+  std::string device_text = tensor_types();
   for (const DeviceFile& file : emulator_device_files()) device_text += file.text;
   return "g++ emulator-" + digest_of(device_text).substr(0, 16) + " " + host_architecture() +
          (with_asan ? " asan" : "") + (with_tsan ? " tsan" : "") + (with_ubsan ? " ubsan" : "");
@@ -133,6 +145,7 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
   const Found& compiler = find();
   const TemporaryDirectory directory;
   for (const DeviceFile& file : emulator_device_files()) write_file(directory.file(std::string(file.name)), file.text);
+  write_file(directory.file("tensor_types.hpp"), tensor_types());
   write_file(directory.file("kernel.cpp"), source.text + launcher_of(source.entry));
   std::vector<std::string> words{compiler.path};
   words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());

@@ -4,6 +4,7 @@
 #pragma once
 
 #ifndef JITGEMM_EMULATOR  // the host: a kernel's text begins with the types
+#include "jitgemm/types.hpp"
 #include "types.cuh"
 #endif
 
@@ -13,8 +14,12 @@ struct TensorMap;  // not in every kernel's text
 
 namespace jitgemm::device::emulator {
 
-/// What tensor cores multiply.
-enum class TensorType : unsigned { f16, bf16, tf32, e4m3, e5m2, s8, f64 };
+/// What tensor cores multiply. A kernel knows a DataType by its number.
+#ifdef JITGEMM_EMULATOR
+enum class TensorType : unsigned char;
+#else
+using TensorType = DataType;
+#endif
 
 /// The emulator's functions, given to a compiled kernel once, after it is loaded.
 struct Interface {
@@ -242,12 +247,7 @@ inline void cp_async_wait_group() {
 }
 
 using emulator::TensorType;
-constexpr TensorType tensor_type(F16) { return TensorType::f16; }
-constexpr TensorType tensor_type(BF16) { return TensorType::bf16; }
-constexpr TensorType tensor_type(TF32) { return TensorType::tf32; }
-constexpr TensorType tensor_type(E4M3) { return TensorType::e4m3; }
-constexpr TensorType tensor_type(E5M2) { return TensorType::e5m2; }
-constexpr TensorType tensor_type(s8) { return TensorType::s8; }
+#include "tensor_types.hpp"  // tensor_type() of a number of each of them
 
 template <typename A, typename B, typename D>
 inline void mma_m16n8(A, B, D (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -256,7 +256,7 @@ inline void mma_m16n8(A, B, D (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 }
 inline void mma_m16n8k4(double (&d)[4], double a0, double a1, double b) {
   const double a[2] = {a0, a1};
-  runtime.mma(TensorType::f64, TensorType::f64, d, a, &b);
+  runtime.mma(tensor_type(a0), tensor_type(b), d, a, &b);
 }
 
 inline void st_cluster_v4(u32 mapped, const float (&x)[4]) { runtime.st_cluster_v4(mapped, x); }

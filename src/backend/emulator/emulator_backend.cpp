@@ -169,7 +169,7 @@ class EmulatorBackend final : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override {
-    const double deviation = type == s8 || type == s32 ? 3 : 1;
+    const double deviation = random_deviation(type);
     for (std::int64_t i = 0; i < elements; ++i) {
       // The sum of four uniform numbers is bell-shaped; scaled from variance 1/3.
       const std::uint64_t bits = mixed(mixed(seed) + std::uint64_t(i));

@@ -1,8 +1,10 @@
 #include "backend/emulator/matrix_product.hpp"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "core/element.hpp"
 
@@ -98,36 +100,45 @@ JITGEMM_WIDEST void widen_halves(bool bf16, const void* x, void* y, int bytes) {
   }
 }
 
-template <DataType TYPE>
-const std::array<float, 256>& values_of_bytes() {
-  static const std::array<float, 256> table = [] {
-    std::array<float, 256> values;
-    for (int bits = 0; bits < 256; ++bits) {
-      const auto byte = static_cast<unsigned char>(bits);
-      values[bits] = float(load_element(&byte, 0, TYPE));
-    }
-    return values;
-  }();
-  return table;
+/// What each byte is widened to: a float or, of integers, an int.
+using WidenedBytes = std::array<std::uint32_t, 256>;
+
+WidenedBytes widened_bytes(DataType type) {
+  WidenedBytes words;
+  for (std::size_t bits = 0; bits < words.size(); ++bits) {
+    const auto byte = static_cast<unsigned char>(bits);
+    const double value = load_element(&byte, 0, type);
+    words[bits] = is_integer(type) ? std::uint32_t(int(value)) : std::bit_cast<std::uint32_t>(float(value));
+  }
+  return words;
 }
 
-void widen_bytes(const std::array<float, 256>& values, const void* x, void* y, int bytes) {
-  for (int i = 0; i < bytes; ++i) store(values[static_cast<const unsigned char*>(x)[i]], y, i);
+/// Of an 8-bit type.
+const WidenedBytes& table_of(DataType type) {
+  static const std::vector<WidenedBytes> tables = [] {
+    std::vector<WidenedBytes> all(data_types().size());
+    for (const DataTypeInfo& info : data_types())
+      if (info.bits == 8) all[std::size_t(info.type)] = widened_bytes(info.type);
+    return all;
+  }();
+  return tables[std::size_t(type)];
+}
+
+void widen_bytes(const WidenedBytes& table, const void* x, void* y, int bytes) {
+  for (int i = 0; i < bytes; ++i) store(table[static_cast<const unsigned char*>(x)[i]], y, i);
 }
 
 }  // namespace
 
-const char* to_string(TensorType type) {
-  static constexpr const char* names[] = {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "f64"};
-  return type <= TensorType::f64 ? names[int(type)] : "no type";
-}
+std::string name_of(TensorType type) { return info_of(type).bits == 0 ? "no type" : std::string(info_of(type).name); }
 
 void widen(TensorType type, const void* x, void* y, int bytes) {
-  switch (type) {
-    case TensorType::f16:
-    case TensorType::bf16:
-      return widen_halves(type == TensorType::bf16, x, y, bytes);
-    case TensorType::tf32:  // 10 bits of fraction; the rest is not looked at
+  switch (info_of(type).bits) {
+    case 8:
+      return widen_bytes(table_of(type), x, y, bytes);
+    case 16:
+      return widen_halves(type == bf16, x, y, bytes);
+    case 32:  // tf32: 10 bits of fraction; the rest is not looked at
       for (int i = 0; i < bytes / 16; ++i) {
         FourWords bits;
         load(bits, x, i);
@@ -135,33 +146,23 @@ void widen(TensorType type, const void* x, void* y, int bytes) {
         store(bits, y, i);
       }
       return;
-    case TensorType::e4m3:
-      return widen_bytes(values_of_bytes<e4m3>(), x, y, bytes);
-    case TensorType::e5m2:
-      return widen_bytes(values_of_bytes<e5m2>(), x, y, bytes);
-    case TensorType::s8:
-      for (int i = 0; i < bytes; ++i) store(int(static_cast<const signed char*>(x)[i]), y, i);
-      return;
-    case TensorType::f64:
+    case 64:
       std::memcpy(y, x, std::size_t(bytes));
       return;
   }
 }
 
 JITGEMM_WIDEST void multiply_add(TensorType type, const void* a, const void* b, void* d, int rows, int n) {
-  switch (type) {
-    case TensorType::f16:
-    case TensorType::bf16:
-      return multiply_add_rows<F32, depth(TensorType::f16)>(a, b, d, rows, n);
-    case TensorType::tf32:
-      return multiply_add_rows<F32, depth(TensorType::tf32)>(a, b, d, rows, n);
-    case TensorType::e4m3:
-    case TensorType::e5m2:
-      return multiply_add_rows<F32, depth(TensorType::e4m3)>(a, b, d, rows, n);
-    case TensorType::s8:
-      return multiply_add_rows<S32, depth(TensorType::s8)>(a, b, d, rows, n);
-    case TensorType::f64:
-      return multiply_add_rows<F64, depth(TensorType::f64)>(a, b, d, rows, n);
+  switch (info_of(type).bits) {
+    case 8:
+      return is_integer(type) ? multiply_add_rows<S32, 32>(a, b, d, rows, n)
+                              : multiply_add_rows<F32, 32>(a, b, d, rows, n);
+    case 16:
+      return multiply_add_rows<F32, 16>(a, b, d, rows, n);
+    case 32:
+      return multiply_add_rows<F32, 8>(a, b, d, rows, n);
+    case 64:
+      return multiply_add_rows<F64, 4>(a, b, d, rows, n);
   }
 }
 

@@ -48,7 +48,8 @@ void mma(TensorType a_type, TensorType b_type, void* d, const void* a, const voi
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   if (!is_pair(a_type, b_type))
-    thread.launch->fault("mma of %s and %s, which tensor cores do not multiply", to_string(a_type), to_string(b_type));
+    thread.launch->fault("mma of %s and %s, which tensor cores do not multiply", name_of(a_type).c_str(),
+                         name_of(b_type).c_str());
   LaneArguments& mine = warp.lanes[thread.lane];
   mine.result = d;
   mine.a = a;

@@ -47,12 +47,12 @@ struct Operand {
 
 void check_operation(Launch& launch, TensorType a, TensorType b, u32 n, bool transposes) {
   if (!is_pair(a, b) || a == TensorType::f64)
-    launch.fault("wgmma of %s and %s, which it does not multiply", to_string(a), to_string(b));
+    launch.fault("wgmma of %s and %s, which it does not multiply", name_of(a).c_str(), name_of(b).c_str());
   if (transposes && depth(a) != 16)
-    launch.fault("wgmma of %s and %s: only 16-bit elements can be transposed", to_string(a), to_string(b));
-  const u32 step = a == TensorType::s8 && n > 32 ? 16 : 8;
+    launch.fault("wgmma of %s and %s: only 16-bit elements can be transposed", name_of(a).c_str(), name_of(b).c_str());
+  const u32 step = is_integer(a) && n > 32 ? 16 : 8;
   if (n == 0 || n > max_n || n % step != 0)
-    launch.fault("wgmma of %s: n = %u is not a multiple of %u in 8..%u", to_string(a), n, step, max_n);
+    launch.fault("wgmma of %s: n = %u is not a multiple of %u in 8..%u", name_of(a).c_str(), n, step, max_n);
 }
 
 void check_descriptor(Launch& launch, u64 descriptor, const char* name) {
@@ -159,7 +159,7 @@ void issue(Thread& thread, Warpgroup& group) {
   operation.group = group.open_group[0];
 
   Accumulators& accumulators = accumulators_at(group, static_cast<u32*>(block.warps[group.first / 32].lanes[0].result),
-                                               operation.n, operation.a_type == TensorType::s8);
+                                               operation.n, is_integer(operation.a_type));
   accumulators.last_group = operation.group;
   for (u32 w = 0; w < 4; ++w) {
     const Warp& warp = block.warps[group.first / 32 + w];

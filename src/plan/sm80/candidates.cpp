@@ -102,7 +102,7 @@ std::vector<int> group_sizes(const TileCounts& work, const KernelProblem& proble
 
 std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
   Problem problem{.m = 4096, .n = 4096, .k = 4096, .a = {a}, .b = {.type = a, .layout = Layout::column_major}};
-  problem.d.type = is_fp8(a) ? f16 : a == tf32 ? f32 : a == s8 ? s32 : a;
+  problem.d.type = default_output(a);
   const NormalProblem typical = normalise(problem);
   std::vector<KernelConfig> tiles;
   const auto add_legal = [&](const auto& list) {

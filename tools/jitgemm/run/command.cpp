@@ -141,7 +141,7 @@ class Run {
     const Timing timing = trial.time();
     const double speed = tflops(plan_.problem, timing.median_us);
     say("time", "{:.2f} us (spread {:.1f} %), {:.1f} {}; median of 5 rounds of {} launches, inputs not in the L2",
-        timing.median_us, 100 * timing.spread, speed, plan_.problem.a.type == s8 ? "TOP/s" : "TFLOP/s",
+        timing.median_us, 100 * timing.spread, speed, plan_.problem.d.type == s32 ? "TOP/s" : "TFLOP/s",
         timing.launches);
     json_["time"] = {
         {"median_us", timing.median_us}, {"spread", timing.spread}, {"tflops", speed}, {"floor_us", trial.floor_us()}};

@@ -16,7 +16,6 @@ namespace jitgemm::cli {
 namespace {
 
 // What exists. A new value needs its place here, and no more.
-constexpr DataType data_types[] = {f16, bf16, f32, tf32, f64, e4m3, e5m2, s8, s32};
 constexpr Layout layouts[] = {Layout::row_major, Layout::column_major};
 constexpr Bias biases[] = {Bias::none, Bias::along_n, Bias::along_m};
 
@@ -28,11 +27,11 @@ constexpr std::int64_t least_largest_for_slabs = 2048;  // smaller soaks are to 
 /// Pairs of input types that something multiplies, each with the outputs that it may have.
 std::vector<std::vector<Problem>> type_combinations() {
   std::vector<std::vector<Problem>> pairs;
-  for (const DataType a : data_types) {
-    for (const DataType b : data_types) {
+  for (const DataTypeInfo& a : data_types()) {
+    for (const DataTypeInfo& b : data_types()) {
       std::vector<Problem> outputs;
-      for (const DataType d : data_types) {
-        const Problem problem{.a = {a}, .b = {b}, .d = {d}};
+      for (const DataTypeInfo& d : data_types()) {
+        const Problem problem{.a = {a.type}, .b = {b.type}, .d = {d.type}};
         if (why_types_unsupported(problem).empty()) outputs.push_back(problem);
       }
       if (!outputs.empty()) pairs.push_back(std::move(outputs));
@@ -177,7 +176,7 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
 Problem SoakPatterns::draw(const SoakPattern& pattern, std::mt19937_64& random) const {
   // Integers for integers; else also what is no power of two, so that products with them are rounded.
   static const std::vector<double> integers{1, 2, -1, -3}, numbers{1, -2, 0.3, -1.7, 3.1};
-  const std::vector<double>& scalars = pattern.problem.a.type == s8 ? integers : numbers;
+  const std::vector<double>& scalars = accumulator_of(pattern.problem) == s32 ? integers : numbers;
   Problem p;
   do {
     p = with_sizes(pattern, pattern.sizes.empty() ? draw_sizes(pattern, random) : one_of(pattern.sizes, random));
