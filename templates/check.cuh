@@ -1,6 +1,6 @@
-// The tuner's check of what a candidate computes. A plain dot product in double precision, one block an element, and the
-// epilogue's functor say what an element has to be; D as a whole is compared with the first D that was accepted. Both
-// are written to be seen through, not to be fast: a launch of either is short beside the timing of a candidate.
+// The tuner's check of what a candidate computes. A plain dot product in double precision, one block an element, and
+// the epilogue's functor say what an element has to be; D as a whole is compared with the first D that was accepted.
+// Both are written to be seen through, not to be fast: a launch of either is short beside the timing of a candidate.
 #pragma once
 #include "check_arguments.cuh"
 #include "functor.cuh"
@@ -89,7 +89,8 @@ struct Position {
 
   __device__ __forceinline__ const ElementD* in_d(const CheckArguments& args) const {
     const i64 batch = BATCHED ? row / args.m : 0;
-    return static_cast<const ElementD*>(args.d) + (batch * args.stride_d + (row - batch * args.m) * args.row_d + column);
+    return static_cast<const ElementD*>(args.d) +
+           (batch * args.stride_d + (row - batch * args.m) * args.row_d + column);
   }
   __device__ __forceinline__ ElementD* in_accepted(const CheckArguments& args) const {
     return static_cast<ElementD*>(args.accepted) + (row * args.n + column);
@@ -129,8 +130,8 @@ __device__ __forceinline__ void scan(const CheckArguments& args) {
     const ElementD* d = position.in_d(args);
     const i64 columns = args.n;
     if (position.column < columns) {
-      const bool objects = args.accepted ? differ(args, load_exact(d), load_exact(position.in_accepted(args)))
-                                         : is_poison(d);
+      const bool objects =
+          args.accepted ? differ(args, load_exact(d), load_exact(position.in_accepted(args))) : is_poison(d);
       found[0] += objects;
       if (objects && found[1] == NOTHING_FOUND) found[1] = number;
     } else if (!is_poison(d) && found[2] == NOTHING_FOUND) {
@@ -191,7 +192,8 @@ __device__ __forceinline__ void recompute(const CheckArguments& args, CheckedEle
 
   Accumulator c = 0, bias = 0;
   if constexpr (READS_C)
-    c = Accumulator(load_exact(static_cast<const ElementC*>(args.c) + (batch * args.stride_c + row * args.row_c + column)));
+    c = Accumulator(
+        load_exact(static_cast<const ElementC*>(args.c) + (batch * args.stride_c + row * args.row_c + column)));
   if constexpr (BIAS != Bias::none)
     bias = Accumulator(load_exact(static_cast<const ElementC*>(args.bias) + (BIAS == Bias::along_m ? row : column)));
   const double scale_d = load_scale(args.scale_d);

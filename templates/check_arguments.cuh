@@ -40,11 +40,11 @@ constexpr unsigned char POISON = 0xff;  // each byte of D's memory before a cand
 constexpr long long NOTHING_FOUND = 0x7fffffffffffffff;
 
 struct CheckArguments {
-  const void *a, *b, *c, *bias, *d;                      // as Arguments has them
-  const float *scale_a, *scale_b, *scale_d;              // null is 1
-  long long row_a, k_a, column_b, k_b, row_c, row_d;     // elements from one row, column or step of k to the next
-  long long stride_a, stride_b, stride_c, stride_d;      // elements from one matrix of the batch to the next
-  int m, n, k;                                           // k = 0 when alpha = 0, A and B are not read then
+  const void *a, *b, *c, *bias, *d;                   // as Arguments has them
+  const float *scale_a, *scale_b, *scale_d;           // null is 1
+  long long row_a, k_a, column_b, k_b, row_c, row_d;  // elements from one row, column or step of k to the next
+  long long stride_a, stride_b, stride_c, stride_d;   // elements from one matrix of the batch to the next
+  int m, n, k;                                        // k = 0 when alpha = 0, A and B are not read then
   Scalar alpha, beta, slope;
 
   CheckTask task;

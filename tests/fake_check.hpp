@@ -9,7 +9,8 @@
 
 namespace jitgemm::test {
 
-/// What the checking kernel does, for devices whose kernels are the test's own: of f16 operands, alpha 1 and no epilogue.
+/// What the checking kernel does, for devices whose kernels are the test's own: of f16 operands, alpha 1 and no
+/// epilogue.
 class FakeCheck {
  public:
   FakeCheck(const device::CheckArguments& arguments, DataType d) : x_(arguments), d_type_(d) {}
@@ -32,7 +33,9 @@ class FakeCheck {
     return row / x_.m * x_.stride_d + row % x_.m * x_.row_d + column;
   }
   double d(std::int64_t row, std::int64_t column) const { return load(x_.d, in_d(row, column), d_type_); }
-  double accepted(std::int64_t row, std::int64_t column) const { return load(x_.accepted, row * x_.n + column, d_type_); }
+  double accepted(std::int64_t row, std::int64_t column) const {
+    return load(x_.accepted, row * x_.n + column, d_type_);
+  }
   bool is_poison(std::int64_t row, std::int64_t column) const {
     const auto size = std::int64_t(size_of(d_type_));
     const auto* const bytes = static_cast<const unsigned char*>(x_.d) + in_d(row, column) * size;

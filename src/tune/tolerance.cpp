@@ -49,8 +49,7 @@ ExpectedElement expected_element(const Problem& p, const ElementTerms& terms, do
   const double after =
       std::abs(terms.scale) * (largest_slope * before + 4 * scalar_rounding(p) * std::max(linear, activated));
   ExpectedElement expected{.value = value};
-  expected.tolerance =
-      after + unit_roundoff(p.d.type) * (std::abs(value) + after) + half_smallest_subnormal(p.d.type);
+  expected.tolerance = after + unit_roundoff(p.d.type) * (std::abs(value) + after) + half_smallest_subnormal(p.d.type);
   const double largest = largest_finite(p.d.type);
   if (is_fp8(p.d.type)) {
     const auto saturated = [largest](double x) { return std::clamp(x, -largest, largest); };

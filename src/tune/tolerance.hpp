@@ -22,8 +22,8 @@ struct ExpectedElement {
 /// `value` is not yet rounded to D's type.
 ExpectedElement expected_element(const Problem& problem, const ElementTerms& terms, double value);
 
-/// Two right results of an element differ by absolute + relative * (the smaller) at most, about: `products` are those of
-/// some elements.
+/// Two right results of an element differ by absolute + relative * (the smaller) at most, about: `products` are those
+/// of some elements.
 struct Agreement {
   double relative, absolute;
 };
