@@ -13,6 +13,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
+#include "random.hpp"
 #include "reference.hpp"
 #include "tuning_session.hpp"
 
@@ -188,6 +189,25 @@ TEST_CASE("A wrong element is found wherever it is in D, of each type", "[output
   }
 }
 
+TEST_CASE("A wrong element of a large D is found wherever it is", "[output_check][emulated]") {
+  Candidates candidates({.m = 700, .n = 900, .k = 8, .d = {f16, {}, 903}});
+  candidates.begin();
+  require_right(candidates.judge_right());
+  Random random(test_seed());
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  std::vector<std::int64_t> elements{0, candidates.count() - 1};
+  for (int i = 0; i < 10; ++i) elements.push_back(random.between(0, int(candidates.count() - 1)));
+  for (const std::int64_t element : elements) {
+    const std::string place = "D[" + std::to_string(element / 900) + ", " + std::to_string(element % 900) + "] is ";
+    CHECK_THAT(candidates.judge([&] { candidates.spoil(element); }).why_wrong, ContainsSubstring(place));
+  }
+  CHECK(candidates
+            .judge([&] {
+              for (const std::int64_t element : elements) candidates.spoil(element);
+            })
+            .why_wrong != "");
+}
+
 TEST_CASE("Which of two that differ is wrong is recomputed, of each type", "[output_check][emulated]") {
   for (const Problem& problem : of_each_type()) {
     Candidates candidates(problem);
@@ -220,6 +240,22 @@ TEST_CASE("The first D is right only if all of it is written", "[output_check][e
       candidates.begin();
       CHECK(candidates.judge([&] { candidates.unwrite(element); }).why_wrong != "");
       require_right(candidates.judge_right());
+    }
+  }
+}
+
+TEST_CASE("NVRTC takes the checking kernel of each type", "[output_check][cuda]") {
+  for (const std::string architecture : {"sm_80", "sm_90a"}) {
+    const auto backend = make_compile_only_backend(architecture);
+    try {
+      backend->compiler_version();
+    } catch (const Error&) {
+      SKIP("no NVRTC");
+    }
+    for (const Problem& problem : of_each_type()) {
+      if (architecture == "sm_80" && is_fp8(problem.a.type)) continue;
+      INFO(architecture << ", " << to_string(problem));
+      CHECK(backend->compile(generate_check(normalise(problem), backend->device())).spill_bytes == 0);
     }
   }
 }
