@@ -19,7 +19,6 @@
 
 using namespace jitgemm;
 using namespace jitgemm::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

@@ -71,7 +71,8 @@ std::string in_a_process(const std::string& name, const std::string& environment
   FILE* const pipe = popen(command.c_str(), "r");
   if (!pipe) throw std::runtime_error("popen");
   std::string out;
-  for (char piece[4096]; const std::size_t n = std::fread(piece, 1, sizeof piece, pipe);) out.append(piece, n);
+  char piece[4096];
+  for (std::size_t n; (n = std::fread(piece, 1, sizeof piece, pipe)) > 0;) out.append(piece, n);
   pclose(pipe);
   return out;
 }

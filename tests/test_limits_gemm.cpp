@@ -20,7 +20,6 @@
 
 using namespace jitgemm;
 using namespace jitgemm::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -325,7 +324,6 @@ TEST_CASE("On the GPU, m = 2^31 - 16 is right to the last row, and nothing is wr
   }
   // Of ones and twos, rows of k = 1 or, for the Hopper loop, 16.
   std::string ones(1 << 20, '\x3c'), twos(std::size_t(n * n), '\x40'), guard(guard_bytes, '\x5a'), seen(guard_bytes, 0);
-  const std::string sample_guard = guard;
   for (std::int64_t at = 0; at < m * n; at += std::int64_t(ones.size()))
     backend->copy_to_device(static_cast<char*>(a->memory) + at, ones.data(),
                             std::size_t(std::min<std::int64_t>(m * n - at, 1 << 20)));

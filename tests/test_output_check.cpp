@@ -13,6 +13,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
+#include "random.hpp"
 #include "reference.hpp"
 #include "tuning_session.hpp"
 
@@ -34,32 +35,35 @@ Kernels& kernels() {
   return all;
 }
 
-/// Operands of a problem on the emulator, the D that float64 has of them, and the check of whatever is put into D.
+/// Operands of a problem, the D that float64 has of them, and the check of whatever is put into D.
 class Candidates {
  public:
-  explicit Candidates(const Problem& asked, const EmulatorOptions& options = {}, double scale = 1)
-      : p(normalise(asked)), backend(make_emulator_backend(options)), store(*backend, kernels().cache) {
+  explicit Candidates(const Problem& asked, std::unique_ptr<Backend> device = make_emulator_backend({}),
+                      double scale = 1)
+      : p(normalise(asked)), backend(std::move(device)), store(*backend, kernels().cache) {
     const DataType addend = type_of_c(p);
-    operands.a = filled(matrix_a(p).batch_span(), p.a.type, 1);
-    operands.b = filled(matrix_b(p).batch_span(), p.b.type, 2);
-    if (reads_c(p)) operands.c = filled(matrix_c(p).batch_span(), addend, 3);
-    if (p.epilogue.bias != Bias::none) operands.bias = filled(bias_elements(p), addend, 4);
-    operands.d = filled(matrix_d(p).batch_span(), p.d.type, 5);
+    operands.a = random(matrix_a(p).batch_span(), p.a.type, on_device_.a);
+    operands.b = random(matrix_b(p).batch_span(), p.b.type, on_device_.b);
+    if (reads_c(p)) operands.c = random(matrix_c(p).batch_span(), addend, on_device_.c);
+    if (p.epilogue.bias != Bias::none) operands.bias = random(bias_elements(p), addend, on_device_.bias);
     if (scale != 1) {
-      scales = {0.5f * float(scale), 3, float(scale)};
-      operands.scale_a = &scales[0];
-      operands.scale_b = &scales[1];
-      if (is_fp8(p.d.type)) operands.scale_d = &scales[2];
+      operands.scale_a = scalar(0.5 * scale, on_device_.scale_a);
+      operands.scale_b = scalar(3, on_device_.scale_b);
+      if (is_fp8(p.d.type)) operands.scale_d = scalar(scale, on_device_.scale_d);
     }
+    const void* d = nullptr;
+    operands.d = random(matrix_d(p).batch_span(), p.d.type, d);
+    on_device_.d = const_cast<void*>(d);
   }
 
-  /// After whatever a test changes of the operands.
+  /// After whatever a test changes of the operands, which are on the host.
   void begin() {
+    for (Array& array : arrays_) array.upload(*backend);
     Scales by;
     if (operands.scale_a) by.product = double(*operands.scale_a) * double(*operands.scale_b);
     if (operands.scale_d) by.d = *operands.scale_d;
     exact = reference(p, operands, MainLoop::sm80, by);
-    check.emplace(*backend, store, p, operands, nullptr);
+    check.emplace(*backend, store, p, on_device_, nullptr);
   }
 
   std::int64_t count() const { return p.batch * p.m * p.n; }
@@ -79,16 +83,18 @@ class Candidates {
     std::memset(static_cast<char*>(operands.d) + std::size_t(place(element)) * size, device::POISON, size);
   }
 
-  /// Of a D that is right but for what `change` does to it, each element computed `off` of what its accumulation
-  /// allows.
+  /// Of a D that is right but for what `change` does to it, each element `off` of what its accumulation allows away.
   template <typename Change>
   OutputCheck::Verdict judge(const Change& change, double off = 0) {
     check->poison();
+    Array& d = arrays_.back();
+    backend->copy_to_host(d.host.data(), d.device.get(), d.host.size());
     for (std::int64_t i = 0; i < count(); ++i) {
       const double bound = exact.bound[std::size_t(i)] - test::unit_roundoff(p.d.type) * std::abs(right(i));
       put(i, right(i) + (i % 2 ? off : -off) * std::max(0.0, bound));
     }
     change();
+    d.upload(*backend);
     return check->judge();
   }
   OutputCheck::Verdict judge_right(double off = 0) {
@@ -98,18 +104,35 @@ class Candidates {
   const NormalProblem p;
   const std::unique_ptr<Backend> backend;
   KernelStore store;
-  Operands operands;
-  std::vector<float> scales;
+  Operands operands;  // on the host
   Reference exact;
   std::optional<OutputCheck> check;
 
  private:
-  void* filled(std::int64_t elements, DataType type, std::uint64_t seed) {
-    memory_.push_back(allocate_memory(*backend, std::size_t(elements) * size_of(type)));
-    backend->fill_random(memory_.back().get(), elements, type, seed);
-    return memory_.back().get();
+  struct Array {
+    std::vector<char> host;
+    DeviceMemory device;
+    void upload(Backend& backend) const { backend.copy_to_device(device.get(), host.data(), host.size()); }
+  };
+
+  /// Returns the host's, and sets the device's.
+  template <typename T>
+  char* random(std::int64_t elements, DataType type, const T*& on_device) {
+    const std::size_t bytes = std::size_t(elements) * size_of(type);
+    Array& array = arrays_.emplace_back(std::vector<char>(bytes), allocate_memory(*backend, bytes));
+    backend->fill_random(array.device.get(), elements, type, arrays_.size());
+    backend->copy_to_host(array.host.data(), array.device.get(), bytes);
+    on_device = static_cast<const T*>(array.device.get());
+    return array.host.data();
   }
-  std::vector<DeviceMemory> memory_;
+  const float* scalar(double x, const float*& on_device) {
+    char* const host = random(1, f32, on_device);
+    store_element(x, host, 0, f32);
+    return reinterpret_cast<const float*>(host);
+  }
+
+  std::vector<Array> arrays_;  // D is the last
+  Operands on_device_;
 };
 
 void require_right(const OutputCheck::Verdict& verdict) {
@@ -166,6 +189,25 @@ TEST_CASE("A wrong element is found wherever it is in D, of each type", "[output
   }
 }
 
+TEST_CASE("A wrong element of a large D is found wherever it is", "[output_check][emulated]") {
+  Candidates candidates({.m = 700, .n = 900, .k = 8, .d = {f16, {}, 903}});
+  candidates.begin();
+  require_right(candidates.judge_right());
+  Random random(test_seed());
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  std::vector<std::int64_t> elements{0, candidates.count() - 1};
+  for (int i = 0; i < 10; ++i) elements.push_back(random.between(0, int(candidates.count() - 1)));
+  for (const std::int64_t element : elements) {
+    const std::string place = "D[" + std::to_string(element / 900) + ", " + std::to_string(element % 900) + "] is ";
+    CHECK_THAT(candidates.judge([&] { candidates.spoil(element); }).why_wrong, ContainsSubstring(place));
+  }
+  CHECK(candidates
+            .judge([&] {
+              for (const std::int64_t element : elements) candidates.spoil(element);
+            })
+            .why_wrong != "");
+}
+
 TEST_CASE("Which of two that differ is wrong is recomputed, of each type", "[output_check][emulated]") {
   for (const Problem& problem : of_each_type()) {
     Candidates candidates(problem);
@@ -199,6 +241,41 @@ TEST_CASE("The first D is right only if all of it is written", "[output_check][e
       CHECK(candidates.judge([&] { candidates.unwrite(element); }).why_wrong != "");
       require_right(candidates.judge_right());
     }
+  }
+}
+
+TEST_CASE("NVRTC takes the checking kernel of each type", "[output_check][cuda]") {
+  for (const std::string architecture : {"sm_80", "sm_90a"}) {
+    const auto backend = make_compile_only_backend(architecture);
+    try {
+      backend->compiler_version();
+    } catch (const Error&) {
+      SKIP("no NVRTC");
+    }
+    for (const Problem& problem : of_each_type()) {
+      if (architecture == "sm_80" && is_fp8(problem.a.type)) continue;
+      INFO(architecture << ", " << to_string(problem));
+      CHECK(backend->compile(generate_check(normalise(problem), backend->device())).spill_bytes == 0);
+    }
+  }
+}
+
+TEST_CASE("On a GPU the check finds what it finds on the emulator", "[output_check][gpu]") {
+  if (cuda_devices().empty()) SKIP("no CUDA device");
+  std::vector<Problem> problems = of_each_type();
+  problems.push_back({.m = 3000, .n = 2500, .k = 100, .d = {f16, {}, 2600}, .epilogue = {.bias = Bias::along_m}});
+  for (const Problem& problem : problems) {
+    auto backend = make_cuda_backend();
+    if (is_fp8(problem.a.type) && backend->device().compute_capability < 89) continue;
+    Candidates candidates(problem, std::move(backend));
+    INFO(to_string(candidates.p));
+    candidates.begin();
+    const std::int64_t last = candidates.count() - 1;
+    CHECK(candidates.judge([&] { candidates.unwrite(last / 2 + 7); }).why_wrong != "");
+    for (const double off : {0.0, 0.9, -0.9}) require_right(candidates.judge_right(off));
+    for (const std::int64_t element : {std::int64_t(0), last / 3 + 5, last - 1, last})
+      CHECK_THAT(candidates.judge([&] { candidates.spoil(element); }).why_wrong,
+                 ContainsSubstring("D[" + std::to_string(element / candidates.p.n) + ", "));
   }
 }
 
@@ -258,11 +335,12 @@ TEST_CASE("Where a D is right all of the epilogue was recomputed", "[output_chec
 
 TEST_CASE("Scales are the kernel's, and an 8-bit D saturates", "[output_check][emulated]") {
   for (const double scale : {0.25, 40.0}) {
-    Candidates candidates({.m = 19, .n = 23, .k = 40, .a = {e4m3}, .b = {e4m3}, .d = {e4m3}, .alpha = 2}, {}, scale);
+    Candidates candidates({.m = 19, .n = 23, .k = 40, .a = {e4m3}, .b = {e4m3}, .d = {e4m3}, .alpha = 2},
+                          make_emulator_backend({}), scale);
     candidates.begin();
     require_right(candidates.judge_right());
     CHECK(candidates.judge([&] { candidates.spoil(5); }).why_wrong != "");
-    *const_cast<float*>(candidates.operands.scale_b) = 2;  // what was right no longer is
+    *const_cast<float*>(candidates.operands.scale_b) = -3;  // what was right no longer is
     const Reference before = candidates.exact;
     candidates.begin();
     candidates.exact = before;
@@ -390,7 +468,7 @@ TEST_CASE("A check that cannot be had or run lets no candidate through", "[outpu
 TEST_CASE("The check says the same in every order of threads and blocks", "[output_check][emulated][removal][check]") {
   const auto judge_all = [](std::uint64_t seed) -> std::string {
     Candidates candidates({.m = 40, .n = 61, .k = 200, .batch = 2, .d = {f16, {}, 67}},
-                          {.architecture = {}, .seed = seed});
+                          make_emulator_backend({.architecture = {}, .seed = seed}));
     candidates.begin();
     for (const std::int64_t element :
          {std::int64_t(-1), std::int64_t(-1), std::int64_t(61), candidates.count() / 2 + 3, candidates.count() - 1}) {

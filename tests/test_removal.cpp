@@ -14,7 +14,7 @@ using namespace jitgemm::test;
 
 namespace {
 
-constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
+constexpr Layout columns = Layout::column_major;
 
 KernelConfig with_depth(KernelConfig config, int block_k) {
   config.block_k = block_k;

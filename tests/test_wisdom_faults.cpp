@@ -117,7 +117,7 @@ TEST_CASE("A kernel that has changed since it was listed is not carried on", "[w
 
 TEST_CASE("What cannot be written is an error that says so, and leaves no half of a file", "[wisdom]") {
   const TemporaryDirectory directory;
-  const std::string good = sample_wisdom(directory.path());
+  sample_wisdom(directory.path());
   const fs::path sample = directory.path() / "sample.wisdom";
   SECTION("into a folder that is not there") {
     const fs::path out = directory.path() / "none" / "out";

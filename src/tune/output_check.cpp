@@ -1,7 +1,10 @@
 #include "tune/output_check.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <compare>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "core/operand_matrix.hpp"
@@ -18,7 +21,7 @@ namespace {
 constexpr int threads = 128, blocks_per_sm = 16;
 constexpr std::size_t smem_bytes = 3 * threads * 8;
 
-constexpr int sample_rows = 8, sample_columns = 8;
+constexpr std::size_t sample_size = 64;
 constexpr std::int64_t least_chunk = 2048;  // positions: below it a block does little but begin and end
 constexpr std::int64_t most_of_gap = 256;   // looked at behind each row: no tile is wider
 // Elements that differ, recomputed at once, and how often. A right D has few or none, a wrong one is found with the
@@ -26,14 +29,21 @@ constexpr std::int64_t most_of_gap = 256;   // looked at behind each row: no til
 constexpr std::size_t most_recomputed = 32;
 constexpr int most_scans = 8;
 
-/// The first, the last, and some between, in order, without repetition.
-std::vector<std::int64_t> sample(std::int64_t count, int size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::int64_t> indices{0, count - 1};
-  while (int(indices.size()) < size) indices.push_back(std::int64_t(random() % std::uint64_t(count)));
-  std::sort(indices.begin(), indices.end());
-  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
-  return indices;
+struct Place {
+  std::int64_t row, column;
+  auto operator<=>(const Place&) const = default;
+};
+
+/// The corners and, drawn apart from each other, some between.
+std::set<Place> sample(std::int64_t rows, std::int64_t columns) {
+  std::set<Place> places{{0, 0}, {0, columns - 1}, {rows - 1, 0}, {rows - 1, columns - 1}};
+  std::mt19937_64 random(1);
+  const auto below = [&random](std::int64_t count) { return std::int64_t(random() % std::uint64_t(count)); };
+  while (places.size() < sample_size && std::int64_t(places.size()) < rows * columns) {
+    const std::int64_t row = below(rows);
+    places.insert({row, below(columns)});
+  }
+  return places;
 }
 
 const Kernel* get_kernel(KernelStore& store, const NormalProblem& problem, const DeviceInfo& device) {
@@ -61,8 +71,7 @@ OutputCheck::OutputCheck(Backend& backend, KernelStore& store, const NormalProbl
       kernel_(get_kernel(store, problem, backend.device())),
       arguments_(make_check_arguments(problem, operands)) {
   make_chunks();
-  element_memory_ = allocate_memory(
-      backend, sizeof(device::CheckedElement) * std::max<std::size_t>(sample_rows * sample_columns, most_recomputed));
+  element_memory_ = allocate_memory(backend, sizeof(device::CheckedElement) * std::max(sample_size, most_recomputed));
   chunk_memory_ = allocate_memory(backend, sizeof(device::CheckedChunk) * chunks_.size());
   arguments_.elements = static_cast<device::CheckedElement*>(element_memory_.get());
   arguments_.chunks = static_cast<device::CheckedChunk*>(chunk_memory_.get());
@@ -78,11 +87,8 @@ OutputCheck::OutputCheck(Backend& backend, KernelStore& store, const NormalProbl
 
 void OutputCheck::recompute_sample() {
   std::vector<device::CheckedElement> elements;
-  for (const std::int64_t row : sample(problem_.batch * problem_.m, sample_rows, 1)) {
-    for (const std::int64_t column : sample(problem_.n, sample_columns, 2)) {
-      elements.push_back(element_at(row, column));
-    }
-  }
+  for (const auto& [row, column] : sample(problem_.batch * problem_.m, problem_.n))
+    elements.push_back(element_at(row, column));
   run(device::CheckTask::recompute, elements, int(elements.size()));
   for (const device::CheckedElement& element : elements) {
     sample_.push_back({element, expected(element)});
@@ -92,7 +98,7 @@ void OutputCheck::recompute_sample() {
 
 /// How far apart two right results may be is a guess where nothing was recomputed, so recomputing has the last word.
 void OutputCheck::allow_for(const device::CheckedElement& element) {
-  products_ = std::max(products_, element.products);
+  products_ = std::max(products_, std::abs(element.scale) * element.products);
   const Agreement bound = agreement(problem_, products_);
   arguments_.relative = bound.relative;
   arguments_.absolute = bound.absolute;

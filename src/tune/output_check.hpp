@@ -65,7 +65,7 @@ class OutputCheck {
   std::vector<device::CheckedChunk> chunks_;
   DeviceMemory element_memory_, chunk_memory_, accepted_memory_;
   bool has_accepted_ = false;
-  double products_ = 0;  // the largest sum of |alpha a b| of what was recomputed
+  double products_ = 0;  // the largest sum of |scale_d alpha a b| of what was recomputed
 };
 
 }  // namespace jitgemm

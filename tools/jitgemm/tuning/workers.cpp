@@ -33,8 +33,6 @@
 #include "util/descriptor.hpp"
 #include "util/errno_text.hpp"
 
-extern char** environ;
-
 namespace jitgemm::cli {
 namespace {
 
