@@ -119,9 +119,10 @@ class Candidates {
   template <typename T>
   char* random(std::int64_t elements, DataType type, const T*& on_device) {
     const std::size_t bytes = std::size_t(elements) * size_of(type);
-    Array& array = arrays_.emplace_back(std::vector<char>(bytes), allocate_memory(*backend, bytes));
+    Array& array =
+        arrays_.emplace_back(std::vector<char>(std::max<std::size_t>(bytes, 1)), allocate_memory(*backend, bytes));
     backend->fill_random(array.device.get(), elements, type, arrays_.size());
-    backend->copy_to_host(array.host.data(), array.device.get(), bytes);
+    backend->copy_to_host(array.host.data(), array.device.get(), array.host.size());
     on_device = static_cast<const T*>(array.device.get());
     return array.host.data();
   }
