@@ -41,8 +41,9 @@ Chooser::Chooser(Backend& backend, KernelStore& store, RatedDevice device, const
       db_(options.tuning_db, options.system_tuning_db) {}
 
 Choice Chooser::preview(const NormalProblem& problem) {
-  if (auto choice = remembered(shape_of(problem))) return *choice;
-  Choice choice = look_up(problem);
+  const NormalProblem shape = shape_of(problem);
+  if (auto choice = remembered(shape)) return *choice;
+  Choice choice = look_up(problem, shape);
   if (measures(problem) && choice.source != PlanSource::exact) choice.why += "; gemm() will measure first";
   return choice;
 }
@@ -51,7 +52,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
   if (settled) *settled = true;
   const NormalProblem shape = shape_of(problem);
   if (auto choice = remembered(shape)) return *choice;
-  Choice choice = look_up(problem);
+  Choice choice = look_up(problem, shape);
   if (measures(problem) && choice.source != PlanSource::exact) {
     if (!may_measure || measures_here()) {
       if (settled) *settled = false;
@@ -60,13 +61,13 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
     }
     const Measuring measuring(*this);
     if (auto meanwhile = remembered(shape)) return *meanwhile;
-    choice = look_up(problem);
+    choice = look_up(problem, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
     if (choice.source == PlanSource::exact) {
       // Another thread or process has measured it while this one waited.
     } else if (left <= 0) {
       choice.why += "; not measured: the Context's tuning budget is spent";
-    } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
+    } else if (const auto result = measure(shape, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
       if (why_not(result->config, problem).empty()) {
         const double predicted_us = predict(result->config, problem);
@@ -93,7 +94,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
                 "tune() is called by a progress callback of tune(); call it when that has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
-  auto result = measure(problem, options_.budget_seconds, progress, &why);
+  auto result = measure(shape_of(problem), options_.budget_seconds, progress, &why);
   if (why) std::rethrow_exception(why);
   if (!result) {
     throw Error(ErrorCode::launch_failed,
@@ -121,10 +122,10 @@ void Chooser::forget() {
   settled_.clear();
 }
 
-Choice Chooser::look_up(const NormalProblem& problem) {
+Choice Chooser::look_up(const NormalProblem& problem, const NormalProblem& shape) {
   if (options_.tuning == Tuning::off) return by_model(problem, options_.constraints);
-  const NormalProblem shape = tuned_shape(problem);
-  TuningLookup found = db_.find(shape, device_, options_.constraints);
+  const NormalProblem tuned = tuned_shape(shape);
+  TuningLookup found = db_.find(tuned, device_, options_.constraints);
   if (found.match == Match::none) return by_model(problem, options_.constraints);
 
   // The look-up has checked this for the bucket, which is another problem.
@@ -138,12 +139,12 @@ Choice Chooser::look_up(const NormalProblem& problem) {
   if (const auto best = judge_nearest(found, problem, device_, &why, options_.constraints)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
-  if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
+  if (tuned.m != problem.m) found.why += ", as for m=" + std::to_string(tuned.m);
   return {found.config,
           found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           found.why,
           predict(found.config, problem),
-          shape.m == problem.m ? found.measured_us : 0,
+          tuned.m == problem.m ? found.measured_us : 0,
           found.spread,
           found.expected_regret,
           found.runners_up};
@@ -178,19 +179,19 @@ Choice Chooser::by_model(const NormalProblem& problem, const Constraints& constr
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
-std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
+std::optional<TuneResult> Chooser::measure(const NormalProblem& shape, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
-  const NormalProblem shape = tuned_shape(problem);
+  const NormalProblem tuned = tuned_shape(shape);
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = progress;
   options.why_nothing = why;
-  const auto ranked = this->ranked(shape, std::size_t(options.candidates));
-  auto result = jitgemm::tune(backend_, store_, shape, ranked, options);
+  const auto ranked = this->ranked(tuned, std::size_t(options.candidates));
+  auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;
   TuningRecord record;
-  record.problem = shape;
+  record.problem = tuned;
   record.constraints = options_.constraints;
   record.device_name = device_.name;
   record.compute_capability = device_.compute_capability;
@@ -203,20 +204,20 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
   record.candidates = candidate_set(ranked);
   record.runners_up = runners_up_of(*result);
   db_.add(record);
-  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(shape), result->seconds, to_string(result->config),
+  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
                 result->median_us);
   return result;
 }
 
-NormalProblem Chooser::tuned_shape(const NormalProblem& problem) const {
-  NormalProblem shape = shape_of(problem);
+NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return shape;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return shape;
-  shape.m = bucket;
+  NormalProblem tuned = shape;
+  tuned.m = bucket;
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
-  if (shape.a.layout == Layout::column_major) shape.a.ld = std::max(shape.a.ld, shape.m);
-  return shape;
+  if (tuned.a.layout == Layout::column_major) tuned.a.ld = std::max(tuned.a.ld, tuned.m);
+  return tuned;
 }
 
 std::vector<RankedConfig> Chooser::ranked(const NormalProblem& problem, std::size_t limit) {

@@ -77,12 +77,14 @@ class Chooser {
   std::optional<Choice> remembered(const NormalProblem& shape);
   void remember(const NormalProblem& shape, const Choice& choice);
   void forget();
-  Choice look_up(const NormalProblem& problem);
+  /// `shape`, here and below: shape_of() the problem.
+  Choice look_up(const NormalProblem& problem, const NormalProblem& shape);
   Choice by_model(const NormalProblem& problem, const Constraints& constraints);
-  std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
+  std::optional<TuneResult> measure(const NormalProblem& shape, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
-  NormalProblem tuned_shape(const NormalProblem& problem) const;
+  /// The shape that is measured for it: itself, or its bucket.
+  NormalProblem tuned_shape(const NormalProblem& shape) const;
   bool measures(const NormalProblem& problem) const;
 
   Backend& backend_;

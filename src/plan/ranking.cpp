@@ -46,7 +46,7 @@ std::vector<RankedConfig> predict_all_within(const NormalProblem& problem, const
   const ConstraintFilter filter(constraints, problem, device);
   std::vector<RankedConfig> ranked = predict_all(problem, device, limit, &filter);
   if (const auto& config = filter.batch_invariant_typical(); ranked.empty() && config)
-    ranked.push_back({*config, predict_us(*config, problem, device)});
+    predict_each({*config}, problem, device, nullptr, ranked);
   return ranked;
 }
 
