@@ -35,12 +35,11 @@ PredictedTime predict(const KernelConfig& config, const NormalProblem& problem, 
   // Each slab has waves of its own.
   const Slab slab = slab_of(problem, config);
   const double slabs = double(slab_count(problem, slab));
-  const double packing_us = predict_packing_us(config, problem, device);
   PredictedTime time = predict_gemm(gemm, packed_problem(slab_problem(problem, slab), config), device);
   time.us = time.launch_us + slabs * (time.us - time.launch_us);
   for (double* part : {&time.main_loop_us, &time.epilogue_us, &time.fixup_us, &time.memory_us, &time.power_us})
     *part *= slabs;
-  time.packing_us = packing_us;
+  time.packing_us = predict_packing_us(config, problem, device);
   time.us += time.packing_us;
   return time;
 }
