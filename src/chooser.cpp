@@ -5,9 +5,6 @@
 
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
-#include "plan/constraints.hpp"
-#include "plan/cost_model.hpp"
-#include "plan/ranking.hpp"
 #include "tune/nearest.hpp"
 #include "util/log.hpp"
 
@@ -41,8 +38,9 @@ Chooser::Chooser(Backend& backend, KernelStore& store, RatedDevice device, const
       db_(options.tuning_db, options.system_tuning_db) {}
 
 Choice Chooser::preview(const NormalProblem& problem) {
-  if (auto choice = remembered(shape_of(problem))) return *choice;
-  Choice choice = look_up(problem);
+  const NormalProblem shape = shape_of(problem);
+  if (auto choice = remembered(shape)) return *choice;
+  Choice choice = look_up(planner(problem), shape);
   if (measures(problem) && choice.source != PlanSource::exact) choice.why += "; gemm() will measure first";
   return choice;
 }
@@ -51,7 +49,8 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
   if (settled) *settled = true;
   const NormalProblem shape = shape_of(problem);
   if (auto choice = remembered(shape)) return *choice;
-  Choice choice = look_up(problem);
+  const Planner planner = this->planner(problem);
+  Choice choice = look_up(planner, shape);
   if (measures(problem) && choice.source != PlanSource::exact) {
     if (!may_measure || measures_here()) {
       if (settled) *settled = false;
@@ -60,20 +59,19 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
     }
     const Measuring measuring(*this);
     if (auto meanwhile = remembered(shape)) return *meanwhile;
-    choice = look_up(problem);
+    choice = look_up(planner, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
     if (choice.source == PlanSource::exact) {
       // Another thread or process has measured it while this one waited.
     } else if (left <= 0) {
       choice.why += "; not measured: the Context's tuning budget is spent";
-    } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
+    } else if (const auto result = measure(shape, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
-      if (why_not(result->config, problem).empty()) {
-        const double predicted_us = predict(result->config, problem);
+      if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
         choice = {result->config,
                   PlanSource::measured,
                   why_chosen(*result),
-                  predicted_us,
+                  planner.predict_us(result->config),
                   result->median_us,
                   result->spread,
                   0,
@@ -93,7 +91,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
                 "tune() is called by a progress callback of tune(); call it when that has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
-  auto result = measure(problem, options_.budget_seconds, progress, &why);
+  auto result = measure(shape_of(problem), options_.budget_seconds, progress, &why);
   if (why) std::rethrow_exception(why);
   if (!result) {
     throw Error(ErrorCode::launch_failed,
@@ -121,29 +119,29 @@ void Chooser::forget() {
   settled_.clear();
 }
 
-Choice Chooser::look_up(const NormalProblem& problem) {
-  if (options_.tuning == Tuning::off) return by_model(problem, options_.constraints);
-  const NormalProblem shape = tuned_shape(problem);
-  TuningLookup found = db_.find(shape, device_, options_.constraints);
-  if (found.match == Match::none) return by_model(problem, options_.constraints);
+Choice Chooser::look_up(const Planner& planner, const NormalProblem& shape) {
+  if (options_.tuning == Tuning::off) return by_model(planner, options_.constraints);
+  const NormalProblem tuned = tuned_shape(shape);
+  TuningLookup found = db_.find(tuned, device_, options_.constraints);
+  if (found.match == Match::none) return by_model(planner, options_.constraints);
 
   // The look-up has checked this for the bucket, which is another problem.
-  if (const std::string broken = why_not(found.config, problem); !broken.empty()) {
-    Choice choice = by_model(problem, options_.constraints);
+  if (const std::string broken = planner.why_not(found.config); !broken.empty()) {
+    Choice choice = by_model(planner, options_.constraints);
     choice.source = PlanSource::fallback;
     choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
     return choice;
   }
   std::string why;
-  if (const auto best = judge_nearest(found, problem, device_, &why, options_.constraints)) {
+  if (const auto best = judge_nearest(found, planner, &why)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
-  if (shape.m != problem.m) found.why += ", as for m=" + std::to_string(shape.m);
+  if (tuned.m != shape.m) found.why += ", as for m=" + std::to_string(tuned.m);
   return {found.config,
           found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           found.why,
-          predict(found.config, problem),
-          shape.m == problem.m ? found.measured_us : 0,
+          planner.predict_us(found.config),
+          tuned.m == shape.m ? found.measured_us : 0,
           found.spread,
           found.expected_regret,
           found.runners_up};
@@ -152,45 +150,44 @@ Choice Chooser::look_up(const NormalProblem& problem) {
 Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspace_bytes) {
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
-  Choice choice = by_model(problem, constraints);
+  Choice choice = by_model({problem, part_, constraints}, constraints);
   choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
   logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
   return choice;
 }
 
-Choice Chooser::by_model(const NormalProblem& problem, const Constraints& constraints) {
-  const std::vector<RankedConfig> ranked = rank(problem, device_, 1, constraints);
+Choice Chooser::by_model(const Planner& planner, const Constraints& constraints) const {
+  const std::vector<RankedConfig> ranked = planner.ranked(1);
   if (const std::size_t smem = device_.smem_per_block; ranked.empty() && smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
                                           " bytes of shared memory a block, and no kernel does with them; use another");
   }
-  if (ranked.empty() && constrain(constraints) && !rank(problem, device_, 1).empty()) {
+  if (ranked.empty() && constrain(constraints) && !rank(planner.problem(), device_, 1).empty()) {
     throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" + to_string(constraints) +
                                                "); allow more SMs or workspace");
   }
   if (ranked.empty()) {
-    KernelConfig smallest{
-        .block_m = 32, .block_n = 32, .block_k = 128 / int(size_of(problem.a.type)), .stages = 2, .warps = 2};
-    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" +
-                                                why_illegal(smallest, problem, device_) +
+    const int size = int(size_of(planner.problem().a.type));
+    const KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
+    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(smallest) +
                                                 "); use other types or sizes");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
-std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
+std::optional<TuneResult> Chooser::measure(const NormalProblem& shape, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
-  const NormalProblem shape = tuned_shape(problem);
+  const NormalProblem tuned = tuned_shape(shape);
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = progress;
   options.why_nothing = why;
-  const auto ranked = this->ranked(shape, std::size_t(options.candidates));
-  auto result = jitgemm::tune(backend_, store_, shape, ranked, options);
+  const auto ranked = planner(tuned).ranked(std::size_t(options.candidates));
+  auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;
   TuningRecord record;
-  record.problem = shape;
+  record.problem = tuned;
   record.constraints = options_.constraints;
   record.device_name = device_.name;
   record.compute_capability = device_.compute_capability;
@@ -203,33 +200,20 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
   record.candidates = candidate_set(ranked);
   record.runners_up = runners_up_of(*result);
   db_.add(record);
-  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(shape), result->seconds, to_string(result->config),
+  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
                 result->median_us);
   return result;
 }
 
-NormalProblem Chooser::tuned_shape(const NormalProblem& problem) const {
-  NormalProblem shape = shape_of(problem);
+NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return shape;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return shape;
-  shape.m = bucket;
+  NormalProblem tuned = shape;
+  tuned.m = bucket;
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
-  if (shape.a.layout == Layout::column_major) shape.a.ld = std::max(shape.a.ld, shape.m);
-  return shape;
-}
-
-std::vector<RankedConfig> Chooser::ranked(const NormalProblem& problem, std::size_t limit) {
-  return rank(problem, device_, limit, options_.constraints);
-}
-
-double Chooser::predict(const KernelConfig& config, const NormalProblem& problem) const {
-  return predict_us(config, problem, part_);
-}
-
-std::string Chooser::why_not(const KernelConfig& config, const NormalProblem& problem) const {
-  if (std::string broken = why_illegal(config, problem, part_); !broken.empty()) return broken;
-  return ConstraintFilter(options_.constraints, problem, part_).why_not(config);
+  if (tuned.a.layout == Layout::column_major) tuned.a.ld = std::max(tuned.a.ld, tuned.m);
+  return tuned;
 }
 
 bool Chooser::measures(const NormalProblem& problem) const {

@@ -14,7 +14,7 @@
 #include "core/problem.hpp"
 #include "jitgemm/options.hpp"
 #include "jitgemm/plan.hpp"
-#include "plan/ranking.hpp"
+#include "plan/planner.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"
 
@@ -63,11 +63,8 @@ class Chooser {
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
 
-  /// What the cost model says of all that choose() may choose: see rank().
-  std::vector<RankedConfig> ranked(const NormalProblem& problem, std::size_t limit = 0);
-  double predict(const KernelConfig& config, const NormalProblem& problem) const;
-  /// Empty if it may choose this one for the problem, else why not.
-  std::string why_not(const KernelConfig& config, const NormalProblem& problem) const;
+  /// Of what choose() may choose for the problem. Both outlive it.
+  Planner planner(const NormalProblem& problem) const { return {problem, part_, options_.constraints}; }
 
   const RatedDevice& device() const { return device_; }
   const Constraints& constraints() const { return options_.constraints; }
@@ -77,12 +74,14 @@ class Chooser {
   std::optional<Choice> remembered(const NormalProblem& shape);
   void remember(const NormalProblem& shape, const Choice& choice);
   void forget();
-  Choice look_up(const NormalProblem& problem);
-  Choice by_model(const NormalProblem& problem, const Constraints& constraints);
-  std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
+  /// `shape`, here and below: shape_of() the problem.
+  Choice look_up(const Planner& planner, const NormalProblem& shape);
+  Choice by_model(const Planner& planner, const Constraints& constraints) const;
+  std::optional<TuneResult> measure(const NormalProblem& shape, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
-  NormalProblem tuned_shape(const NormalProblem& problem) const;
+  /// The shape that is measured for it: itself, or its bucket.
+  NormalProblem tuned_shape(const NormalProblem& shape) const;
   bool measures(const NormalProblem& problem) const;
 
   Backend& backend_;

@@ -338,9 +338,9 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(
-        problem, {result.config, PlanSource::measured, why_chosen(result), self.chooser.predict(result.config, problem),
-                  result.median_us, result.spread, 0, runners_up_of(result)});
+    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, why_chosen(result),
+                                           self.chooser.planner(problem).predict_us(result.config), result.median_us,
+                                           result.spread, 0, runners_up_of(result)});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;
@@ -351,7 +351,7 @@ std::vector<Plan> Context::candidates(const Problem& asked) {
   return with_names(asked, nullptr, [&] {
     const NormalProblem problem = normalise(asked);
     std::vector<Plan> plans;
-    for (const RankedConfig& ranked : impl().chooser.ranked(problem)) {
+    for (const RankedConfig& ranked : impl().chooser.planner(problem).ranked()) {
       plans.push_back(impl().make_plan(
           problem, {ranked.config, PlanSource::model,
                     "number " + std::to_string(plans.size() + 1) + " by the cost model", ranked.predicted_us, 0, 0}));

@@ -184,10 +184,10 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
 /// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may
 /// have made for the choice.
 std::optional<Ready> FirstCalls::Impl::best_at_hand(const NormalProblem& problem, const Choice& choice) {
-  std::vector<RankedConfig> ranked = chooser.ranked(problem, candidates);
-  for (const KernelConfig& config : ready_table.configs()) {
-    if (chooser.why_not(config, problem).empty()) ranked.push_back({config, chooser.predict(config, problem)});
-  }
+  const Planner planner = chooser.planner(problem);
+  std::vector<RankedConfig> ranked = planner.ranked(candidates);
+  for (const KernelConfig& config : ready_table.configs())
+    if (planner.why_not(config).empty()) ranked.push_back({config, planner.predict_us(config)});
   std::sort(ranked.begin(), ranked.end(),
             [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; });
   const std::size_t workspace_bytes = launch_shape(problem, choice.config).workspace_bytes();

@@ -30,7 +30,7 @@ bool Residency::is_why_it_failed(const Ready& ready, Stream stream) noexcept {
 
 Ready Residency::instead_of(const Ready& refused, const NormalProblem& problem, Stream stream) {
   LaunchGrid least = refused.shape;
-  for (const RankedConfig& ranked : chooser_.ranked(problem)) {
+  for (const RankedConfig& ranked : chooser_.planner(problem).ranked()) {
     const LaunchShape shape = launch_shape(problem, ranked.config);
     if (!asks_less(shape, least) || shape.workspace_bytes() > refused.shape.workspace_bytes()) continue;
     const Ready ready = make_ready(store_, problem, ranked.config, backend_.device());

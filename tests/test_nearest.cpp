@@ -64,7 +64,7 @@ TEST_CASE("No nearest answer is expected to cost more than the bound", "[nearest
     TuningLookup found{Match::nearest, configs[i].config, 0, 0, "nearest"};
     if (!why_illegal(found.config, neighbour, h200).empty()) continue;
     std::string why;
-    const auto instead = judge_nearest(found, neighbour, h200, &why);
+    const auto instead = judge_nearest(found, Planner(neighbour, h200, {}), &why);
     const double best = rank(neighbour, h200, 1).at(0).predicted_us;
     CHECK(found.expected_regret == predict_us(found.config, neighbour, h200) / best);
     CHECK(instead.has_value() == (found.expected_regret > most_expected_regret));

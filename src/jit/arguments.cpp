@@ -66,10 +66,10 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
 
 }  // namespace
 
-device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig& c, const LaunchShape& shape,
+device::Arguments make_arguments(const NormalProblem& normalised, const KernelConfig& c, const LaunchShape& shape,
                                  const Operands& given, const Workspace& workspace, const EncodeTensorMap& encode) {
-  const KernelProblem p = kernel_problem(asked, c);
-  const Operands operands = packs(c) ? packed_operands(c, packing_of(asked, c), shape, given, workspace) : given;
+  const KernelProblem p = kernel_problem(normalised, c);
+  const Operands operands = packs(c) ? packed_operands(c, packing_of(normalised, c), shape, given, workspace) : given;
   device::Arguments args{};
   args.a = c.swap_ab ? operands.b : operands.a;
   args.b = c.swap_ab ? operands.a : operands.b;
@@ -98,7 +98,7 @@ device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig&
   args.counters = workspace.counters;
 
   if (const auto tensor_maps = family_of(c).tensor_maps) {
-    TensorMaps maps = tensor_maps(asked, p, c);
+    TensorMaps maps = tensor_maps(normalised, p, c);
     maps.a.address = args.a;
     maps.b.address = args.b;
     maps.d.address = args.d;
@@ -109,13 +109,16 @@ device::Arguments make_arguments(const NormalProblem& asked, const KernelConfig&
   return args;
 }
 
-device::PackArguments make_pack_arguments(const NormalProblem& asked, const KernelConfig& c, const Packing& packing,
-                                          const LaunchShape& shape, const Operands& given, const Workspace& workspace) {
-  const NormalProblem p = packed_problem(asked, c);
+device::PackArguments make_pack_arguments(const NormalProblem& normalised, const KernelConfig& c,
+                                          const Packing& packing, const LaunchShape& shape, const Operands& given,
+                                          const Workspace& workspace) {
+  const NormalProblem p = packed_problem(normalised, c);
   const Operands packed = packed_operands(c, packing, shape, given, workspace);
   device::PackArguments args{};
-  if (c.pack_a) args.operands[0] = packed_operand(matrix_a(asked), matrix_a(p), given.a, packed.a, packing.blocks_a);
-  if (c.pack_b) args.operands[1] = packed_operand(matrix_b(asked), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  if (c.pack_a)
+    args.operands[0] = packed_operand(matrix_a(normalised), matrix_a(p), given.a, packed.a, packing.blocks_a);
+  if (c.pack_b)
+    args.operands[1] = packed_operand(matrix_b(normalised), matrix_b(p), given.b, packed.b, packing.blocks_b);
   return args;
 }
 

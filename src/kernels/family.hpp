@@ -30,13 +30,13 @@ struct KernelFamily {
   MainLoop main_loop;  ///< its name is that of the geometry's namespace
   Footprint (*footprint)(const device::KernelParameters& parameters);
   /// Empty, or the rule that a configuration of the family breaks, besides those of all families.
-  std::string (*why_illegal)(const KernelConfig& config, const NormalProblem& asked,
+  std::string (*why_illegal)(const KernelConfig& config, const NormalProblem& normalised,
                              const KernelProblem& kernel_problem, const DeviceInfo& device);
   TemplateFiles (*template_files)(DataType a);
   /// The macros in front of a kernel; null if there are none.
   std::string (*macros)(const KernelProblem& kernel_problem, const KernelConfig& config);
   /// What its kernels copy by TMA; null if they copy nothing so.
-  TensorMaps (*tensor_maps)(const NormalProblem& asked, const KernelProblem& kernel_problem,
+  TensorMaps (*tensor_maps)(const NormalProblem& normalised, const KernelProblem& kernel_problem,
                             const KernelConfig& config);
   bool takes_packed;  ///< operands that were packed into the workspace
   bool promotes;      ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type

@@ -22,8 +22,8 @@ device::Partition partition_of(Schedule schedule) {
   }
 }
 
-LaunchShape launch_shape(const NormalProblem& asked, const KernelConfig& c) {
-  const KernelProblem p = kernel_problem(asked, c);
+LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c) {
+  const KernelProblem p = kernel_problem(normalised, c);
   LaunchShape shape;
   const int cluster = cluster_size_of(c);
   const TileCounts tiles = tile_counts(p, c);
@@ -43,7 +43,7 @@ LaunchShape launch_shape(const NormalProblem& asked, const KernelConfig& c) {
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m * c.cluster_m) *
                         std::size_t(c.block_n * c.cluster_n) * size_of(accumulator_of(p));
   shape.counters = device::split_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
-  shape.packed_bytes = packing_of(asked, c).bytes;
+  shape.packed_bytes = packing_of(normalised, c).bytes;
   return shape;
 }
 

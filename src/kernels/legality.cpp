@@ -19,8 +19,8 @@ double tiles_of(const KernelConfig& c, const KernelProblem& p) {
 
 }  // namespace
 
-std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& asked) {
-  const KernelProblem p = kernel_problem(asked, c);
+std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& normalised) {
+  const KernelProblem p = kernel_problem(normalised, c);
   if (is_empty(p)) return {};
   constexpr std::int64_t most_rows = std::int64_t(1) << 31;
   constexpr double most = 1 << 30;
@@ -32,11 +32,11 @@ std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& aske
   return {};
 }
 
-std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const DeviceInfo& device) {
-  const KernelProblem p = kernel_problem(asked, c);
+std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const DeviceInfo& device) {
+  const KernelProblem p = kernel_problem(normalised, c);
   if (!is_known(c.main_loop) || !is_known(c.schedule)) return "main_loop and schedule are enumerators";
   const KernelFamily& family = family_of(c);
-  if (std::string why = family.why_illegal(c, asked, p, device); !why.empty()) return why;
+  if (std::string why = family.why_illegal(c, normalised, p, device); !why.empty()) return why;
   if (packs(c) && !family.takes_packed)
     return "the " + std::string(to_string(c.main_loop)) + " main loop takes operands where they are";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";
@@ -48,10 +48,11 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const
   if (const auto bytes = std::size_t(footprint.smem_bytes); bytes > device.smem_per_block)
     return "the stages need " + std::to_string(bytes) + " bytes of shared memory, the device has " +
            std::to_string(device.smem_per_block);
-  if (std::string why = why_beyond_integers(c, asked); !why.empty()) return why;
-  if (const Slab slab = slab_of(asked, c); packs(c) && slab.rows == 0) {
+  if (std::string why = why_beyond_integers(c, normalised); !why.empty()) return why;
+  if (const Slab slab = slab_of(normalised, c); packs(c) && slab.rows == 0) {
     return "the packed operands of a tile take at most " + std::to_string(max_packed_bytes >> 20) + " MiB of workspace";
-  } else if (!is_whole(slab, asked) && c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent) {
+  } else if (!is_whole(slab, normalised) && c.schedule != Schedule::data_parallel &&
+             c.schedule != Schedule::persistent) {
     return "packed operands of more than " + std::to_string(max_packed_bytes >> 20) +
            " MiB are multiplied without cutting tiles";
   }

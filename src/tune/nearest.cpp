@@ -1,18 +1,14 @@
 #include "tune/nearest.hpp"
 
-#include "plan/constraints.hpp"
-#include "plan/cost_model.hpp"
-#include "plan/ranking.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm {
 
-std::optional<RankedConfig> judge_nearest(TuningLookup& found, const NormalProblem& problem, const RatedDevice& device,
-                                          std::string* why, const Constraints& constraints) {
+std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Planner& planner, std::string* why) {
   if (found.match != Match::nearest) return std::nullopt;
-  const auto best = rank(problem, device, 1, constraints);
+  const auto best = planner.ranked(1);
   if (best.empty()) return std::nullopt;
-  found.expected_regret = predict_us(found.config, problem, part_of(device, constraints)) / best[0].predicted_us;
+  found.expected_regret = planner.predict_us(found.config) / best[0].predicted_us;
   const std::string times = fixed_text(found.expected_regret, 2);
   if (found.expected_regret <= most_expected_regret) {
     found.why += ", expected to take " + times + " times the cost model's best";

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/ranking.hpp"
+#include "plan/planner.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm {
@@ -13,7 +13,6 @@ inline constexpr double most_expected_regret = 1.10;
 
 /// Puts into a nearest answer, and its reason, how many times the model's own best the model expects it to take.
 /// Returns that best, with the reason in *why, if it is to be taken instead. Exact answers stay as they are.
-std::optional<RankedConfig> judge_nearest(TuningLookup& found, const NormalProblem& problem, const RatedDevice& device,
-                                          std::string* why, const Constraints& constraints = {});
+std::optional<RankedConfig> judge_nearest(TuningLookup& found, const Planner& planner, std::string* why);
 
 }  // namespace jitgemm

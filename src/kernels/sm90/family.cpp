@@ -16,7 +16,7 @@ Footprint footprint(const device::KernelParameters& parameters) {
   return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes, .arriving_groups = geometry.arriving_groups};
 }
 
-std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const KernelProblem& p,
+std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const KernelProblem& p,
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
@@ -25,7 +25,7 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& asked, const
   if (c.cluster_k > 1 && c.schedule != Schedule::data_parallel)
     return "clusters that split k are data-parallel: each computes one tile";
   if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that splits k has a k-block";
-  const NormalProblem slab = slab_problem(asked, slab_of(asked, c));
+  const NormalProblem slab = slab_problem(normalised, slab_of(normalised, c));
   const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);
   for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})
     if (std::string why = map ? why_unmappable(*map) : ""; !why.empty()) return why;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/problem.hpp"
+#include "plan/constraints.hpp"
+#include "plan/ranking.hpp"
+#include "plan/rated_device.hpp"
+
+namespace jitgemm {
+
+/// What may be chosen for one problem, within constraints, and how long each choice is predicted to take. Made once a
+/// look-up, for all that is asked on the way.
+class Planner {
+ public:
+  /// `part`: part_of() the device. It and the (normalised) problem outlive this.
+  Planner(const NormalProblem& problem, const RatedDevice& part, const Constraints& constraints)
+      : problem_(problem), part_(part), filter_(constraints, problem, part), constrained_(constrain(constraints)) {}
+
+  const NormalProblem& problem() const { return problem_; }
+
+  /// Empty if the configuration may be chosen, else the rule or the constraint that it breaks.
+  std::string why_not(const KernelConfig& config) const;
+  double predict_us(const KernelConfig& config) const;
+  /// See rank().
+  std::vector<RankedConfig> ranked(std::size_t limit = 0) const;
+
+ private:
+  void add(const std::vector<KernelConfig>& configs, std::vector<RankedConfig>& ranked) const;
+  std::vector<RankedConfig> predicted(std::size_t limit) const;
+
+  const NormalProblem& problem_;
+  const RatedDevice& part_;
+  ConstraintFilter filter_;
+  bool constrained_;
+};
+
+}  // namespace jitgemm
