@@ -161,8 +161,13 @@ NormalProblem normalise(const Problem& problem) {
   p.alpha = as_scalar("alpha", p.alpha, problem);
   p.beta = as_scalar("beta", p.beta, problem);
   Epilogue& epilogue = p.epilogue;
-  epilogue.slope =
-      info_of(epilogue.activation).takes_slope ? as_scalar("slope", epilogue.slope, problem) : Epilogue{}.slope;
+  if (info_of(epilogue.activation).takes_slope) {
+    const double slope = as_scalar("slope", epilogue.slope, problem);
+    // Of what it makes 0, it says the sign.
+    epilogue.slope = slope == 0 ? std::copysign(slope, epilogue.slope) : slope;
+  } else {
+    epilogue.slope = Epilogue{}.slope;
+  }
   if (!is_fp8(p.a.type)) p.accumulation = Problem{}.accumulation;
   p.c.type = type_of_c(p);
   normalise_matrix("a", matrix_a(p), p.a, problem);
@@ -179,7 +184,7 @@ NormalProblem shape_of(const NormalProblem& problem) {
   NormalProblem p = problem;
   if (p.alpha != 0) p.alpha = 1;
   if (p.beta != 0) p.beta = 1;
-  if (p.epilogue.slope != 0) p.epilogue.slope = Epilogue{}.slope;
+  p.epilogue.slope = p.epilogue.slope != 0 ? Epilogue{}.slope : 0;
   return p;
 }
 
