@@ -12,6 +12,7 @@
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "plan/constraints.hpp"
+#include "util/errno_text.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
 #include "util/number_text.hpp"
@@ -118,7 +119,8 @@ class Layer {
 
   void warn(const std::string& what, const std::string& why) const {
     const std::string path = file_->path().string();
-    warn_once(path + " " + what, name_ + " " + path + " " + what + " (" + why + "): " + way_out_);
+    warn_once(path + " " + what + why, name_ + " " + path + " " + what + " (" + why +
+                                           "): " + (is_out_of_descriptors(why) ? more_descriptors : way_out_));
   }
 
   /// The record of this key.
