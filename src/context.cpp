@@ -267,13 +267,17 @@ std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConf
 }
 
 Context::Context() : Context(ContextOptions{}) {}
-Context::Context(const ContextOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Context::Context(const ContextOptions& options)
+    : impl_(with_memory_errors([&] { return std::make_unique<Impl>(options); })) {}
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
 Context::Impl& Context::impl() const {
-  if (!impl_) throw Error(ErrorCode::no_device, "this Context was moved from; use the one that it was moved to");
+  if (!impl_) {
+    with_memory_errors(
+        [] { throw Error(ErrorCode::no_device, "this Context was moved from; use the one that it was moved to"); });
+  }
   return *impl_;
 }
 
@@ -367,9 +371,13 @@ std::size_t Context::workspace_size(const Problem& problem, const KernelConfig& 
   return with_names(problem, &config, [&] { return impl().workspace_size(problem, &config); });
 }
 
-void Context::trim() { impl().workspaces.trim(); }
+void Context::trim() {
+  with_memory_errors([this] { impl().workspaces.trim(); });
+}
 
-DeviceDescription Context::device() const { return describe(impl().backend->device()); }
+DeviceDescription Context::device() const {
+  return with_memory_errors([this] { return describe(impl().backend->device()); });
+}
 
 Counters Context::counters() const {
   const Impl& self = impl();

@@ -1,3 +1,4 @@
+#include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/plan.hpp"
 #include "kernels/packing.hpp"
@@ -60,63 +61,65 @@ std::string_view to_string(PlanSource source) {
 }
 
 std::string Plan::explain() const {
-  std::string text;
-  const auto line = [&text](std::string label, const std::string& value) {
-    label.resize(16, ' ');
-    text += label + value + '\n';
-  };
-  const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n * problem.batch;
-  const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
+  return with_memory_errors([this] {
+    std::string text;
+    const auto line = [&text](std::string label, const std::string& value) {
+      label.resize(16, ' ');
+      text += label + value + '\n';
+    };
+    const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n * problem.batch;
+    const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
 
-  line("problem", to_string(problem));
-  line("device", device);
-  line("M, N, K", std::to_string(problem.m) + ", " + std::to_string(problem.n) + ", " + std::to_string(problem.k));
-  line("configuration", to_string(config));
-  line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
-                        counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
-  line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
-  if (packs(config)) {
-    const NormalProblem normal = normalise(problem);
-    const Slab slab = slab_of(normal, config);
-    line("packing",
-         std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
-             (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
-             (is_whole(slab, normal) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
-  }
-  line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
-                       std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
-  const int blocks = config.cluster_m * config.cluster_n;
-  line("tile grid",
-       times({tiles_m, tiles_n}) + (config.swap_ab ? ", M and N swapped" : "") +
-           (blocks > 1 ? ", of clusters of " + times({config.cluster_m, config.cluster_n}) + " blocks" : "") +
-           (problem.batch > 1 ? " x " + std::to_string(problem.batch) + " matrices" : ""));
-  line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
-                    " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
-                    " = " + std::to_string(tiles) + " in total");
-  line("CTAs", std::to_string(ctas));
-  line("iterations", std::to_string(k_blocks_per_tile) + " per tile, " + std::to_string(stream_k_blocks) +
-                         " stream-K in total, " + std::to_string(tiles * k_blocks_per_tile) + " in all");
-  line("registers", registers < 0
-                        ? "not compiled yet"
-                        : std::to_string(registers) + " a thread, " +
-                              (spill_bytes > 0 ? std::to_string(spill_bytes) + " bytes spilled" : "no spills"));
-  line("shared memory", bytes(smem_bytes));
-  line("workspace", bytes(workspace_bytes));
-  line("time", "predicted " + microseconds(predicted.us) + ", " +
-                   (measured_us > 0
-                        ? "measured " + microseconds(measured_us) + " (spread " + general_text(100 * spread, 2) + "%)"
-                        : std::string("not measured")) +
-                   ", floor on an H200 " + microseconds(floor_us(problem)));
-  if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
-  for (std::size_t i = 0; i < runners_up.size(); ++i) {
-    const auto& [other, median_us] = runners_up[i];
-    line(i == 0 ? "runners-up" : "", microseconds(median_us) + "  " + to_string(other) +
-                                         (median_us < measured_us ? ", ahead by less than the noise" : ""));
-  }
-  if (constrain(constraints)) line("constraints", to_string(constraints));
-  line("source", std::string(to_string(source)));
-  line("why", why);
-  return text;
+    line("problem", to_string(problem));
+    line("device", device);
+    line("M, N, K", std::to_string(problem.m) + ", " + std::to_string(problem.n) + ", " + std::to_string(problem.k));
+    line("configuration", to_string(config));
+    line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
+                          counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
+    line("block size", "BLK_M, BLK_N, BLK_K = " + times({config.block_m, config.block_n, config.block_k}));
+    if (packs(config)) {
+      const NormalProblem normal = normalise(problem);
+      const Slab slab = slab_of(normal, config);
+      line("packing",
+           std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
+               (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
+               (is_whole(slab, normal) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
+    }
+    line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
+                         std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));
+    const int blocks = config.cluster_m * config.cluster_n;
+    line("tile grid",
+         times({tiles_m, tiles_n}) + (config.swap_ab ? ", M and N swapped" : "") +
+             (blocks > 1 ? ", of clusters of " + times({config.cluster_m, config.cluster_n}) + " blocks" : "") +
+             (problem.batch > 1 ? " x " + std::to_string(problem.batch) + " matrices" : ""));
+    line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
+                      " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
+                      " = " + std::to_string(tiles) + " in total");
+    line("CTAs", std::to_string(ctas));
+    line("iterations", std::to_string(k_blocks_per_tile) + " per tile, " + std::to_string(stream_k_blocks) +
+                           " stream-K in total, " + std::to_string(tiles * k_blocks_per_tile) + " in all");
+    line("registers", registers < 0
+                          ? "not compiled yet"
+                          : std::to_string(registers) + " a thread, " +
+                                (spill_bytes > 0 ? std::to_string(spill_bytes) + " bytes spilled" : "no spills"));
+    line("shared memory", bytes(smem_bytes));
+    line("workspace", bytes(workspace_bytes));
+    line("time", "predicted " + microseconds(predicted.us) + ", " +
+                     (measured_us > 0
+                          ? "measured " + microseconds(measured_us) + " (spread " + general_text(100 * spread, 2) + "%)"
+                          : std::string("not measured")) +
+                     ", floor on an H200 " + microseconds(floor_us(problem)));
+    if (predicted.main_loop_us > 0) line("predicted", breakdown(predicted) + "; rates: " + rates);
+    for (std::size_t i = 0; i < runners_up.size(); ++i) {
+      const auto& [other, median_us] = runners_up[i];
+      line(i == 0 ? "runners-up" : "", microseconds(median_us) + "  " + to_string(other) +
+                                           (median_us < measured_us ? ", ahead by less than the noise" : ""));
+    }
+    if (constrain(constraints)) line("constraints", to_string(constraints));
+    line("source", std::string(to_string(source)));
+    line("why", why);
+    return text;
+  });
 }
 
 }  // namespace jitgemm

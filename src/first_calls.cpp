@@ -98,6 +98,13 @@ struct Pending {
   std::optional<FirstCalls::Stopgap> stopgap;
 };
 
+/// On a thread where nobody catches.
+void say_failed(const KernelConfig& config, const std::exception& error) noexcept try {
+  logger().warn("{} could not be compiled in the background, the next call will tell: {}", to_string(config),
+                error.what());
+} catch (const std::exception&) {  // no memory for the words
+}
+
 }  // namespace
 
 struct FirstCalls::Impl {
@@ -161,9 +168,8 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
       get(problem, config);
       made->state = State::compiled;
     } catch (const std::exception& error) {
-      logger().warn("{} could not be compiled in the background, the next call will tell: {}", to_string(config),
-                    error.what());
       made->state = State::failed;
+      say_failed(config, error);
     }
   };
   // What nobody compiles must not be waited for, so an entry stays only with its job.

@@ -100,9 +100,9 @@ std::shared_ptr<WorkspacePool::StreamWorkspace> WorkspacePool::of_stream(std::ui
     std::vector<Buffer> none;
     std::erase_if(streams_, [&](const auto& entry) { return take(*entry.second, none, 0); });
   }
-  auto& own = streams_[id];
-  if (!own) own = std::make_shared<StreamWorkspace>();
-  return own;
+  const auto found = streams_.find(id);
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(id, std::make_shared<StreamWorkspace>()).first->second;
 }
 
 void WorkspacePool::grow(StreamWorkspace& own, const WorkspaceNeed& need) {
@@ -132,6 +132,7 @@ void WorkspacePool::make_room(std::size_t bytes, StreamWorkspace& own) {
   const std::unique_lock lock(streams_mutex_);
   const auto too_much = [&] { return stream_bytes_ + bytes > bound_; };
   if (too_much()) {
+    buffers.reserve(own.outgrown.size());
     for (Buffer& buffer : own.outgrown) {
       stream_bytes_ -= buffer.bytes;
       buffers.push_back(std::move(buffer));
@@ -231,13 +232,14 @@ WorkspacePool::GraphWorkspace& WorkspacePool::of_capture(const CapturePoint& poi
 
 std::vector<WorkspacePool::Block> WorkspacePool::take_dropped() {
   std::vector<std::uint64_t> keys;
+  std::vector<Block> blocks;
   {
     const std::lock_guard lock(dropped_->mutex);
     keys = dropped_->keys;  // whose capacity stays reserved
+    blocks.reserve(keys.size());
     dropped_->keys.clear();
     dropped_->any = false;
   }
-  std::vector<Block> blocks;
   for (const std::uint64_t key : keys) {
     const auto found = graphs_.find(key);
     if (found == graphs_.end()) continue;  // its graph could not take it

@@ -1,5 +1,6 @@
 // Context::gemm() on the emulator.
 #include <cfenv>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -203,4 +204,24 @@ TEST_CASE("The emulator's results do not follow the calling thread's rounding", 
   std::fesetround(FE_TONEAREST);
   CHECK(after == FE_UPWARD);
   CHECK(upward == nearest);
+}
+
+TEST_CASE("A slope of -0 keeps its sign", "[context][activations]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  Problem problem{.m = 1, .n = 1, .k = 1, .a = {f32}, .b = {f32}, .d = {f32}};
+  problem.epilogue.activation = Activation::leaky_relu;
+  const float a = -4, b = 1;
+  const auto negative = [&](double slope) {
+    problem.epilogue.slope = slope;
+    float d = 1;
+    context.gemm(problem, {.a = &a, .b = &b, .d = &d});
+    CHECK(d == 0);
+    return std::signbit(d);
+  };
+  CHECK(negative(0.0));
+  CHECK_FALSE(negative(-0.0));
+  CHECK(negative(1e-60));  // which f32 rounds to 0
+  CHECK_FALSE(negative(-1e-60));
+  CHECK(context.counters().compiles == 1);
 }

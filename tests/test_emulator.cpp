@@ -172,7 +172,7 @@ TEST_CASE("A temporary file that cannot be written is named with what is wrong",
           const rlimit none{0, limit.rlim_max};
           setrlimit(RLIMIT_NOFILE, &none);
           const std::string message = write("file");
-          expect(message.find("file: Too many open files; raise the limit") != std::string::npos, message.c_str());
+          expect(message.find("file: Too many open files; close some files") != std::string::npos, message.c_str());
           const rlimit small{4096, RLIM_INFINITY};
           setrlimit(RLIMIT_NOFILE, &limit);
           setrlimit(RLIMIT_FSIZE, &small);

@@ -1,5 +1,7 @@
 #include "jitgemm/error.hpp"
 
+#include "core/out_of_memory.hpp"
+
 namespace jitgemm {
 namespace {
 
@@ -10,11 +12,26 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Made while there is memory. Copies share its text, so that throwing one takes none. Never destroyed: threads may
+/// throw while the process ends.
+const Error& prepared =
+    *new Error(ErrorCode::out_of_memory, "out of host memory; free some, or raise the limit on it (ulimit -v)");
+
 }  // namespace
+
+void throw_out_of_memory() { throw Error(prepared); }
+
+bool is_out_of_memory(const std::exception& error) noexcept {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return true;
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  return ours && ours->code() == ErrorCode::out_of_memory;
+}
 
 Error::Error(ErrorCode code, const std::string& message) : std::runtime_error(one_line(message)), code_(code) {}
 
-std::string to_string(ErrorCode code) {
+namespace {
+
+const char* name_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_problem:
       return "invalid_problem";
@@ -48,6 +65,12 @@ std::string to_string(ErrorCode code) {
       return "internal";
   }
   return "unknown";
+}
+
+}  // namespace
+
+std::string to_string(ErrorCode code) {
+  return with_memory_errors([code] { return std::string(name_of(code)); });
 }
 
 }  // namespace jitgemm

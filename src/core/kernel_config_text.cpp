@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/enumerators.hpp"
+#include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/kernel_config.hpp"
 
@@ -95,14 +96,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   return false;
 }
 
-}  // namespace
-
-std::string_view to_string(MainLoop main_loop) { return name_of(main_loop); }
-std::string_view to_string(Schedule schedule) { return name_of(schedule); }
-
-std::optional<Schedule> parse_schedule(std::string_view text) { return parse_enumerator<Schedule>(text); }
-
-std::string to_string(const KernelConfig& config) {
+std::string text_of(const KernelConfig& config) {
   const auto number = [](int value) { return std::to_string(value); };
   std::string text(to_string(config.main_loop));
   text += " " + number(config.block_m) + "x" + number(config.block_n) + "x" + number(config.block_k);
@@ -122,7 +116,7 @@ std::string to_string(const KernelConfig& config) {
   return text;
 }
 
-KernelConfig parse_kernel_config(std::string_view text) {
+KernelConfig read_config(std::string_view text) {
   KernelConfig config;
   std::vector<std::string_view> seen;
   for (std::string_view word : split(text, ' ')) {
@@ -146,6 +140,21 @@ KernelConfig parse_kernel_config(std::string_view text) {
                 "the configuration is empty: write it like \"" + to_string(KernelConfig{}) + "\"");
   }
   return config;
+}
+
+}  // namespace
+
+std::string_view to_string(MainLoop main_loop) { return name_of(main_loop); }
+std::string_view to_string(Schedule schedule) { return name_of(schedule); }
+
+std::optional<Schedule> parse_schedule(std::string_view text) { return parse_enumerator<Schedule>(text); }
+
+std::string to_string(const KernelConfig& config) {
+  return with_memory_errors([&] { return text_of(config); });
+}
+
+KernelConfig parse_kernel_config(std::string_view text) {
+  return with_memory_errors([text] { return read_config(text); });
 }
 
 }  // namespace jitgemm

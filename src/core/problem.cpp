@@ -161,7 +161,10 @@ NormalProblem normalise(const Problem& problem) {
   if (const std::string broken = why_types_unsupported(p); !broken.empty())
     invalid(ErrorCode::invalid_problem, broken, problem);
   for_each_scalar([&](const ProblemField& field, auto member) {
-    member(p) = field.applies(p) ? as_scalar(field.name, member(p), problem) : member(defaults);
+    double& scalar = member(p);
+    const double given = scalar;
+    scalar = field.applies(p) ? as_scalar(field.name, given, problem) : member(defaults);
+    if (field.signed_zero && scalar == 0) scalar = std::copysign(0, given);
   });
   if (!is_fp8(p.a.type)) p.accumulation = defaults.accumulation;
   p.c.type = type_of_c(p);
@@ -178,7 +181,8 @@ NormalProblem normalise(const Problem& problem) {
 NormalProblem shape_of(const NormalProblem& problem) {
   NormalProblem p = problem;
   for_each_scalar([&p](const ProblemField&, auto member) {
-    if (member(p) != 0) member(p) = member(defaults) != 0 ? member(defaults) : 1;
+    const double any = member(defaults) != 0 ? member(defaults) : 1;
+    member(p) = member(p) != 0 ? any : 0;
   });
   return p;
 }

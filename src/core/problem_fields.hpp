@@ -15,6 +15,7 @@ struct ProblemField {
   bool always_written = false;  // in texts, even with its default
   // Of a scalar.
   bool (*applies)(const Problem&) = [](const Problem&) { return true; };  // else it counts as its default
+  bool signed_zero = false;                                               // -0 and 0 are two values
   bool absent_if_zero = false;  // and its kernels have no code for it: NONZERO in templates/gemm.cu.in
 };
 
@@ -48,7 +49,8 @@ constexpr void for_each_field(Visit&& visit) {
   visit(ProblemField{"bias"}, [](auto& p) -> auto& { return p.epilogue.bias; });
   visit(ProblemField{"activation"}, [](auto& p) -> auto& { return p.epilogue.activation; });
   constexpr auto takes_slope = [](const Problem& p) { return info_of(p.epilogue.activation).takes_slope; };
-  visit(ProblemField{.name = "slope", .applies = takes_slope}, [](auto& p) -> auto& { return p.epilogue.slope; });
+  visit(ProblemField{.name = "slope", .applies = takes_slope, .signed_zero = true},
+        [](auto& p) -> auto& { return p.epilogue.slope; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
   visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
   visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });

@@ -8,6 +8,7 @@
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -97,9 +98,7 @@ std::string_view next_word(std::string_view& text) {
   return word;
 }
 
-}  // namespace
-
-std::string to_string(const Problem& problem) {
+std::string text_of(const Problem& problem) {
   const Problem p = in_short(problem), defaults;
   std::string text;
   for_each_field([&](const ProblemField& field, auto member) {
@@ -117,7 +116,7 @@ std::string to_string(const Problem& problem) {
   return text;
 }
 
-void set_field(Problem& problem, std::string_view name, std::string_view value) {
+void read_field(Problem& problem, std::string_view name, std::string_view value) {
   bool found = false;
   for_each_field([&](const ProblemField& field, auto member) {
     if (field.name != name) return;
@@ -131,13 +130,13 @@ void set_field(Problem& problem, std::string_view name, std::string_view value) 
   unreadable("a problem has no field \"" + std::string(name) + "\": it has " + names);
 }
 
-Problem parse_problem(std::string_view text) {
+Problem read_problem(std::string_view text) {
   Problem problem;
   bool has_a = false, has_b = false, has_d = false;
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
     if (const auto equals = word.find('='); equals != std::string_view::npos) {
       const std::string_view name = word.substr(0, equals);
-      set_field(problem, name, word.substr(equals + 1));
+      read_field(problem, name, word.substr(equals + 1));
       has_a |= name == "a";
       has_b |= name == "b";
       has_d |= name == "d";
@@ -146,14 +145,28 @@ Problem parse_problem(std::string_view text) {
     const auto first = word.find('x'), second = word.find('x', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos)
       unreadable("cannot read \"" + std::string(word) + "\" in a problem: write it like \"" +
-                 to_string(Problem{.m = 64, .n = 64, .k = 64}) + "\" or 64x64x64");
-    set_field(problem, "m", word.substr(0, first));
-    set_field(problem, "n", word.substr(first + 1, second - first - 1));
-    set_field(problem, "k", word.substr(second + 1));
+                 text_of(Problem{.m = 64, .n = 64, .k = 64}) + "\" or 64x64x64");
+    read_field(problem, "m", word.substr(0, first));
+    read_field(problem, "n", word.substr(first + 1, second - first - 1));
+    read_field(problem, "k", word.substr(second + 1));
   }
   if (has_a && !has_b) problem.b.type = problem.a.type;
   if ((has_a || has_b) && !has_d) problem.d.type = default_output(problem.a.type);
   return problem;
+}
+
+}  // namespace
+
+std::string to_string(const Problem& problem) {
+  return with_memory_errors([&] { return text_of(problem); });
+}
+
+void set_field(Problem& problem, std::string_view name, std::string_view value) {
+  with_memory_errors([&] { read_field(problem, name, value); });
+}
+
+Problem parse_problem(std::string_view text) {
+  return with_memory_errors([text] { return read_problem(text); });
 }
 
 DataType default_output(DataType a) { return info_of(a).usual_output; }

@@ -1,17 +1,18 @@
 #include "jit/cache_entry.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
+#include "core/out_of_memory.hpp"
 #include "util/control_character.hpp"
 #include "util/hash.hpp"
+#include "util/json_document.hpp"
 
 namespace jitgemm {
 namespace {
 
-using nlohmann::json;
+using json = JsonDocument::Json;
 
 constexpr std::string_view magic = "jitgemm\n";
 constexpr std::size_t digest_bytes = 32;
@@ -27,14 +28,16 @@ std::uint64_t little_endian(std::string_view bytes, std::size_t at, int width) {
 }
 
 std::string metadata_of(const CacheEntry& entry) {
-  const json metadata = {{"entry", entry.source.entry},
-                         {"architecture", entry.source.architecture},
-                         {"config", entry.source.config},
-                         {"compiler", entry.binary.compiler},
-                         {"registers", entry.binary.registers},
-                         {"spill_bytes", entry.binary.spill_bytes},
-                         {"static_smem_bytes", entry.binary.static_smem_bytes}};
-  return metadata.dump(-1, ' ', false, json::error_handler_t::replace);
+  JsonDocument document;
+  json& metadata = document.root();
+  metadata["entry"] = entry.source.entry;
+  metadata["architecture"] = entry.source.architecture;
+  metadata["config"] = entry.source.config;
+  metadata["compiler"] = entry.binary.compiler;
+  metadata["registers"] = entry.binary.registers;
+  metadata["spill_bytes"] = entry.binary.spill_bytes;
+  metadata["static_smem_bytes"] = entry.binary.static_smem_bytes;
+  return document.text();
 }
 
 /// json::get<int>() alone takes any number, also one that is no int.
@@ -47,7 +50,8 @@ int count_of(const json& value) {
 
 std::optional<CacheEntry> parse_metadata(std::string_view text) {
   try {
-    const json metadata = json::parse(text);
+    const JsonDocument document(text);
+    const json& metadata = document.root();
     CacheEntry entry;
     metadata.at("entry").get_to(entry.source.entry);
     metadata.at("architecture").get_to(entry.source.architecture);
@@ -63,7 +67,8 @@ std::optional<CacheEntry> parse_metadata(std::string_view text) {
     entry.binary.entry = entry.source.entry;
     entry.binary.architecture = entry.source.architecture;
     return entry;
-  } catch (const std::exception&) {  // json's and count_of's
+  } catch (const std::exception& error) {  // json's and count_of's
+    if (is_out_of_memory(error)) throw;
     return std::nullopt;
   }
 }

@@ -28,10 +28,17 @@ namespace fs = std::filesystem;
 constexpr const char* option_name = "the kernel cache's directory";
 constexpr std::uintmax_t default_max_bytes = std::uintmax_t(1) << 30;
 
+/// A Context without its cache would stay without it for good, though there may be descriptors again soon.
+[[noreturn]] void cannot_open(const fs::path& directory, const std::string& why) {
+  throw Error(ErrorCode::io, "cannot open the kernel cache " + directory.string() + ": " + why + "; " +
+                                 more_descriptors + ", then try again");
+}
+
 /// `setting` is what names the directory.
 std::optional<fs::path> open_writable_layer(const fs::path& directory, const std::string& setting, bool shared) {
   const std::string why = prepare_private_directory(directory, shared ? shared_directory_mode : 0700);
   if (why.empty()) return directory;
+  if (is_out_of_descriptors(why)) cannot_open(directory, why);
   warn_once("no cache " + directory.string() + why,
             (directory.empty() ? "no kernel cache is" : "kernel cache " + directory.string() + " is not") +
                 " used, kernels and tuning results are kept in memory only: " + why + "; set " + setting +
@@ -42,6 +49,7 @@ std::optional<fs::path> open_writable_layer(const fs::path& directory, const std
 std::optional<fs::path> open_system_layer(const fs::path& directory) {
   const std::string why = why_not_readable(directory);
   if (why.empty()) return directory;
+  if (is_out_of_descriptors(why)) cannot_open(directory, why);
   const char* const way_out = why == errno_text(EACCES)
                                   ? "; have `jitgemm cache export` make one that others can read, or let them "
                                     "(chmod -R a+rX)"
@@ -118,10 +126,11 @@ std::optional<CacheEntry> KernelCache::Impl::read(const fs::path& path, const st
   std::string why;
   const auto bytes = read_trusted(path, &why, max_entry_bytes);
   if (!bytes && errno == ENOENT) return std::nullopt;
-  if (!bytes && errno != EFBIG) {  // says nothing about the entry: there may just be no file descriptor left
-    warn_once("read " + path.string(),
-              "kernel cache entry " + path.string() + " cannot be read: " + why +
-                  "; the kernel is compiled, correct the file's owner and permissions or delete it");
+  if (!bytes && errno != EFBIG) {  // says nothing about the entry
+    warn_once(
+        "read " + path.string() + why,
+        "kernel cache entry " + path.string() + " cannot be read: " + why + "; the kernel is compiled, " +
+            (is_out_of_descriptors(why) ? more_descriptors : "correct the file's owner and permissions or delete it"));
     return std::nullopt;
   }
   if (bytes) {

@@ -1,10 +1,12 @@
 #include "tune/calibration_file.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
+#include "util/errno_text.hpp"
+#include "util/json_document.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
 #include "util/today.hpp"
@@ -12,7 +14,7 @@
 namespace jitgemm {
 namespace {
 
-using nlohmann::json;
+using json = JsonDocument::Json;
 
 constexpr int schema = 1;
 
@@ -44,31 +46,37 @@ std::optional<DeviceRates> read_rates(const std::filesystem::path& file, const D
     if (line.skipped) damaged = std::to_string(line.number) + ": " + line.skipped;
     if (line.skipped || line.text.empty() || !line.ended) return;
     try {
-      const json object = json::parse(line.text);
-      if (is_for(object, device)) rates = rates_from(object);
+      const JsonDocument object(line.text);
+      if (is_for(object.root(), device)) rates = rates_from(object.root());
     } catch (const std::exception& error) {
+      if (is_out_of_memory(error)) throw;
       damaged = std::to_string(line.number) + ": " + error.what();
     }
   };
   LineFile lines(file);
   if (!lines.read([] {}, visit, &why))
-    warn_once("rates " + file.string(), file.string() + " cannot be read: " + why +
-                                            "; the cost model goes without: correct "
-                                            "the file's owner and permissions, or delete it and calibrate again");
+    warn_once("rates " + file.string() + why,
+              file.string() + " cannot be read: " + why + "; the cost model goes without: " +
+                  (is_out_of_descriptors(why)
+                       ? more_descriptors
+                       : "correct the file's owner and permissions, or delete it and calibrate again"));
   if (!damaged.empty()) logger().warn("{}:{}; skipped: calibrate again, or remove the line", file.string(), damaged);
   return rates;
 }
 
 void add_rates(const std::filesystem::path& file, const DeviceInfo& device, DeviceRates rates) {
-  json line{
-      {"schema", schema},
-      {"library", JITGEMM_VERSION},
-      {"date", today()},
-      {"device",
-       {{"name", device.name}, {"compute_capability", device.compute_capability}, {"sm_count", device.sm_count}}}};
+  JsonDocument document;
+  json& line = document.root();
+  line["schema"] = schema;
+  line["library"] = JITGEMM_VERSION;
+  line["date"] = today();
+  json& of = line["device"];
+  of["name"] = device.name;
+  of["compute_capability"] = device.compute_capability;
+  of["sm_count"] = device.sm_count;
   for (const auto& [name, value] : fields_of(rates)) line["rates"][std::string(name)] = *value;
   std::string why;
-  if (!LineFile(file).append(std::vector{line.dump(-1, ' ', false, json::error_handler_t::replace)}, &why))
+  if (!LineFile(file).append(std::vector{document.text()}, &why))
     throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + why + "; name a cache directory of your own");
 }
 

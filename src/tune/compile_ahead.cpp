@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +16,7 @@ CompileAhead::CompileAhead(Backend& backend, std::size_t count, std::function<Ca
   try {
     while (threads_.size() < std::min(threads, count)) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {  // as many as the system gives
+  } catch (const std::bad_alloc&) {     // or as there is memory for
   }
   if (!threads_.empty()) return;
   for (std::size_t i = 0; i < count; ++i) futures_[i] = std::async(std::launch::deferred, get_, i);

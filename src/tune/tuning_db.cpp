@@ -12,6 +12,7 @@
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "plan/constraints.hpp"
+#include "util/errno_text.hpp"
 #include "util/line_file.hpp"
 #include "util/log.hpp"
 #include "util/number_text.hpp"
@@ -83,11 +84,19 @@ class Layer {
 
   void insert(const TuningRecord& record) {
     if (const Entry* old = find(record)) {
-      entries_[std::size_t(old - entries_.data())] = {record, next_sequence_++};
+      Entry entry{record, next_sequence_};
+      std::swap(entries_[std::size_t(old - entries_.data())], entry);
+      ++next_sequence_;
       return;
     }
-    by_shape_.emplace(hash_value(record.problem), entries_.size());
-    entries_.push_back({record, next_sequence_++});
+    entries_.push_back({record, next_sequence_});
+    try {
+      by_shape_.emplace(hash_value(record.problem), entries_.size() - 1);
+    } catch (...) {
+      entries_.pop_back();  // or the two would differ from here on
+      throw;
+    }
+    ++next_sequence_;
   }
   void insert(const std::vector<TuningRecord>& records) {
     for (const TuningRecord& record : records) insert(record);
@@ -110,7 +119,8 @@ class Layer {
 
   void warn(const std::string& what, const std::string& why) const {
     const std::string path = file_->path().string();
-    warn_once(path + " " + what, name_ + " " + path + " " + what + " (" + why + "): " + way_out_);
+    warn_once(path + " " + what + why, name_ + " " + path + " " + what + " (" + why +
+                                           "): " + (is_out_of_descriptors(why) ? more_descriptors : way_out_));
   }
 
   /// The record of this key.
@@ -203,6 +213,23 @@ struct TuningDb::Impl {
     if (system) system->refresh({});
     return own.refresh(unwritten);
   }
+  /// To the own file; false, with a warning, if it does not take them or there is none.
+  bool append(const std::vector<TuningRecord>& records) const {
+    const auto& file = own.file();
+    if (!file) return false;
+    std::vector<std::string> lines;
+    std::transform(records.begin(), records.end(), std::back_inserter(lines), to_json_line);
+    std::string why;
+    if (file->append(lines, &why)) return true;
+    own.warn("cannot be written", why);
+    return false;
+  }
+  /// For the next add(). Those that another thread keeps meanwhile come first.
+  void keep(std::vector<TuningRecord> records) {
+    const std::lock_guard guard(mutex);
+    unwritten.reserve(unwritten.size() + records.size());
+    std::move(records.begin(), records.end(), std::back_inserter(unwritten));
+  }
 };
 
 TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std::filesystem::path> system_file,
@@ -242,21 +269,19 @@ void TuningDb::add(const TuningRecord& record) {
   std::vector<TuningRecord> records;
   {
     const std::lock_guard guard(impl_->mutex);
+    impl_->unwritten.push_back(std::move(dated));
     records = std::exchange(impl_->unwritten, {});
   }
-  records.push_back(std::move(dated));
   bool written = false;
-  const auto& file = impl_->own.file();
-  if (file) {
-    std::vector<std::string> lines;
-    std::transform(records.begin(), records.end(), std::back_inserter(lines), to_json_line);
-    std::string why;
-    written = file->append(lines, &why);
-    if (!written) impl_->own.warn("cannot be written", why);
+  try {
+    written = impl_->append(records);
+    const std::lock_guard guard(impl_->mutex);
+    if (const bool readable = impl_->refresh(); !readable || !written) impl_->own.insert(records);
+  } catch (...) {
+    if (!written) impl_->keep(std::move(records));
+    throw;
   }
-  const std::lock_guard guard(impl_->mutex);
-  if (const bool readable = impl_->refresh(); !readable || !written) impl_->own.insert(records);
-  if (file && !written) std::move(records.begin(), records.end(), std::back_inserter(impl_->unwritten));
+  if (!written && impl_->own.file()) impl_->keep(std::move(records));
 }
 
 std::size_t TuningDb::merge(const std::vector<TuningRecord>& records) {

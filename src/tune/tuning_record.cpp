@@ -2,12 +2,12 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/enumerators.hpp"
+#include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "jitgemm/error.hpp"
@@ -15,30 +15,30 @@
 #include "plan/constraints.hpp"
 #include "tune/tuning_db.hpp"
 #include "util/control_character.hpp"
+#include "util/json_document.hpp"
 
 namespace jitgemm {
 namespace {
 
-using nlohmann::json;
+using json = JsonDocument::Json;
 
 // Raised when a field changes its meaning. A new one needs no other schema: a line without it means the default, and
 // versions that do not know it skip the lines that have it in "problem", which they could not ask for.
 constexpr int schema = 3;
 
 /// What differs from the default.
-json to_json(const Constraints& constraints) {
+void write(json& object, const Constraints& constraints) {
   constexpr Constraints none;
-  json object = json::object();
+  object = json::object();
   if (constraints.batch_invariant) object["batch_invariant"] = true;
   if (constraints.workspace_bytes != none.workspace_bytes) object["workspace_bytes"] = constraints.workspace_bytes;
   if (constraints.sms != none.sms) object["sms"] = constraints.sms;
-  return object;
 }
 
 /// What differs from the default, and what texts always have.
-json to_json(const Problem& p, const Constraints& constraints) {
+void write(json& object, const Problem& p, const Constraints& constraints) {
   const Problem defaults;
-  json object = json::object();
+  object = json::object();
   for_each_field([&](const ProblemField& field, auto member) {
     const auto& value = member(p);
     if (!field.always_written && same_value(value, member(defaults))) return;
@@ -47,8 +47,7 @@ json to_json(const Problem& p, const Constraints& constraints) {
     else
       object[std::string(field.name)] = value;
   });
-  if (constrain(constraints)) object["constraints"] = to_json(constraints);
-  return object;
+  if (constrain(constraints)) write(object["constraints"], constraints);
 }
 
 /// The members of an object, each read into a value of exactly its type. Throws std::exception.
@@ -205,22 +204,27 @@ std::string why_implausible(const TuningRecord& record) {
 }  // namespace
 
 std::string to_json_line(const TuningRecord& record) {
-  json line = {{"schema", schema},
-               {"problem", to_json(record.problem, record.constraints)},
-               {"device",
-                {{"name", record.device_name},
-                 {"compute_capability", record.compute_capability},
-                 {"sm_count", record.sm_count},
-                 {"emulated", record.emulated}}},
-               {"config", to_string(record.config)},
-               {"median_us", record.median_us},
-               {"spread", record.spread},
-               {"library", record.library_version},
-               {"date", record.date}};
+  JsonDocument document;
+  json& line = document.root();
+  line["schema"] = schema;
+  write(line["problem"], record.problem, record.constraints);
+  json& device = line["device"];
+  device["name"] = record.device_name;
+  device["compute_capability"] = record.compute_capability;
+  device["sm_count"] = record.sm_count;
+  device["emulated"] = record.emulated;
+  line["config"] = to_string(record.config);
+  line["median_us"] = record.median_us;
+  line["spread"] = record.spread;
+  line["library"] = record.library_version;
+  line["date"] = record.date;
   if (!record.candidates.empty()) line["candidates"] = record.candidates;
-  for (const MeasuredConfig& runner_up : record.runners_up)
-    line["runners_up"].push_back({{"config", to_string(runner_up.config)}, {"median_us", runner_up.median_us}});
-  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+  for (const MeasuredConfig& runner_up : record.runners_up) {
+    json& its = line["runners_up"].emplace_back();
+    its["config"] = to_string(runner_up.config);
+    its["median_us"] = runner_up.median_us;
+  }
+  return document.text();
 }
 
 std::optional<TuningRecord> parse_json_line(const std::string& line, std::string* why_not, bool* foreign) {
@@ -229,7 +233,8 @@ std::optional<TuningRecord> parse_json_line(const std::string& line, std::string
     return std::nullopt;
   };
   try {
-    const json object = json::parse(line);
+    const JsonDocument document(line);
+    const json& object = document.root();
     if (foreign) *foreign = is_foreign(object);
     int written_as = 0;
     Fields(object).read("schema", written_as);
@@ -237,7 +242,8 @@ std::optional<TuningRecord> parse_json_line(const std::string& line, std::string
     const TuningRecord record = record_from(object);
     if (const std::string why = why_implausible(record); !why.empty()) return refuse(why);
     return record;
-  } catch (const std::exception& error) {  // nlohmann's, parse_kernel_config's, normalise's
+  } catch (const std::exception& error) {  // JsonDocument's, parse_kernel_config's, normalise's
+    if (is_out_of_memory(error)) throw;
     return refuse(error.what());
   }
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
 #include "jit/cache_entry.hpp"
 #include "jit/call.hpp"
@@ -66,7 +67,8 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
       }
       if (selection.problem && !wanted.contains(digest_of(entry->source.text))) continue;
       kernel.current = is_current(entry->source);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (is_out_of_memory(error)) throw;
       continue;  // damaged, or gone meanwhile
     }
     taken.insert(info.digest);

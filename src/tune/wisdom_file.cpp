@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "backend/cuda/compiler_kind.hpp"
+#include "core/out_of_memory.hpp"
 #include "jit/cache_entry.hpp"
 #include "jit/cache_files.hpp"
 #include "jit/source_generator.hpp"
@@ -16,13 +16,14 @@
 #include "util/atomic_file.hpp"
 #include "util/errno_text.hpp"
 #include "util/hash.hpp"
+#include "util/json_document.hpp"
 #include "util/output_file.hpp"
 
 namespace jitgemm {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = JsonDocument::Json;
 
 constexpr std::string_view magic = "jitwisdm";
 constexpr std::size_t head_bytes = 32, digest_bytes = 32;
@@ -47,12 +48,18 @@ struct Manifest {
 };
 
 std::string to_text(const std::vector<TuningRecord>& records, const std::vector<WisdomKernel>& kernels) {
-  json list = json::array();
+  JsonDocument document;
+  json& manifest = document.root();
+  manifest["library"] = JITGEMM_VERSION;
+  manifest["records"] = records.size();
+  json& list = manifest["kernels"] = json::array();
   for (const WisdomKernel& kernel : kernels) {
-    list.push_back({{"digest", kernel.digest}, {"architecture", kernel.architecture}, {"bytes", kernel.bytes}});
+    json& its = list.emplace_back();
+    its["digest"] = kernel.digest;
+    its["architecture"] = kernel.architecture;
+    its["bytes"] = kernel.bytes;
   }
-  const json manifest = {{"library", JITGEMM_VERSION}, {"records", records.size()}, {"kernels", list}};
-  return manifest.dump(-1, ' ', false, json::error_handler_t::replace);
+  return document.text();
 }
 
 /// Throws std::exception.
@@ -62,7 +69,8 @@ std::uintmax_t count_of(const json& value) {
 }
 
 Manifest parse_manifest(std::string_view text) {
-  const json object = json::parse(text);
+  const JsonDocument document(text);
+  const json& object = document.root();
   Manifest manifest;
   object.at("library").get_to(manifest.library);
   manifest.records = count_of(object.at("records"));
@@ -106,7 +114,8 @@ class Reader {
     std::string why;  // what is wrong with the content, which only counts if the checksum is right
     try {
       manifest = parse_manifest(manifest_text);
-    } catch (const std::exception&) {  // json's and count_of's
+    } catch (const std::exception& error) {  // json's and count_of's
+      if (is_out_of_memory(error)) throw;
       why = "its manifest cannot be read";
     }
     Wisdom wisdom;

@@ -1,5 +1,6 @@
 #include "util/errno_text.hpp"
 
+#include <cerrno>
 #include <cstring>
 
 namespace jitgemm {
@@ -12,5 +13,8 @@ std::string errno_text(int error) {
 #endif
   return text ? text : "error " + std::to_string(error);
 }
+
+bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+bool is_out_of_descriptors(const std::string& why) { return why == errno_text(EMFILE) || why == errno_text(ENFILE); }
 
 }  // namespace jitgemm

@@ -132,8 +132,8 @@ bool LineFile::continues(int descriptor, off_t size) const {
 bool LineFile::read_on(int descriptor, off_t size, const std::function<void(const Line&)>& visit) {
   Position& at = position_;
   const auto skip_to = [&](off_t offset, const char* why) {
-    at.offset = offset;
     if (!at.in_long_line) visit({{}, at.lines + 1, true, why});
+    at.offset = offset;
     at.in_long_line = true;
   };
   if (size - at.offset > off_t(most_unread_bytes)) {
@@ -147,14 +147,16 @@ bool LineFile::read_on(int descriptor, off_t size, const std::function<void(cons
     if (chunk.empty()) break;  // cut off meanwhile
     rest = chunk;
     for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+      // What visit() throws leaves the line to be read again.
+      if (at.in_long_line) {
+        at.in_long_line = false;
+      } else if (end > most_line_bytes) {
+        visit({{}, at.lines + 1, true, "it is longer than 64 KiB"});
+      } else {
+        visit({without_return(rest.substr(0, end)), at.lines + 1});
+      }
       ++at.lines;
       at.offset += off_t(end) + 1;
-      if (std::exchange(at.in_long_line, false)) continue;
-      if (end > most_line_bytes) {
-        visit({{}, at.lines, true, "it is longer than 64 KiB"});
-      } else {
-        visit({without_return(rest.substr(0, end)), at.lines});
-      }
     }
     if (at.in_long_line || rest.size() > most_line_bytes) {
       skip_to(at.offset + off_t(rest.size()), "it is longer than 64 KiB");

@@ -1,4 +1,5 @@
 #include "backend/cuda/cuda_backend.hpp"
+#include "core/out_of_memory.hpp"
 #include "jitgemm/device.hpp"
 #include "util/log.hpp"
 
@@ -39,12 +40,14 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device) {
 }  // namespace jitgemm::cuda
 
 namespace jitgemm {
+namespace {
 
-std::vector<DeviceDescription> cuda_devices() {
+std::vector<DeviceDescription> list_devices() {
   const cuda::DriverApi* api = nullptr;
   try {
     api = &cuda::driver();
   } catch (const Error& error) {
+    if (is_out_of_memory(error)) throw;
     logger().info("no CUDA devices: {}", error.what());
     return {};
   }
@@ -58,5 +61,9 @@ std::vector<DeviceDescription> cuda_devices() {
   }
   return devices;
 }
+
+}  // namespace
+
+std::vector<DeviceDescription> cuda_devices() { return with_memory_errors(list_devices); }
 
 }  // namespace jitgemm

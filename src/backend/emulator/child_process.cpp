@@ -67,16 +67,33 @@ int spawn(pid_t& child, const std::vector<std::string>& words, const std::string
   return failed;
 }
 
+[[noreturn]] void cannot_run(const std::string& program, int error) {
+  ErrorCode code = ErrorCode::no_compiler;
+  const char* way_out = "set JITGEMM_CXX to a C++20 compiler";
+  if (error == ENOMEM) {
+    code = ErrorCode::out_of_memory;
+    way_out = "free some memory";
+  } else if (error == EAGAIN) {
+    code = ErrorCode::io;
+    way_out = "end some processes, or raise the limit on them (ulimit -u)";
+  } else if (is_out_of_descriptors(error)) {
+    code = ErrorCode::io;
+    way_out = more_descriptors;
+  }
+  throw Error(code, "cannot run " + program + ": " + errno_text(error) + "; " + way_out).with_call("posix_spawn");
+}
+
 }  // namespace
 
 Outcome run_program(const std::vector<std::string>& words, const std::string& log, const std::string& directory) {
   pid_t child = 0;
   {
+    std::set<pid_t> one{child};
+    auto place = one.extract(one.begin());  // made first: what runs must not be lost for want of memory
     const std::lock_guard lock(children().mutex);
-    if (const int failed = spawn(child, words, log, directory, children().grouped))
-      throw Error(ErrorCode::no_compiler,
-                  "cannot run " + words[0] + ": " + errno_text(failed) + "; set JITGEMM_CXX to a C++20 compiler");
-    children().running.insert(child);
+    if (const int failed = spawn(child, words, log, directory, children().grouped)) cannot_run(words[0], failed);
+    place.value() = child;
+    children().running.insert(std::move(place));
   }
   // Its number is its own until it is waited for below.
   siginfo_t ended;

@@ -3,10 +3,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "backend/emulator/child_process.hpp"
 #include "backend/emulator/device_text.hpp"
@@ -52,10 +52,14 @@ bool is_executable(const std::string& path) {
 
 std::string on_path(const std::string& name) {
   if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
-  std::istringstream directories(environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
-  for (std::string directory; std::getline(directories, directory, ':');)
-    if (const std::string candidate = directory + "/" + name; !directory.empty() && is_executable(candidate))
+  const std::string directories = environment("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  for (std::size_t begin = 0; begin < directories.size();) {
+    const std::size_t end = std::min(directories.find(':', begin), directories.size());
+    if (const std::string candidate = directories.substr(begin, end - begin) + "/" + name;
+        end > begin && is_executable(candidate))
       return candidate;
+    begin = end + 1;
+  }
   return "";
 }
 
@@ -160,6 +164,9 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
         .with_call(compiler.path)
         .with_log(outcome.output);
   std::optional<std::string> code = read_file(directory.file("kernel.so"));
+  if (!code && is_out_of_descriptors(errno))
+    throw Error(ErrorCode::io,
+                "cannot read a kernel that was compiled: " + errno_text(errno) + "; " + more_descriptors);
   if (!code)
     throw Error(ErrorCode::io, compiler.path + " left no kernel that can be read (" + errno_text(errno) +
                                    "); set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cfenv>
 #include <charconv>
 #include <chrono>
@@ -16,8 +17,10 @@
 #include "backend/emulator/stream_order.hpp"
 #include "backend/emulator/temporary_directory.hpp"
 #include "core/element.hpp"
+#include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 #include "util/environment.hpp"
+#include "util/errno_text.hpp"
 
 namespace jitgemm {
 
@@ -31,8 +34,18 @@ class EmulatedKernel final : public LoadedKernel {
     const emulator::TemporaryDirectory directory;
     const std::string path = directory.file("kernel.so");
     emulator::write_file(path, binary.code);
+    errno = 0;
     library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library_) refuse(dlerror());
+    if (!library_) {
+      // Neither says anything about the kernel, which its cache would drop otherwise.
+      const int error = errno;
+      if (error == ENOMEM) throw_out_of_memory();
+      if (is_out_of_descriptors(error)) {
+        throw Error(ErrorCode::io, "the emulator cannot load a kernel: " + errno_text(error) + "; " + more_descriptors)
+            .with_call("dlopen");
+      }
+      refuse(dlerror());
+    }
     const auto bind =
         reinterpret_cast<bool (*)(const device::emulator::Interface*)>(dlsym(library_, "jitgemm_emulator_bind"));
     const auto* const bytes = static_cast<const unsigned*>(dlsym(library_, "jitgemm_emulator_argument_bytes"));

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "jitgemm/error.hpp"
 
@@ -107,7 +108,7 @@ Stacks::Stacks(int count) : count_(count), sanitized_(std::size_t(count)) {
       mmap(nullptr, mapped_bytes(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped_ == MAP_FAILED)
     throw Error(ErrorCode::out_of_memory,
-                "no memory for the emulator's stacks; set EmulatorOptions::resident_blocks lower");
+                "no memory for the emulator's stacks; free some, or set JITGEMM_EMULATOR_RESIDENT lower");
   const auto first = reinterpret_cast<std::uintptr_t>(mapped_) + stack_bytes - 1;
   memory_ = reinterpret_cast<char*>(first - first % stack_bytes);
   for (int i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, guard_bytes, PROT_NONE);
@@ -157,11 +158,16 @@ std::unique_ptr<Stacks> take_stacks(int count) {
   return std::make_unique<Stacks>(count);
 }
 
-void return_stacks(std::unique_ptr<Stacks> stacks) {
+void return_stacks(std::unique_ptr<Stacks> stacks) noexcept {
   std::lock_guard lock(pool().mutex);
   auto& [mutex, free, kept] = pool();
-  kept += std::size_t(stacks->count());
-  free.push_back(std::move(stacks));
+  const auto count = std::size_t(stacks->count());
+  try {
+    free.push_back(std::move(stacks));
+  } catch (const std::bad_alloc&) {
+    return;  // and with it these stacks go
+  }
+  kept += count;
   while (kept > most_kept) {
     kept -= std::size_t(free.front()->count());
     free.erase(free.begin());

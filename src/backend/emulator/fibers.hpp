@@ -77,6 +77,6 @@ class Stacks {
 
 /// Stacks are kept for the next launch: mapping them is slow.
 std::unique_ptr<Stacks> take_stacks(int count);
-void return_stacks(std::unique_ptr<Stacks> stacks);
+void return_stacks(std::unique_ptr<Stacks> stacks) noexcept;
 
 }  // namespace jitgemm::emulator

@@ -1,11 +1,13 @@
 #include "backend/emulator/launch.hpp"
 
 #include <bit>
+#include <cstdio>
 #include <numeric>
 
 #include "backend/emulator/cluster.hpp"
 #include "backend/emulator/copies.hpp"
 #include "backend/emulator/wgmma.hpp"
+#include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 
 namespace jitgemm::emulator {
@@ -20,7 +22,9 @@ Entity Block::add_entity(const EntityInfo& info) {
 }
 
 Launch::Launch(const Options& options, std::function<void()> kernel)
-    : options_(options), kernel_(std::move(kernel)), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {}
+    : options_(options), kernel_(std::move(kernel)), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {
+  fault_.reserve(most_fault_bytes);
+}
 
 Launch::~Launch() {
   for (auto& cluster : clusters_)
@@ -156,6 +160,7 @@ void Launch::run() {
       fault("the launch ends without a griddepcontrol_wait by any thread");
   } catch (const HostFault&) {
   }
+  if (out_of_memory_) throw_out_of_memory();
   flush(global_);
   if (fault_.empty()) return;
   const std::string first_line = fault_.substr(0, fault_.find('\n'));
@@ -269,13 +274,14 @@ bool Launch::fire(bool any) {
 void Launch::thread_main() { current->launch->run_thread(); }
 
 void Launch::run_thread() {
-  const char* failure = nullptr;
+  Description failure = {};
   try {
     kernel_();
-  } catch (const std::exception&) {  // must not leave the fiber
-    failure = "the emulator is out of memory";
+  } catch (const std::exception& error) {  // must not leave the fiber, nor may the handler be left by another one
+    out_of_memory_ = is_out_of_memory(error);
+    std::snprintf(failure.text, sizeof failure.text, "the emulator fails: %s", error.what());
   }
-  if (failure) fault("%s", failure);
+  if (failure.text[0]) fault("%s", failure.text);
   Thread& thread = *current;
   Warp& warp = *thread.warp;
   Block& block = *thread.block;

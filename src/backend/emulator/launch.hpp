@@ -102,7 +102,9 @@ class Launch {
   u64 lowest_priority_ = u64(1) << 62;
   Cluster* finished_ = nullptr;
   bool some_thread_waited_ = false;
+  static constexpr std::size_t most_fault_bytes = 1024;  // of a thread: on its stack there may be no memory to be had
   std::string fault_;
+  bool out_of_memory_ = false;  // whatever fault_ says
   std::vector<PendingLoad> loads_;
   ClockJoiner joiner_;
   LaunchGlobalMemory global_;

@@ -7,7 +7,7 @@
 namespace jitgemm::emulator {
 
 void Launch::fault(const char* format, ...) {
-  char text[1024];
+  char text[most_fault_bytes];
   int used = 0;
   if (running_)
     used = std::snprintf(text, sizeof text, "block %u, thread %u (warp %u): ", running_->block->index, running_->index,

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "jitgemm/error.hpp"
@@ -75,32 +75,40 @@ TemporaryDirectory::TemporaryDirectory() {
   }
   path_ = (parent / (std::string(prefix) + std::string(letters))).string();
   if (failed || !mkdtemp(path_.data())) {
-    const std::string why = errno_text(failed ? failed.value() : errno);
+    const int error = failed ? failed.value() : errno;
+    const std::string why = errno_text(error);
     const std::string where = failed ? environment("TMPDIR").value_or("/tmp") : parent.string();
-    throw Error(ErrorCode::io, "cannot make a temporary directory in " + where + ": " + why +
-                                   "; set TMPDIR to one that can be written");
+    throw Error(ErrorCode::io,
+                "cannot make a temporary directory in " + where + ": " + why + "; " +
+                    (is_out_of_descriptors(error) ? more_descriptors : "set TMPDIR to one that can be written"));
   }
-  lock_ = lock(path_);
-  registry().paths.insert(path_);
+  try {
+    lock_ = lock(path_);
+    registry().paths.insert(path_);
+  } catch (...) {
+    rmdir(path_.c_str());
+    throw;
+  }
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
   const std::lock_guard guard(registry().mutex);
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  try {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  } catch (const std::bad_alloc&) {  // then it stays for the sweep of a later process
+  }
   registry().paths.erase(path_);
 }
 
 void write_file(const std::string& path, std::string_view text) {
-  const FileSizeSignalHeld held;
   errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file.write(text.data(), std::streamsize(text.size()));
-  if (file.flush()) return;
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() >= 0 && write_all(file.get(), text)) return;
   const int error = errno;
-  throw Error(ErrorCode::io, "cannot write " + path + ": " + (error ? errno_text(error) : "it is full") + "; " +
-                                 (error == EMFILE || error == ENFILE ? "raise the limit on open files (ulimit -n)"
-                                                                     : "set TMPDIR to a directory with space"));
+  throw Error(ErrorCode::io,
+              "cannot write " + path + ": " + (error ? errno_text(error) : "it is full") + "; " +
+                  (is_out_of_descriptors(error) ? more_descriptors : "set TMPDIR to a directory with space"));
 }
 
 void remove_temporary_directories() {

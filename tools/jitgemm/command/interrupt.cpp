@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <thread>
 
 #include "backend/emulator/child_process.hpp"
@@ -37,8 +38,14 @@ void clean_up() {
 
 void clean_up_when_interrupted() {
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return;
+  try {
+    std::thread(clean_up).detach();
+  } catch (const std::system_error&) {  // no thread is to be had: a signal ends the command as it ends any other
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    return;
+  }
   emulator::group_programs();
-  std::thread(clean_up).detach();
   struct sigaction action = {};
   action.sa_handler = hand_over;
   action.sa_flags = SA_RESTART;
