@@ -1,4 +1,5 @@
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <thread>
@@ -56,6 +57,23 @@ bool ends(pid_t process) {
   }
   return false;
 }
+
+/// A thread's stack has this size by default, which no address space holds.
+class NoThreadsInChildren {
+ public:
+  NoThreadsInChildren() {
+    REQUIRE(getrlimit(RLIMIT_STACK, &old_) == 0);
+    const rlimit huge{rlim_t(1) << 47, old_.rlim_max};
+    if (old_.rlim_max < huge.rlim_cur) SKIP("the limit on stacks cannot be raised");
+    REQUIRE(setrlimit(RLIMIT_STACK, &huge) == 0);
+  }
+  ~NoThreadsInChildren() { setrlimit(RLIMIT_STACK, &old_); }
+  NoThreadsInChildren(const NoThreadsInChildren&) = delete;
+  NoThreadsInChildren& operator=(const NoThreadsInChildren&) = delete;
+
+ private:
+  rlimit old_;
+};
 
 void make_old(const fs::path& path) { fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(1)); }
 
@@ -131,4 +149,15 @@ TEST_CASE("What a killed command leaves behind goes with the next compile, and n
   for (const char* name :
        {"jitgemm-compile-locked", "jitgemm-compile-other-name", "jitgemm-abcdef", "linked", "jitgemm-compile-linked"})
     CHECK(fs::exists(in_tmp(name) / "file"));
+}
+
+TEST_CASE("Where no thread can be started, the command does what needs none", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const NoThreadsInChildren none;
+  const Output version = jitgemm("--version");
+  CHECK(version.status == 0);
+  CHECK(version.out.starts_with("jitgemm "));
+  CHECK(version.err == "");
+  CHECK(jitgemm("explain -m 8 -n 8 -k 8 --device emulator --tuning off").status == 0);
 }

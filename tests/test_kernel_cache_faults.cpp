@@ -8,6 +8,7 @@
 
 #include "cache_samples.hpp"
 #include "catch.hpp"
+#include "jitgemm/error.hpp"
 #include "sanitizers.hpp"
 #include "util/atomic_file.hpp"
 #include "util/publish_step.hpp"
@@ -44,6 +45,29 @@ TEST_CASE("without file descriptors left, entries are compiled and not lost", "[
           expect(ask(cache, entry), "it is compiled");
           setrlimit(RLIMIT_NOFILE, &limit);
           expect(!ask(cache, entry), "it is still there");
+          expect(log.count("Too many open files; the kernel is compiled, close some files") == 1, "it says what to do");
+          return 0;
+        })) == 0);
+}
+
+TEST_CASE("without file descriptors left, no cache is opened that would do without its directory for good", "[cache]") {
+  if (ubsan) SKIP(ubsan_opens_pipes);
+  const TemporaryDirectory directory;
+  CHECK(wait_for(spawn([&] {
+          rlimit limit{};
+          getrlimit(RLIMIT_NOFILE, &limit);
+          const rlimit none{0, limit.rlim_max};
+          setrlimit(RLIMIT_NOFILE, &none);
+          std::string message;
+          try {
+            cache_at(directory.path());
+          } catch (const Error& error) {
+            if (error.code() == ErrorCode::io) message = error.what();
+          }
+          setrlimit(RLIMIT_NOFILE, &limit);
+          expect(message.find("Too many open files; close some files, or raise the limit") != std::string::npos,
+                 message.c_str());
+          expect(cache_at(directory.path()).directory().has_value(), "it can be had later");
           return 0;
         })) == 0);
 }

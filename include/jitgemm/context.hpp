@@ -35,7 +35,11 @@ struct KernelText {
 
 /// One device's kernels, tuning results and workspaces. Thread-safe: one Context serves all threads that use the
 /// device. Nothing here aborts, or changes the current CUDA context. Nothing prints but the log: warnings on stderr, or
-/// what JITGEMM_LOG=trace|debug|info|warn|error|off asks for. Every function may throw Error.
+/// what JITGEMM_LOG=trace|debug|info|warn|error|off asks for. Every function may throw Error, and none std::bad_alloc:
+/// where the host has no memory it is Error{out_of_memory}, after which the Context is as good as before.
+///
+/// A child that fork() makes while other threads use the library must not use it before exec: it has their locks, and
+/// none of the threads that would open them.
 class JITGEMM_EXPORT Context {
  public:
   Context();  ///< Error{no_device} without a driver or a current or first device
@@ -80,7 +84,7 @@ class JITGEMM_EXPORT Context {
   void warm(const Problem& problem);
 
   /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total),
-  /// on the calling thread; what it calls of this Context measures nothing.
+  /// on the calling thread; what it calls of this Context measures nothing, and tune() is Error{invalid_option} there.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
   /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best

@@ -28,7 +28,8 @@ enum class ErrorCode : std::uint8_t {
 
 JITGEMM_EXPORT std::string to_string(ErrorCode code);
 
-/// The one type that jitgemm throws. what() is one line that ends with the way out.
+/// The one type that jitgemm throws. what() is one line that ends with the way out. Making or copying one with texts
+/// takes memory, as of any exception with a text; the library's own about the host's memory takes none.
 class JITGEMM_EXPORT Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);  ///< control characters become spaces

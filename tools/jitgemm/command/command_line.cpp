@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -165,6 +166,8 @@ int run_command_line(int argc, const char* const* argv) {
     return end(status.value);
   } catch (const Error& error) {
     return fail(error.what(), error.log());
+  } catch (const std::bad_alloc&) {
+    throw;  // main() has words that need no memory
   } catch (const std::exception& error) {
     return fail(error.what());
   }

@@ -1,5 +1,8 @@
 #include <fcntl.h>
 
+#include <cstdio>
+#include <new>
+
 #include "command/command_line.hpp"
 #include "command/interrupt.hpp"
 
@@ -17,6 +20,11 @@ void hold_standard_streams() {
 
 int main(int argc, char** argv) {
   hold_standard_streams();
-  jitgemm::cli::clean_up_when_interrupted();
-  return jitgemm::cli::run_command_line(argc, argv);
+  try {
+    jitgemm::cli::clean_up_when_interrupted();
+    return jitgemm::cli::run_command_line(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("jitgemm: error: out of host memory; free some, or raise the limit on it (ulimit -v)\n", stderr);
+    return 1;
+  }
 }
