@@ -23,5 +23,13 @@ constexpr int max_of(int x, int y) { return x > y ? x : y; }
 constexpr int common_divisor(int x, int y) { return y == 0 ? x : common_divisor(y, x % y); }
 constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
 
+/// The first rule of each family: behind it no product of two of these, in bytes, wraps.
+constexpr bool are_in_range(const KernelParameters& p) {
+  const int sizes[] = {p.block_m, p.block_n, p.block_k, p.stages, p.warps};
+  for (int x : sizes)
+    if (x < 1 || x > 1024) return false;
+  return true;
+}
+
 }  // namespace jitgemm::device
 #endif

@@ -59,6 +59,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
 
 /// The rule that the parameters break, null if none.
 constexpr const char* broken_rule(const KernelParameters& p) {
+  if (!are_in_range(p)) return "tile, stages and warps are in 1..1024";
   const int k_bytes = p.block_k * p.size_a;
   if (k_bytes != 128 && (k_bytes != 64 || p.size_a == 8)) return "block_k is 64 or 128 bytes, of f64 128";
   if (!is_power_of_two(p.block_m) || !is_power_of_two(p.block_n) || p.block_m < 32 || p.block_n < 32 ||

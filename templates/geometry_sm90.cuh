@@ -69,6 +69,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
 
 /// The rule that the parameters break, null if none.
 constexpr const char* broken_rule(const KernelParameters& p) {
+  if (!are_in_range(p)) return "tile, stages and warps are in 1..1024";
   if (!p.tensor_cores || p.size_a == 8) return "wgmma does not multiply f32 or f64";
   if (p.size_a != 2 && (!p.a_k_major || !p.b_k_major))
     return "wgmma takes operands other than f16 and bf16 K-major alone: A row-major, B column-major";
