@@ -10,6 +10,14 @@
 #include "core/enumerators.hpp"
 
 namespace jitgemm::cli {
+namespace {
+
+std::string why_no_main_loop(const std::string& name) {
+  return parse_enumerator<MainLoop>(name) ? std::string() : name + " is not " + names_of_all<MainLoop>();
+}
+
+}  // namespace
+
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Time ours against cuBLAS and cuBLASLt over a file of shapes");
@@ -58,9 +66,7 @@ void add_bench(CLI::App& app) {
       ->group("Arms (all if none is named)");
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
-      ->check([](const std::string& name) {
-        return parse_enumerator<MainLoop>(name) ? std::string() : name + " is not " + names_of_all<MainLoop>();
-      });
+      ->check(why_no_main_loop);
   command->add_flag("--frozen", options->frozen,
                     "The tuned choice is what the tuning database says: measure nothing anew");
   add("--tuned-as", options->tuned_as,
