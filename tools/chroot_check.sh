@@ -21,6 +21,7 @@ done
 ((EUID == 0)) || { echo "chroot_check: run it as root" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "chroot_check: apt-get install debootstrap first" >&2; exit 1; }
 folder=${folder:-$(mktemp -d /var/tmp/jitgemm-chroot.XXXXXX)}
+chmod 755 "$folder"  # its root folder, which tests as another user pass
 
 mounts=()
 cleanup() {
@@ -50,11 +51,11 @@ mount_at proc "$folder/proc" -t proc
 mount_at /dev "$folder/dev" --bind
 [[ -n $toolkit ]] && mount_at "$toolkit" "$folder/usr/local/cuda" --bind -o ro
 
-git clone -q --no-hardlinks . "$folder/root/libjitgemm"
+git clone -q --no-hardlinks . "$folder/srv/libjitgemm"
 inside() {
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
     PIP_CERT=/etc/host-certificates.crt $(env | grep -E '^(https?_proxy|HTTPS?_PROXY|no_proxy)=') \
-    chroot "$folder" bash -c "cd /root/libjitgemm && $1"
+    chroot "$folder" bash -c "cd /srv/libjitgemm && $1"
 }
 failed=0
 for command in "bash tools/demo.sh" "bash tools/test.sh"; do

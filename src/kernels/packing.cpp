@@ -127,7 +127,7 @@ Packing packing_of(const NormalProblem& normalised, const KernelConfig& c) {
   const bool transposed_a = transposes_a(normalised, c), transposed_b = transposes_b(normalised, c);
   const auto place = [&packing](const OperandMatrix& packed, std::size_t& offset) {
     offset = (packing.bytes + 255) / 256 * 256;
-    packing.bytes = offset + std::size_t(bytes(packed));
+    packing.bytes = offset + std::size_t(std::min(bytes(packed), 0x1p62));  // more than any device has
   };
   if (c.pack_b) place(b, packing.offset_b), packing.blocks_b = blocks(b, transposed_b);
   if (c.pack_a) place(a, packing.offset_a), packing.blocks_a = blocks(a, transposed_a);

@@ -119,7 +119,7 @@ void check_work(const LaunchShape& shape) {
   const device::Decomposition& d = shape.decomposition;
   const auto tiles = std::int64_t(device::tile_count(d));
   std::vector<std::uint8_t> done(std::size_t(tiles * d.k_blocks));
-  for (int cta = 0; cta < shape.grid; ++cta) {
+  for (int cta = 0; cta < d.ctas; ++cta) {  // a cluster counts as one
     const device::TileScheduler<PARTITION> list{d, cta};
     device::Work work{};
     for (bool more = list.first(work); more; more = list.next(work)) {
@@ -141,6 +141,7 @@ void check_launch(const NormalProblem& p, const KernelConfig& c, const RatedDevi
   const LaunchShape shape = launch_shape(p, c);
   expect((shape.grid == 0) == (device::tile_count(shape.decomposition) == 0), "nothing to write, nothing to launch");
   expect(shape.grid >= 0 && shape.decomposition.k_blocks >= 1, "a grid and k-blocks");
+  expect(shape.grid == shape.decomposition.ctas * shape.cluster, "a grid of whole clusters");
   expect(shape.threads >= 32 && shape.threads <= 1024, "a block has 32 to 1024 threads");
   expect(shape.smem_bytes <= device.smem_per_block, "a block fits the shared memory");
   expect(shape.counters >= 0 && shape.counters <= max_counters, "the counters fit their block");
