@@ -64,6 +64,19 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
           .blocks = blocks};
 }
 
+/// What the GEMM kernel and the checking kernel are told alike.
+template <typename Arguments>
+void set_extents(Arguments& args, const Problem& p) {
+  args.stride_a = p.a.stride;
+  args.stride_b = p.b.stride;
+  args.stride_c = p.c.stride;
+  args.stride_d = p.d.stride;
+  args.m = int(p.m);
+  args.n = int(p.n);
+  args.k = reads_ab(p) ? int(p.k) : 0;
+  args.scalars = scalars_of(p);
+}
+
 }  // namespace
 
 device::Arguments make_arguments(const NormalProblem& normalised, const KernelConfig& c, const LaunchShape& shape,
@@ -85,14 +98,7 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   args.ldb = p.b.ld;
   args.ldc = p.c.ld;
   args.ldd = p.d.ld;
-  args.stride_a = p.a.stride;
-  args.stride_b = p.b.stride;
-  args.stride_c = p.c.stride;
-  args.stride_d = p.d.stride;
-  args.m = int(p.m);
-  args.n = int(p.n);
-  args.k = reads_ab(p) ? int(p.k) : 0;
-  args.scalars = scalars_of(p);
+  set_extents(args, p);
   args.decomposition = shape.decomposition;
   args.partials = workspace.memory;
   args.counters = workspace.counters;
@@ -142,14 +148,7 @@ device::CheckArguments make_check_arguments(const NormalProblem& p, const Operan
   steps(p.b, args.k_b, args.column_b);
   args.row_c = p.c.ld;
   args.row_d = p.d.ld;
-  args.stride_a = p.a.stride;
-  args.stride_b = p.b.stride;
-  args.stride_c = p.c.stride;
-  args.stride_d = p.d.stride;
-  args.m = int(p.m);
-  args.n = int(p.n);
-  args.k = reads_ab(p) ? int(p.k) : 0;
-  args.scalars = scalars_of(p);
+  set_extents(args, p);
   return args;
 }
 
