@@ -30,11 +30,13 @@ constexpr const char* known_types =
     "float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8, and int32 for results";
 
 const TypeRow& row_of(DataType type) {
-  return *std::find_if(std::begin(type_rows), std::end(type_rows), [&](const TypeRow& row) { return row.type == type; });
+  return *std::find_if(std::begin(type_rows), std::end(type_rows),
+                       [&](const TypeRow& row) { return row.type == type; });
 }
 
 [[noreturn]] void refuse_type(const char* name, const std::string& type) {
-  throw nb::type_error((std::string(name) + " has elements of " + type + "; convert it to one of " + known_types).c_str());
+  throw nb::type_error(
+      (std::string(name) + " has elements of " + type + "; convert it to one of " + known_types).c_str());
 }
 
 std::string python_name(nb::handle type) {
@@ -42,15 +44,12 @@ std::string python_name(nb::handle type) {
 }
 
 /// A module that the program has loaded, else None.
-nb::object loaded_module(const char* name) {
-  return nb::module_::import_("sys").attr("modules").attr("get")(name);
-}
+nb::object loaded_module(const char* name) { return nb::module_::import_("sys").attr("modules").attr("get")(name); }
 
 const dlpack::ExchangeApi* exchange_api(nb::handle type) {
   nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return nullptr;
-  auto* header =
-      static_cast<dlpack::ExchangeApiHeader*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  auto* header = static_cast<dlpack::ExchangeApiHeader*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   while (header && header->version.major != dlpack::major_version) header = header->prev_api;
   const auto* api = reinterpret_cast<const dlpack::ExchangeApi*>(header);
   return api && api->dltensor_from_py_object_no_sync ? api : nullptr;
@@ -171,9 +170,13 @@ Array::Array(nb::handle array, const char* name, bool written, std::optional<std
 void Array::read(const dlpack::Tensor& tensor, const char* name) {
   switch (tensor.device.device_type) {
     case dlpack::kDLCPU:
-    case dlpack::kDLCUDAHost: place_ = {}; break;
+    case dlpack::kDLCUDAHost:
+      place_ = {};
+      break;
     case dlpack::kDLCUDA:
-    case dlpack::kDLCUDAManaged: place_ = {true, tensor.device.device_id}; break;
+    case dlpack::kDLCUDAManaged:
+      place_ = {true, tensor.device.device_id};
+      break;
     default:
       throw nb::type_error((std::string(name) + " is on a device of DLPack's kind " +
                             std::to_string(tensor.device.device_type) + "; move it to a CUDA device or the CPU")
@@ -211,7 +214,8 @@ void Array::read_numpy(const char* name, bool written) {
   const nb::dict interface = nb::cast<nb::dict>(object_.attr("__array_interface__"));
   const auto [address, read_only] = nb::cast<std::pair<std::uintptr_t, bool>>(interface["data"]);
   if (written && read_only) {
-    PyErr_SetString(PyExc_BufferError, (std::string(name) + " is read-only; pass an array that can be written").c_str());
+    PyErr_SetString(PyExc_BufferError,
+                    (std::string(name) + " is read-only; pass an array that can be written").c_str());
     throw nb::python_error();
   }
   const nb::tuple shape = nb::cast<nb::tuple>(object_.attr("shape"));
@@ -279,15 +283,12 @@ Stream current_stream(const ArrayType& type, const Place& place) {
   }
   if (type.is_torch())
     return stream_of(nb::module_::import_("torch").attr("cuda").attr("current_stream")(place.number));
-  if (type.package == "cupy")
-    return stream_of(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")());
+  if (type.package == "cupy") return stream_of(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")());
   return nullptr;
 }
 
 Stream stream_of(nb::handle stream) {
-  const auto from_integer = [](nb::handle value) {
-    return reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(value));
-  };
+  const auto from_integer = [](nb::handle value) { return reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(value)); };
   if (PyLong_Check(stream.ptr())) return from_integer(stream);
   if (nb::hasattr(stream, "__cuda_stream__")) {
     nb::object described = stream.attr("__cuda_stream__");

@@ -45,8 +45,8 @@ const ArrayType& array_type(nb::handle array, const char* name);
 /// An argument: a view of its memory, valid while this lives and Python's lock is held or the array is.
 class Array {
  public:
-  /// Throws TypeError for what is no array or of a type that no GEMM takes, BufferError for one that is read-only though
-  /// it is `written`. `stream`: what a producer that is not on the caller's stream is to make wait.
+  /// Throws TypeError for what is no array or of a type that no GEMM takes, BufferError for one that is read-only
+  /// though it is `written`. `stream`: what a producer that is not on the caller's stream is to make wait.
   Array(nb::handle array, const char* name, bool written = false, std::optional<std::intptr_t> stream = {});
 
   const View& view() const { return view_; }

@@ -30,6 +30,87 @@ int number_after_colon(const std::string& device) {
   throw nb::value_error(("device is \"" + device + "\"; name a device as \"cuda:0\"").c_str());
 }
 
+Tuning tuning_of(nb::handle value) {
+  const std::string text = nb::cast<std::string>(value);
+  if (text == "off") return Tuning::off;
+  if (text == "cached") return Tuning::cached;
+  if (text == "on") return Tuning::on;
+  throw nb::value_error(("tuning is \"" + text + "\"; choose one of off, cached, on").c_str());
+}
+
+std::function<bool(const Problem&, const Operands&, Stream)> fallback_of(nb::handle function) {
+  return [callable = shared(function)](const Problem& problem, const Operands& operands, Stream stream) {
+    const nb::gil_scoped_acquire lock;
+    nb::dict pointers;
+    const auto add = [&](const char* operand, const void* pointer) {
+      pointers[operand] = pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
+    };
+    add("a", operands.a);
+    add("b", operands.b);
+    add("c", operands.c);
+    add("d", operands.d);
+    add("bias", operands.bias);
+    add("scale_a", operands.scale_a);
+    add("scale_b", operands.scale_b);
+    add("scale_d", operands.scale_d);
+    return nb::cast<bool>((*callable)(problem, pointers, reinterpret_cast<std::uintptr_t>(stream)));
+  };
+}
+
+/// A keyword of Context and what it sets.
+struct Option {
+  const char* name;
+  void (*set)(ContextOptions& options, nb::handle value);
+};
+
+template <auto Member>
+void set(ContextOptions& options, nb::handle value) {
+  using Value = std::remove_reference_t<decltype(options.*Member)>;
+  options.*Member = nb::cast<Value>(value);
+}
+template <auto Member>
+void set_constraint(ContextOptions& options, nb::handle value) {
+  using Value = std::remove_reference_t<decltype(options.constraints.*Member)>;
+  options.constraints.*Member = nb::cast<Value>(value);
+}
+
+constexpr Option context_options[] = {
+    {"architecture", &set<&ContextOptions::architecture>},
+    {"tuning", [](ContextOptions& options, nb::handle value) { options.tuning = tuning_of(value); }},
+    {"tuning_budget_seconds", &set<&ContextOptions::tuning_budget_seconds>},
+    {"tuning_total_budget_seconds", &set<&ContextOptions::tuning_total_budget_seconds>},
+    {"batch_invariant", &set_constraint<&Constraints::batch_invariant>},
+    {"workspace_limit", &set_constraint<&Constraints::workspace_bytes>},
+    {"sm_limit", &set_constraint<&Constraints::sms>},
+    {"workspace_bound_bytes", &set<&ContextOptions::workspace_bound_bytes>},
+    {"bucket_m", &set<&ContextOptions::bucket_m>},
+    {"dependent_launch", &set<&ContextOptions::dependent_launch>},
+    {"compile_in_background", &set<&ContextOptions::compile_in_background>},
+    {"fallback", [](ContextOptions& options, nb::handle value) { options.fallback = fallback_of(value); }},
+    {"cache_dir",
+     [](ContextOptions& options, nb::handle value) { options.cache_dir = nb::cast<std::string>(nb::str(value)); }},
+    {"emulator_sm_count", &set<&ContextOptions::emulator_sm_count>},
+    {"emulator_seed", &set<&ContextOptions::emulator_seed>},
+};
+
+void set_option(ContextOptions& options, const std::string& name, nb::handle value) {
+  std::string names;
+  for (const Option& option : context_options) {
+    if (name == option.name) {
+      if (value.is_none()) return;  // the default
+      try {
+        return option.set(options, value);
+      } catch (const std::bad_cast&) {
+        throw nb::type_error((name + " is a " + nb::cast<std::string>(value.type().attr("__name__")) +
+                              ", which that option of Context does not take")
+                                 .c_str());
+      }
+    }
+    names += (names.empty() ? "" : ", ") + std::string(option.name);
+  }
+  throw nb::type_error(("Context has no option " + name + "; it has " + names).c_str());
+}
+
 ContextOptions options_of(const std::string& device, const nb::kwargs& fields) {
   ContextOptions options;
   if (device == "cuda") {
@@ -37,69 +118,14 @@ ContextOptions options_of(const std::string& device, const nb::kwargs& fields) {
   } else if (device.starts_with("cuda:")) {
     options.device = Device::cuda;
     options.cuda_device = number_after_colon(device);
-  } else if (device == "cpu" || device == "emulator") {
+  } else if (device == "cpu") {
     options.device = Device::emulator;
   } else if (device == "compile_only") {
     options.device = Device::compile_only;
   } else {
     throw nb::value_error(("device is \"" + device + "\"; choose one of cuda, cuda:N, cpu, compile_only").c_str());
   }
-  for (const auto [key, value] : fields) {
-    const std::string name = nb::cast<std::string>(key);
-    try {
-      if (name == "architecture") options.architecture = nb::cast<std::string>(value);
-      else if (name == "tuning") {
-        if (value.is_none()) continue;
-        const std::string tuning = nb::cast<std::string>(value);
-        if (tuning == "off") options.tuning = Tuning::off;
-        else if (tuning == "cached") options.tuning = Tuning::cached;
-        else if (tuning == "on") options.tuning = Tuning::on;
-        else throw nb::value_error(("tuning is \"" + tuning + "\"; choose one of off, cached, on").c_str());
-      } else if (name == "tuning_budget_seconds") options.tuning_budget_seconds = nb::cast<double>(value);
-      else if (name == "tuning_total_budget_seconds") options.tuning_total_budget_seconds = nb::cast<double>(value);
-      else if (name == "batch_invariant") options.constraints.batch_invariant = nb::cast<bool>(value);
-      else if (name == "workspace_limit") options.constraints.workspace_bytes = nb::cast<std::size_t>(value);
-      else if (name == "sm_limit") options.constraints.sms = nb::cast<int>(value);
-      else if (name == "workspace_bound_bytes") options.workspace_bound_bytes = nb::cast<std::size_t>(value);
-      else if (name == "bucket_m") options.bucket_m = nb::cast<bool>(value);
-      else if (name == "dependent_launch") options.dependent_launch = nb::cast<bool>(value);
-      else if (name == "compile_in_background") options.compile_in_background = nb::cast<bool>(value);
-      else if (name == "cache_dir") {
-        if (!value.is_none()) options.cache_dir = nb::cast<std::string>(nb::str(value));
-      } else if (name == "emulator_sm_count") options.emulator_sm_count = nb::cast<int>(value);
-      else if (name == "emulator_seed") options.emulator_seed = nb::cast<std::uint64_t>(value);
-      else if (name == "fallback") {
-        if (value.is_none()) continue;
-        options.fallback = [callable = shared(value)](const Problem& problem, const Operands& operands, Stream stream) {
-          const nb::gil_scoped_acquire lock;
-          nb::dict pointers;
-          const auto add = [&](const char* operand, const void* pointer) {
-            pointers[operand] = pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
-          };
-          add("a", operands.a);
-          add("b", operands.b);
-          add("c", operands.c);
-          add("d", operands.d);
-          add("bias", operands.bias);
-          add("scale_a", operands.scale_a);
-          add("scale_b", operands.scale_b);
-          add("scale_d", operands.scale_d);
-          return nb::cast<bool>((*callable)(problem, pointers, reinterpret_cast<std::uintptr_t>(stream)));
-        };
-      } else {
-        throw nb::type_error(("Context has no option " + name +
-                              "; it has architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, "
-                              "batch_invariant, workspace_limit, sm_limit, workspace_bound_bytes, bucket_m, "
-                              "dependent_launch, compile_in_background, fallback, cache_dir, emulator_sm_count, "
-                              "emulator_seed")
-                                 .c_str());
-      }
-    } catch (const nb::cast_error&) {
-      throw nb::type_error((name + " is a " + nb::cast<std::string>(value.type().attr("__name__")) +
-                            ", which that option of Context does not take")
-                               .c_str());
-    }
-  }
+  for (const auto [key, value] : fields) set_option(options, nb::cast<std::string>(key), value);
   return options;
 }
 
@@ -118,44 +144,49 @@ nb::dict as_dict(const std::vector<KernelText>& texts, bool binary) {
 }
 
 void bind_problem(nb::module_& module) {
-  nb::class_<Problem>(module, "Problem",
-                      "What is computed: D = activation(alpha * A * B + beta * C + bias), without the arrays.\n\n"
-                      "Problem(\"m=64 n=96 k=128 a=bf16 bias=along_n\"), or Problem(64, 96, 128, a=\"bf16\",\n"
-                      "bias=\"along_n\"). Fields are those that str() shows; `layout_b=\"column_major\"` says that B is\n"
-                      "stored by columns, as torch.nn.Linear's weight is. ValueError for what no kernel can serve.")
-      .def("__init__",
-           [](Problem* self, nb::handle text_or_m, nb::handle n, nb::handle k, const nb::kwargs& fields) {
-             Problem problem;
-             std::string text;
-             if (PyUnicode_Check(text_or_m.ptr())) {
-               if (!n.is_none() || !k.is_none()) throw nb::type_error("a text says all sizes; pass either it or three");
-               text = nb::cast<std::string>(text_or_m);
-             } else {
-               const auto word = [&](const char* name, nb::handle size) {
-                 if (!PyLong_Check(size.ptr())) throw nb::type_error((std::string(name) + " is no integer").c_str());
-                 text += std::string(name) + "=" + nb::cast<std::string>(nb::str(size)) + " ";
-               };
-               word("m", text_or_m);
-               word("n", n);
-               word("k", k);
-             }
-             for (const auto [key, value] : fields)
-               text += " " + nb::cast<std::string>(key) + "=" + nb::cast<std::string>(nb::str(value));
-             new (self) Problem(parse_problem(text));
-           },
-           "text_or_m"_a, "n"_a = nb::none(), "k"_a = nb::none(), "fields"_a,
-           nb::sig("def __init__(self, text_or_m: str | int, n: int | None = None, k: int | None = None, **fields: "
-                   "object) -> None"))
+  nb::class_<Problem>(
+      module, "Problem",
+      "What is computed: D = activation(alpha * A * B + beta * C + bias), without the arrays.\n\n"
+      "Problem(\"m=64 n=96 k=128 a=bf16 bias=along_n\"), or Problem(64, 96, 128, a=\"bf16\",\n"
+      "bias=\"along_n\"). Fields are those that str() shows; `layout_b=\"column_major\"` says that B is\n"
+      "stored by columns, as torch.nn.Linear's weight is. ValueError for what no kernel can serve.")
+      .def(
+          "__init__",
+          [](Problem* self, nb::handle text_or_m, nb::handle n, nb::handle k, const nb::kwargs& fields) {
+            Problem problem;
+            std::string text;
+            if (PyUnicode_Check(text_or_m.ptr())) {
+              if (!n.is_none() || !k.is_none()) throw nb::type_error("a text says all sizes; pass either it or three");
+              text = nb::cast<std::string>(text_or_m);
+            } else {
+              const auto word = [&](const char* name, nb::handle size) {
+                if (!PyLong_Check(size.ptr())) throw nb::type_error((std::string(name) + " is no integer").c_str());
+                text += std::string(name) + "=" + nb::cast<std::string>(nb::str(size)) + " ";
+              };
+              word("m", text_or_m);
+              word("n", n);
+              word("k", k);
+            }
+            for (const auto [key, value] : fields)
+              text += " " + nb::cast<std::string>(key) + "=" + nb::cast<std::string>(nb::str(value));
+            new (self) Problem(parse_problem(text));
+          },
+          "text_or_m"_a, "n"_a = nb::none(), "k"_a = nb::none(), "fields"_a,
+          nb::sig("def __init__(self, text_or_m: str | int, n: int | None = None, k: int | None = None, **fields: "
+                  "object) -> None"))
       .def_ro("m", &Problem::m)
       .def_ro("n", &Problem::n)
       .def_ro("k", &Problem::k)
       .def_ro("batch", &Problem::batch)
       .def("__str__", [](const Problem& problem) { return to_string(problem); })
       .def("__repr__", [](const Problem& problem) { return "jitgemm.Problem(\"" + to_string(problem) + "\")"; })
-      .def("__eq__", [](const Problem& left, nb::handle right) {
-        Problem* other = nullptr;
-        return nb::try_cast<Problem*>(right, other) && other && to_string(left) == to_string(*other);
-      }, nb::is_operator(), nb::arg().none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const Problem& left, nb::handle right) {
+            Problem* other = nullptr;
+            return nb::try_cast<Problem*>(right, other) && other && to_string(left) == to_string(*other);
+          },
+          nb::is_operator(), nb::arg().none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const Problem& problem) { return std::hash<std::string>()(to_string(problem)); })
       .def("__reduce__", [](const Problem& problem) {
         return nb::make_tuple(nb::type<Problem>(), nb::make_tuple(to_string(problem)));
@@ -165,10 +196,12 @@ void bind_problem(nb::module_& module) {
 void bind_plan(nb::module_& module) {
   nb::class_<Plan>(module, "Plan", "A choice for a problem, and why. Times are in microseconds; 0 where not measured.")
       .def_prop_ro("problem", [](const Plan& plan) { return plan.problem; })
-      .def_prop_ro("config", [](const Plan& plan) { return to_string(plan.config); },
-                   "The configuration, as `config=` of matmul takes it.")
-      .def_prop_ro("source", [](const Plan& plan) { return std::string(to_string(plan.source)); },
-                   "pinned, exact, measured, nearest, model or fallback.")
+      .def_prop_ro(
+          "config", [](const Plan& plan) { return to_string(plan.config); },
+          "The configuration, as `config=` of matmul takes it.")
+      .def_prop_ro(
+          "source", [](const Plan& plan) { return std::string(to_string(plan.source)); },
+          "pinned, exact, measured, nearest, model or fallback.")
       .def_ro("why", &Plan::why)
       .def_prop_ro("predicted_us", [](const Plan& plan) { return plan.predicted.us; })
       .def_ro("measured_us", &Plan::measured_us)
@@ -178,8 +211,9 @@ void bind_plan(nb::module_& module) {
       .def_ro("registers", &Plan::registers, "-1 until the kernel is compiled.")
       .def_ro("spill_bytes", &Plan::spill_bytes, "-1 until the kernel is compiled.")
       .def("explain", &Plan::explain, "All there is to say, for people, several lines.")
-      .def("json", [](const Plan& plan) { return nb::module_::import_("json").attr("loads")(plan.json()); },
-           nb::sig("def json(self) -> dict[str, object]"), "The same for programs.")
+      .def(
+          "json", [](const Plan& plan) { return nb::module_::import_("json").attr("loads")(plan.json()); },
+          nb::sig("def json(self) -> dict[str, object]"), "The same for programs.")
       .def("__repr__", [](const Plan& plan) {
         return "<jitgemm.Plan of " + to_string(plan.problem) + ": " + to_string(plan.config) + ">";
       });
@@ -270,76 +304,91 @@ void bind_context(nb::module_& module) {
       "compile_in_background, fallback (a function of (problem, pointers, stream) that returns whether it has served\n"
       "the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a Context need it\n"
       "for as long as they are launched.")
-      .def("__init__",
-           [](ContextHandle* self, const std::string& device, const nb::kwargs& options) {
-             new (self) ContextHandle(options_of(device, options));
-           },
-           "device"_a = "cuda", "options"_a, nb::sig("def __init__(self, device: str = \"cuda\", **options: object) -> None"))
-      .def("plan",
-           [=](ContextHandle& self, const Problem& problem, const Text& config) {
-             return plan_of(self, problem, pointer(config_of(config)), false);
-           },
-           "problem"_a, "config"_a = nb::none(), "What would run now. Measures and compiles nothing.")
-      .def("compile",
-           [=](ContextHandle& self, const Problem& problem, const Text& config) {
-             return plan_of(self, problem, pointer(config_of(config)), true);
-           },
-           "problem"_a, "config"_a = nb::none(), "The plan once its kernel is compiled.")
-      .def("source",
-           [=](ContextHandle& self, const Problem& problem, const Text& config) {
-             return source_of(self, problem, pointer(config_of(config)));
-           },
-           "problem"_a, "config"_a = nb::none(), "The generated source of the GEMM kernel.")
-      .def("sources",
-           [](ContextHandle& self, const Problem& problem, const Text& config) {
-             const auto texts = [&] {
-               const nb::gil_scoped_release unlock;
-               return config ? self->sources(problem, parse_kernel_config(*config)) : self->sources(problem);
-             }();
-             return as_dict(texts, false);
-           },
-           "problem"_a, "config"_a = nb::none(), nb::sig("def sources(self, problem: Problem, config: str | None = None) -> dict[str, str]"),
-           "By name, those of all kernels that run for it, in the order of their launches.")
-      .def("binaries",
-           [](ContextHandle& self, const Problem& problem, const Text& config) {
-             const auto texts = [&] {
-               const nb::gil_scoped_release unlock;
-               return config ? self->binaries(problem, parse_kernel_config(*config)) : self->binaries(problem);
-             }();
-             return as_dict(texts, true);
-           },
-           "problem"_a, "config"_a = nb::none(), nb::sig("def binaries(self, problem: Problem, config: str | None = None) -> dict[str, bytes]"),
-           "The same compiled: cubins, or shared objects on the emulator.")
-      .def("warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
-           nb::call_guard<nb::gil_scoped_release>(), "Compiles into the cache on disk what would run.")
+      .def(
+          "__init__",
+          [](ContextHandle* self, const std::string& device, const nb::kwargs& options) {
+            new (self) ContextHandle(options_of(device, options));
+          },
+          "device"_a = "cuda", "options"_a,
+          nb::sig("def __init__(self, device: str = \"cuda\", **options: object) -> None"))
+      .def(
+          "plan",
+          [=](ContextHandle& self, const Problem& problem, const Text& config) {
+            return plan_of(self, problem, pointer(config_of(config)), false);
+          },
+          "problem"_a, "config"_a = nb::none(), "What would run now. Measures and compiles nothing.")
+      .def(
+          "compile",
+          [=](ContextHandle& self, const Problem& problem, const Text& config) {
+            return plan_of(self, problem, pointer(config_of(config)), true);
+          },
+          "problem"_a, "config"_a = nb::none(), "The plan once its kernel is compiled.")
+      .def(
+          "source",
+          [=](ContextHandle& self, const Problem& problem, const Text& config) {
+            return source_of(self, problem, pointer(config_of(config)));
+          },
+          "problem"_a, "config"_a = nb::none(), "The generated source of the GEMM kernel.")
+      .def(
+          "sources",
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            const auto texts = [&] {
+              const nb::gil_scoped_release unlock;
+              return config ? self->sources(problem, parse_kernel_config(*config)) : self->sources(problem);
+            }();
+            return as_dict(texts, false);
+          },
+          "problem"_a, "config"_a = nb::none(),
+          nb::sig("def sources(self, problem: Problem, config: str | None = None) -> dict[str, str]"),
+          "By name, those of all kernels that run for it, in the order of their launches.")
+      .def(
+          "binaries",
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            const auto texts = [&] {
+              const nb::gil_scoped_release unlock;
+              return config ? self->binaries(problem, parse_kernel_config(*config)) : self->binaries(problem);
+            }();
+            return as_dict(texts, true);
+          },
+          "problem"_a, "config"_a = nb::none(),
+          nb::sig("def binaries(self, problem: Problem, config: str | None = None) -> dict[str, bytes]"),
+          "The same compiled: cubins, or shared objects on the emulator.")
+      .def(
+          "warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
+          nb::call_guard<nb::gil_scoped_release>(), "Compiles into the cache on disk what would run.")
       .def("tune", &tune, "problem"_a, "progress"_a = nb::none(),
-           nb::sig("def tune(self, problem: Problem, progress: bool | Callable[[int, int], None] | None = None) -> TuneReport"),
+           nb::sig("def tune(self, problem: Problem, progress: bool | Callable[[int, int], None] | None = None) -> "
+                   "TuneReport"),
            "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
-      .def("candidates", [](ContextHandle& self, const Problem& problem) { return self->candidates(problem); },
-           "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "The plans that are worth a measurement, best predicted first.")
-      .def("workspace_size",
-           [](ContextHandle& self, const Problem& problem, const Text& config) {
-             return config ? self->workspace_size(problem, parse_kernel_config(*config)) : self->workspace_size(problem);
-           },
-           "problem"_a, "config"_a = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
-           "Bytes of device memory that a call needs beside its arrays; the context brings them.")
-      .def("trim", [](ContextHandle& self) { self->trim(); }, nb::call_guard<nb::gil_scoped_release>(),
-           "Frees workspaces that nothing uses, and waits for the device.")
+      .def(
+          "candidates", [](ContextHandle& self, const Problem& problem) { return self->candidates(problem); },
+          "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "The plans that are worth a measurement, best predicted first.")
+      .def(
+          "workspace_size",
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            return config ? self->workspace_size(problem, parse_kernel_config(*config)) : self->workspace_size(problem);
+          },
+          "problem"_a, "config"_a = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
+          "Bytes of device memory that a call needs beside its arrays; the context brings them.")
+      .def(
+          "trim", [](ContextHandle& self) { self->trim(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "Frees workspaces that nothing uses, and waits for the device.")
       .def_prop_ro("device", [](ContextHandle& self) { return self->device(); })
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<nb::gil_scoped_release>(),
              "The visible CUDA devices; empty without a driver.");
-  module.def("default_context",
-             [](const std::string& device) -> ContextHandle& {
-               const ContextOptions options = options_of(device, {});
-               if (options.device == Device::compile_only)
-                 throw nb::value_error("compile_only has no default context; make a Context with an architecture");
-               const bool cuda = options.device == Device::cuda;
-               return default_context({cuda, cuda ? std::max(0, options.cuda_device) : 0});
-             },
-             "device"_a = "cuda", nb::rv_policy::reference,
-             "The Context that serves arrays on a device when no other is named.");
+  module.def(
+      "default_context",
+      [](const std::string& device) -> ContextHandle& {
+        const ContextOptions options = options_of(device, {});
+        if (options.device == Device::compile_only)
+          throw nb::value_error("compile_only has no default context; make a Context with an architecture");
+        const bool cuda = options.device == Device::cuda;
+        return default_context({cuda, cuda ? std::max(0, options.cuda_device) : 0});
+      },
+      "device"_a = "cuda", nb::rv_policy::reference,
+      "The Context that serves arrays on a device when no other is named.");
 }
 
 }  // namespace jitgemm::python

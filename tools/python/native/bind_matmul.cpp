@@ -11,17 +11,17 @@ namespace {
 using namespace nb::literals;
 
 /// Arguments that all functions share that take arrays as matmul() does.
-#define JITGEMM_MATMUL_ARGUMENTS                                                                                      \
-  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),                   \
-                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),     \
-                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),                 \
+#define JITGEMM_MATMUL_ARGUMENTS                                                                                       \
+  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),                    \
+                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),      \
+                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),                  \
                  "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), "config"_a = nb::none(), "stream"_a = nb::none(), \
                  "context"_a = nb::none()
-#define JITGEMM_MATMUL_SIGNATURE                                                                               \
-  "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "      \
-  "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, "   \
-  "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "      \
-  "scale_b: Array | float | None = None, scale_d: Array | None = None, config: str | None = None, "            \
+#define JITGEMM_MATMUL_SIGNATURE                                                                             \
+  "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "    \
+  "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, " \
+  "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "    \
+  "scale_b: Array | float | None = None, scale_d: Array | None = None, config: str | None = None, "          \
   "stream: object = None, context: Context | None = None"
 
 /// A function of MatmulArguments as one of what Python passes.
@@ -88,94 +88,100 @@ context    default: the one of the arrays' device.
 
 Asynchronous on CUDA devices; the CPU is an emulator. ValueError and TypeError for what does not go together;
 RuntimeError for what the device or the compiler refuses, with the attributes code, problem, config, call, log.)");
-  module.def("linear",
-             [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, double slope, nb::handle out,
-                nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context) {
-               MatmulArguments arguments;
-               arguments.a = x;
-               arguments.b = weight;
-               arguments.bias = bias;
-               arguments.activation = activation;
-               arguments.slope = slope;
-               arguments.out = out;
-               arguments.out_dtype = out_dtype;
-               arguments.precision = precision;
-               arguments.config = config;
-               arguments.stream = stream;
-               arguments.context = context;
-               arguments.b_is_weight = true;
-               return matmul(arguments);
-             },
-             "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(), "slope"_a = 0.01,
-             "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(), "config"_a = nb::none(),
-             "stream"_a = nb::none(), "context"_a = nb::none(),
-             nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
-                     "slope: float = 0.01, out: Array | None = None, out_dtype: object = None, precision: str | None = "
-                     "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
-             "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
-             "The other arguments are matmul's.");
-  module.def("explain", taking_arguments<std::string>([](const MatmulArguments& it) {
-               const Asked asked = asked_of(it);
-               return plan_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr, false).explain();
-             }),
-             "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
-             nb::sig("def explain(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
-             "Which configuration matmul() would run for these arguments, and why. Also of a Problem or its text.");
-  module.def("source", taking_arguments<std::string>([](const MatmulArguments& it) {
-               const Asked asked = asked_of(it);
-               return source_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr);
-             }),
-             "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
-             nb::sig("def source(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
-             "The source of the kernel that matmul() would run for these arguments. Also of a Problem or its text.");
+  module.def(
+      "linear",
+      [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, double slope, nb::handle out,
+         nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context) {
+        MatmulArguments arguments;
+        arguments.a = x;
+        arguments.b = weight;
+        arguments.bias = bias;
+        arguments.activation = activation;
+        arguments.slope = slope;
+        arguments.out = out;
+        arguments.out_dtype = out_dtype;
+        arguments.precision = precision;
+        arguments.config = config;
+        arguments.stream = stream;
+        arguments.context = context;
+        arguments.b_is_weight = true;
+        return matmul(arguments);
+      },
+      "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(), "slope"_a = 0.01,
+      "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(), "config"_a = nb::none(),
+      "stream"_a = nb::none(), "context"_a = nb::none(),
+      nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
+              "slope: float = 0.01, out: Array | None = None, out_dtype: object = None, precision: str | None = "
+              "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
+      "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
+      "The other arguments are matmul's.");
+  module.def(
+      "explain", taking_arguments<std::string>([](const MatmulArguments& it) {
+        const Asked asked = asked_of(it);
+        return plan_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr, false).explain();
+      }),
+      "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::sig("def explain(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
+      "Which configuration matmul() would run for these arguments, and why. Also of a Problem or its text.");
+  module.def(
+      "source", taking_arguments<std::string>([](const MatmulArguments& it) {
+        const Asked asked = asked_of(it);
+        return source_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr);
+      }),
+      "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::sig("def source(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
+      "The source of the kernel that matmul() would run for these arguments. Also of a Problem or its text.");
 
   const auto execute = [](Matmul& self, nb::handle a, nb::handle b, nb::handle c, nb::handle bias, nb::handle out,
                           nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle stream) {
     return self.execute({a, b, c, bias, out, scale_a, scale_b, scale_d}, stream);
   };
-#define JITGEMM_EXECUTE_ARGUMENTS                                                                                   \
-  "a"_a = nb::none(), "b"_a = nb::none(), nb::kw_only(), "c"_a = nb::none(), "bias"_a = nb::none(),                 \
-  "out"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "scale_d"_a = nb::none(),               \
+#define JITGEMM_EXECUTE_ARGUMENTS                                                                     \
+  "a"_a = nb::none(), "b"_a = nb::none(), nb::kw_only(), "c"_a = nb::none(), "bias"_a = nb::none(),   \
+  "out"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), \
   "stream"_a = nb::none()
-#define JITGEMM_EXECUTE_SIGNATURE                                                                                   \
-  "(self, a: Array | None = None, b: Array | None = None, *, c: Array | None = None, bias: Array | None = None, "   \
-  "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = "  \
+#define JITGEMM_EXECUTE_SIGNATURE                                                                                  \
+  "(self, a: Array | None = None, b: Array | None = None, *, c: Array | None = None, bias: Array | None = None, "  \
+  "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
   "None, stream: object = None) -> Array"
-  nb::class_<Matmul>(module, "Matmul",
-                     "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
-                     "stay. Call it with other arrays of the same form; those that are left out stay those before.\n\n"
-                     "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
-                     "    product.tune()            # once; measures, and remembers on disk\n"
-                     "    d = product(a, b)\n"
-                     "    product(a, b, out=d)")
-      .def("__init__",
-           [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
-              nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
-              nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
-              nb::handle stream, nb::handle context) {
-             new (self) Matmul(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
-                                               accumulation, scale_a, scale_b, scale_d, config, stream, context});
-           },
-           "a"_a, "b"_a, JITGEMM_MATMUL_ARGUMENTS,
-           nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))
+  nb::class_<Matmul>(
+      module, "Matmul",
+      "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
+      "stay. Call it with other arrays of the same form; those that are left out stay those before.\n\n"
+      "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
+      "    product.tune()            # once; measures, and remembers on disk\n"
+      "    d = product(a, b)\n"
+      "    product(a, b, out=d)")
+      .def(
+          "__init__",
+          [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
+             nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+             nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
+             nb::handle stream, nb::handle context) {
+            new (self) Matmul(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
+                                              accumulation, scale_a, scale_b, scale_d, config, stream, context});
+          },
+          "a"_a, "b"_a, JITGEMM_MATMUL_ARGUMENTS,
+          nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))
       .def("__call__", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def __call__" JITGEMM_EXECUTE_SIGNATURE),
            "The result, or out. Has no gradients.")
       .def("execute", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def execute" JITGEMM_EXECUTE_SIGNATURE),
            "The result, or out. Has no gradients.")
-      .def("plan",
-           [](Matmul& self, const std::optional<std::string>& config) {
-             if (config) self.pin(parse_kernel_config(*config));
-             return plan_of(self.context(), self.product().problem, self.config(), true);
-           },
-           "config"_a = nb::none(), "What runs, once it is compiled; `config` pins it.")
-      .def("tune", [](Matmul& self, nb::handle progress) { return tune(self.context(), self.product().problem, progress); },
-           "progress"_a = nb::none(),
-           nb::sig("def tune(self, progress: bool | Callable[[int, int], None] | None = None) -> TuneReport"),
-           "Measures candidates now; later calls run the winner. progress: True shows a bar.")
+      .def(
+          "plan",
+          [](Matmul& self, const std::optional<std::string>& config) {
+            if (config) self.pin(parse_kernel_config(*config));
+            return plan_of(self.context(), self.product().problem, self.config(), true);
+          },
+          "config"_a = nb::none(), "What runs, once it is compiled; `config` pins it.")
+      .def(
+          "tune",
+          [](Matmul& self, nb::handle progress) { return tune(self.context(), self.product().problem, progress); },
+          "progress"_a = nb::none(),
+          nb::sig("def tune(self, progress: bool | Callable[[int, int], None] | None = None) -> TuneReport"),
+          "Measures candidates now; later calls run the winner. progress: True shows a bar.")
       .def("explain",
-           [](Matmul& self) {
-             return plan_of(self.context(), self.product().problem, self.config(), false).explain();
-           })
+           [](Matmul& self) { return plan_of(self.context(), self.product().problem, self.config(), false).explain(); })
       .def("source", [](Matmul& self) { return source_of(self.context(), self.product().problem, self.config()); })
       .def_prop_ro("problem", [](Matmul& self) { return self.product().problem; });
 }

@@ -6,7 +6,12 @@
 namespace jitgemm::python {
 namespace {
 
-int current_cuda_device() { return 0; }
+/// torch's where the program has it, else the first.
+int current_cuda_device() {
+  const nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
+  if (torch.is_none() || !nb::cast<bool>(torch.attr("cuda").attr("is_available")())) return 0;
+  return nb::cast<int>(torch.attr("cuda").attr("current_device")());
+}
 
 }  // namespace
 
@@ -33,11 +38,11 @@ ContextHandle::~ContextHandle() {
 }
 
 void ContextHandle::require(const Place& place) const {
-  if (device_ == Device::compile_only || (place.cuda ? device_ == Device::cuda && number_ == place.number
-                                                     : device_ == Device::emulator))
+  if (device_ == Device::compile_only ||
+      (place.cuda ? device_ == Device::cuda && number_ == place.number : device_ == Device::emulator))
     return;
-  throw nb::value_error(("the context is of " + (device_ == Device::cuda ? to_string(Place{true, number_})
-                                                                        : std::string("the emulator")) +
+  throw nb::value_error(("the context is of " +
+                         (device_ == Device::cuda ? to_string(Place{true, number_}) : std::string("the emulator")) +
                          ", and the arrays are on " + to_string(place) + "; move one of them")
                             .c_str());
 }

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The part of DLPack 1.3's binary interface that is read here (https://github.com/dmlc/dlpack, dlpack.h). Names are that
-// header's.
+// The part of DLPack 1.3's binary interface that is read here (https://github.com/dmlc/dlpack, dlpack.h). Names are
+// that header's.
 namespace jitgemm::python::dlpack {
 
 inline constexpr std::uint32_t major_version = 1;
@@ -63,8 +63,8 @@ struct ExchangeApiHeader {
   ExchangeApiHeader* prev_api;
 };
 
-/// What the capsule `__dlpack_c_exchange_api__` of a tensor's type holds, under the name "dlpack_exchange_api". Functions
-/// answer 0, or -1 with a Python exception set.
+/// What the capsule `__dlpack_c_exchange_api__` of a tensor's type holds, under the name "dlpack_exchange_api".
+/// Functions answer 0, or -1 with a Python exception set.
 struct ExchangeApi {
   ExchangeApiHeader header;
   int (*managed_tensor_allocator)(Tensor* prototype, ManagedTensorVersioned** out, void* context, SetError);

@@ -15,9 +15,12 @@ PyObject* kind_of(ErrorCode code) {
     case ErrorCode::invalid_operand:
     case ErrorCode::invalid_config:
     case ErrorCode::invalid_option:
-    case ErrorCode::workspace_too_small: return PyExc_ValueError;
-    case ErrorCode::out_of_memory: return PyExc_MemoryError;
-    case ErrorCode::io: return PyExc_OSError;
+    case ErrorCode::workspace_too_small:
+      return PyExc_ValueError;
+    case ErrorCode::out_of_memory:
+      return PyExc_MemoryError;
+    case ErrorCode::io:
+      return PyExc_OSError;
     case ErrorCode::no_device:
     case ErrorCode::no_compiler:
     case ErrorCode::compile_failed:
@@ -25,7 +28,8 @@ PyObject* kind_of(ErrorCode code) {
     case ErrorCode::launch_failed:
     case ErrorCode::not_capturable:
     case ErrorCode::emulator_fault:
-    case ErrorCode::internal: break;
+    case ErrorCode::internal:
+      break;
   }
   return PyExc_RuntimeError;
 }
@@ -36,7 +40,8 @@ void set_text(PyObject* exception, const char* name, const std::string& text) {
 }
 
 void raise(const Error& error) {
-  const nb::object message = nb::steal(PyUnicode_DecodeUTF8(error.what(), Py_ssize_t(std::string_view(error.what()).size()), "replace"));
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(error.what(), Py_ssize_t(std::string_view(error.what()).size()), "replace"));
   if (!message.is_valid()) return;  // no memory, which Python says itself
   PyObject* const kind = kind_of(error.code());
   const nb::object exception = nb::steal(PyObject_CallFunctionObjArgs(kind, message.ptr(), nullptr));

@@ -45,8 +45,7 @@ bool is_tf32(nb::handle precision, const ArrayType& type) {
   constexpr const char* choices = "None, ieee, tf32";
   if (precision.is_none()) {
     if (!type.is_torch()) return false;
-    static nb::object& asked =
-        *new nb::object(nb::module_::import_("torch").attr("get_float32_matmul_precision"));
+    static nb::object& asked = *new nb::object(nb::module_::import_("torch").attr("get_float32_matmul_precision"));
     return nb::cast<std::string_view>(asked()) != "highest";
   }
   const std::string_view text = text_of(precision, "precision", choices);
@@ -117,8 +116,9 @@ int alignment_of(const void* pointer, DataType type) {
 
 void require_type(const View& view, DataType expected, const char* name, DataType d) {
   if (view.type == expected) return;
-  throw nb::type_error((std::string(name) + " is of " + std::string(to_string(view.type)) + ", and goes with a result of " +
-                        std::string(to_string(d)) + " as " + std::string(to_string(expected)) + "; convert it")
+  throw nb::type_error((std::string(name) + " is of " + std::string(to_string(view.type)) +
+                        ", and goes with a result of " + std::string(to_string(d)) + " as " +
+                        std::string(to_string(expected)) + "; convert it")
                            .c_str());
 }
 
@@ -126,10 +126,14 @@ void require_type(const View& view, DataType expected, const char* name, DataTyp
 
 DataType data_type_of(nb::handle dtype, const char* what) {
   std::string text;
-  if (PyUnicode_Check(dtype.ptr())) text = nb::cast<std::string>(dtype);
-  else if (nb::hasattr(dtype, "name")) text = nb::cast<std::string>(nb::str(dtype.attr("name")));      // NumPy's dtype
-  else if (nb::hasattr(dtype, "__name__")) text = nb::cast<std::string>(nb::str(dtype.attr("__name__")));  // its scalar
-  else text = nb::cast<std::string>(nb::str(dtype));  // torch's
+  if (PyUnicode_Check(dtype.ptr()))
+    text = nb::cast<std::string>(dtype);
+  else if (nb::hasattr(dtype, "name"))
+    text = nb::cast<std::string>(nb::str(dtype.attr("name")));  // NumPy's dtype
+  else if (nb::hasattr(dtype, "__name__"))
+    text = nb::cast<std::string>(nb::str(dtype.attr("__name__")));  // its scalar
+  else
+    text = nb::cast<std::string>(nb::str(dtype));  // torch's
   text = text.substr(text.rfind('.') + 1);
   if (const std::optional<DataType> parsed = parse_data_type(text)) return *parsed;
   if (const std::optional<DataType> named = data_type_named(text)) return *named;
@@ -172,8 +176,9 @@ void refuse_gradients(std::initializer_list<nb::handle> arrays) {
     const ArrayType& type = array_type(array, "an argument");
     if (!type.is_torch()) continue;
     if (requires_grad(array) && TorchModes::gradients()) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "Matmul has no gradients, and a tensor requires them; call jitgemm.matmul, or use torch.no_grad()");
+      PyErr_SetString(
+          PyExc_RuntimeError,
+          "Matmul has no gradients, and a tensor requires them; call jitgemm.matmul, or use torch.no_grad()");
       throw nb::python_error();
     }
   }

@@ -9,8 +9,7 @@ constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "
 
 std::string text_of(const View& view) {
   std::string text = std::string(to_string(view.type)) + " " + to_string(shape_of(view)) + " with strides (";
-  for (int i = 0; i < view.rank; ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
+  for (int i = 0; i < view.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
   return text + ")";
 }
 
@@ -28,14 +27,15 @@ Matmul::Matmul(const MatmulArguments& it) {
   const PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
   if (prepared.copy_a_ || prepared.copy_b_ || prepared.copy_c_ || prepared.copy_bias_)
     throw nb::value_error(
-        "an array is contiguous in neither of its last two dimensions; pass contiguous ones, which Matmul does not copy");
+        "an array is contiguous in neither of its last two dimensions; pass contiguous ones, which Matmul does not "
+        "copy");
   product_ = prepared.product();
   config_ = prepared.config();
   context_ = &prepared.context();
   kept_context_ = nb::borrow(it.context);
   place_ = prepared.place();
-  const std::array<const std::optional<Array>*, roles> given{&prepared.a_,       &prepared.b_,       &prepared.c_,
-                                                             &prepared.bias_,    &prepared.d_,       &prepared.scale_a_,
+  const std::array<const std::optional<Array>*, roles> given{&prepared.a_,       &prepared.b_,      &prepared.c_,
+                                                             &prepared.bias_,    &prepared.d_,      &prepared.scale_a_,
                                                              &prepared.scale_b_, &prepared.scale_d_};
   const std::array<nb::handle, roles> objects{it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d};
   for (std::size_t i = 0; i < roles; ++i) {

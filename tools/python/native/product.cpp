@@ -49,7 +49,7 @@ class BatchDimensions {
     if (inner.extent == 1) return;
     if (size_ > 0) {
       BatchDimension& outer = innermost();
-      const auto follows = [&](std::int64_t BatchDimension::*stride) {
+      const auto follows = [&](std::int64_t BatchDimension::* stride) {
         return outer.*stride == inner.*stride * inner.extent;
       };
       if (follows(&BatchDimension::a) && follows(&BatchDimension::b) && follows(&BatchDimension::c) &&
@@ -94,7 +94,8 @@ Bias direction_of(const View& bias, std::int64_t m, std::int64_t n, bool column,
   if (bias.rank == 2 && bias.shape[0] == 1 && bias.shape[1] == n) return Bias::along_n;
   if (bias.rank == 2 && bias.shape[0] == m && bias.shape[1] == 1) return Bias::along_m;
   throw ShapeError(shape_text("bias", bias) + " and the result " + to_string(shape_of(d)) + ": pass one of shape (" +
-                   std::to_string(column ? m : n) + (column ? ",)" : ",), or (" + std::to_string(m) + ", 1) for one value a row"));
+                   std::to_string(column ? m : n) +
+                   (column ? ",)" : ",), or (" + std::to_string(m) + ", 1) for one value a row"));
 }
 
 }  // namespace
