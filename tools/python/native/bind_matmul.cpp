@@ -64,8 +64,8 @@ Asked asked_of(const MatmulArguments& it) {
 
 void bind_matmul(nb::module_& module) {
   module.attr("Array") = nb::type_var("Array");
-  module.def("matmul", taking_arguments<nb::object>(&matmul), "a"_a, "b"_a, JITGEMM_MATMUL_ARGUMENTS,
-             nb::sig("def matmul(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
+  module.def("matmul", taking_arguments<nb::object>(&matmul), nb::arg("a").none(), nb::arg("b").none(),
+             JITGEMM_MATMUL_ARGUMENTS, nb::sig("def matmul(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
              R"(activation(alpha * scale_a * scale_b * (a @ b) + beta * c + bias), by torch.matmul's rules of shapes.
 
 a, b       arrays of one framework that speaks DLPack, on one device: (..., M, K) and (..., K, N), or vectors;
@@ -107,9 +107,9 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         arguments.b_is_weight = true;
         return matmul(arguments);
       },
-      "x"_a, "weight"_a, "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(), "slope"_a = 0.01,
-      "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(), "config"_a = nb::none(),
-      "stream"_a = nb::none(), "context"_a = nb::none(),
+      nb::arg("x").none(), nb::arg("weight").none(), "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(),
+      "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(),
+      "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(),
       nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
               "slope: float = 0.01, out: Array | None = None, out_dtype: object = None, precision: str | None = "
               "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
@@ -120,7 +120,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         const Asked asked = asked_of(it);
         return plan_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr, false).explain();
       }),
-      "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
       nb::sig("def explain(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
       "Which configuration matmul() would run for these arguments, and why. Also of a Problem or its text.");
   module.def(
@@ -128,7 +128,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         const Asked asked = asked_of(it);
         return source_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr);
       }),
-      "a"_a, "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
       nb::sig("def source(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
       "The source of the kernel that matmul() would run for these arguments. Also of a Problem or its text.");
 
@@ -161,7 +161,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
             new (self) Matmul(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
                                               accumulation, scale_a, scale_b, scale_d, config, stream, context});
           },
-          "a"_a, "b"_a, JITGEMM_MATMUL_ARGUMENTS,
+          nb::arg("a").none(), nb::arg("b").none(), JITGEMM_MATMUL_ARGUMENTS,
           nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))
       .def("__call__", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def __call__" JITGEMM_EXECUTE_SIGNATURE),
            "The result, or out. Has no gradients.")

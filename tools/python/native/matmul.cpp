@@ -84,7 +84,10 @@ class TorchModes {
 };
 
 /// An operand that may be a number instead of an array: what it multiplies the product by.
-bool is_number(nb::handle value) { return PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr()); }
+bool is_number(nb::handle value) {
+  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return true;
+  return !value.is_none() && nb::hasattr(value, "__float__") && !nb::hasattr(value, "__dlpack__");  // NumPy's scalars
+}
 
 bool requires_grad(nb::handle tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
@@ -170,18 +173,8 @@ bool needs_torch_operators(const MatmulArguments& it) {
   return false;
 }
 
-void refuse_gradients(std::initializer_list<nb::handle> arrays) {
-  for (const nb::handle array : arrays) {
-    if (array.is_none()) continue;
-    const ArrayType& type = array_type(array, "an argument");
-    if (!type.is_torch()) continue;
-    if (requires_grad(array) && TorchModes::gradients()) {
-      PyErr_SetString(
-          PyExc_RuntimeError,
-          "Matmul has no gradients, and a tensor requires them; call jitgemm.matmul, or use torch.no_grad()");
-      throw nb::python_error();
-    }
-  }
+bool requires_gradient(const Array& array) {
+  return array.type().is_torch() && requires_grad(array.object()) && TorchModes::gradients();
 }
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -66,7 +65,7 @@ DataType data_type_of(nb::handle dtype, const char* what);
 /// Whether a call with these arrays must go by torch's operators: for gradients, autocast, tracing and whatever else
 /// looks at operators.
 bool needs_torch_operators(const MatmulArguments& arguments);
-/// Throws RuntimeError for a tensor whose gradient would be lost.
-void refuse_gradients(std::initializer_list<nb::handle> arrays);
+/// Whether torch records gradients of this array.
+bool requires_gradient(const Array& array);
 
 }  // namespace jitgemm::python

@@ -76,6 +76,12 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
                            to_string(place_) + "; make another one")
                               .c_str());
+  if (requires_gradient(*held)) {
+    PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
+                                                             "jitgemm.matmul, or use torch.no_grad()")
+                                            .c_str());
+    throw nb::python_error();
+  }
   return held->view().data;
 }
 
@@ -86,7 +92,6 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
     queue = stream_of(stream);
     used = reinterpret_cast<std::intptr_t>(queue);
   }
-  refuse_gradients({it.a, it.b, it.c, it.bias, it.out});
   std::array<std::optional<Array>, roles> held;
   const auto pointer = [&](Role role, nb::handle array) { return pointer_of(role, array, used, held[role]); };
   Operands operands;
