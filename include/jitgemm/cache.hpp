@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,15 +45,16 @@ struct JITGEMM_EXPORT TuningResult {
   std::vector<MeasuredConfig> runners_up = {};  ///< of the same measurement, best first
   std::string date;                             ///< of the measurement: "2026-11-21"
   std::string library;                          ///< the version of jitgemm that measured
-  std::string candidates;  ///< a digest of what was measured; empty in old results
+  std::string candidates;                       ///< a digest of what was measured; empty in old results
 
   std::string json() const;  ///< one object, in a line, as tuning.jsonl in the cache directory has it
 };
 
-/// What Cache::export_kernels() did.
+/// What Cache::export_kernels() and export_binaries() did.
 struct CacheExport {
-  int kernels = 0;     ///< copied
-  std::string remark;  ///< what keeps others from using the folder, with the way out; empty if nothing does
+  std::size_t kernels = 0;  ///< copied
+  std::string directory;    ///< the folder, as a full path
+  std::string remark;       ///< what keeps others from using exported kernels, with the way out; empty if nothing does
 };
 
 /// Kernels and tuning results on disk: the cache directory, and JITGEMM_SYSTEM_CACHE_DIR under it, which is only read.
@@ -84,7 +86,7 @@ class JITGEMM_EXPORT Cache {
   /// JITGEMM_SYSTEM_CACHE_DIR may name, or a Context's cache_dir. Error{io} if there are none.
   CacheExport export_kernels(const std::string& folder) const;
   /// Each as two files instead, for a disassembler: DIGEST.cubin (.so of the emulator's) and its source, DIGEST.cu.
-  int export_binaries(const std::string& folder) const;
+  CacheExport export_binaries(const std::string& folder) const;
 
   /// Of all devices and constraints; of those in the system's directory, what is not in directory().
   std::vector<TuningResult> tuning_results() const;
