@@ -7,11 +7,37 @@
 prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
-from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TuneReport, TunedCandidate,
-                           __version__, default_context, devices, explain, linear, matmul, source)
+from typing import TYPE_CHECKING
 
-from jitgemm._bench import BenchRow, BenchTable, bench
-from jitgemm._warm import warm
+from jitgemm import _compile
+from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
+                           __version__, default_context, devices, explain, source)
 
-__all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate",
-           "__version__", "bench", "default_context", "devices", "explain", "linear", "matmul", "source", "warm"]
+if TYPE_CHECKING:
+    from jitgemm import cache, torch, wisdom
+    from jitgemm._bench import BenchRow, BenchTable, bench
+    from jitgemm._core import linear, matmul
+    from jitgemm._warm import warm
+else:
+    from jitgemm._core import builtin_linear as linear
+    from jitgemm._core import builtin_matmul as matmul
+
+__all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Matmul", "Plan", "Problem",
+           "TuneReport", "TunedCandidate", "__version__", "bench", "cache", "default_context", "devices", "explain",
+           "linear", "matmul", "source", "torch", "warm", "wisdom"]
+
+_LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "warm": "_warm"}
+
+
+def __getattr__(name: str) -> object:
+    """What takes time to import, on first use."""
+    import importlib
+
+    if name in _LATER:
+        return getattr(importlib.import_module(f"jitgemm.{_LATER[name]}"), name)
+    if name in ("cache", "torch", "wisdom"):
+        return importlib.import_module(f"jitgemm.{name}")
+    raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
+
+
+_compile.watch()

@@ -19,7 +19,7 @@ struct TypeRow {
 constexpr TypeRow type_rows[] = {
     {DataType::f16, dlpack::kDLFloat, 16, "float16"},
     {DataType::bf16, dlpack::kDLBfloat, 16, "bfloat16"},
-    {DataType::f32, dlpack::kDLFloat, 32, "float32"},
+    {DataType::f32, dlpack::kDLFloat, 32, "float32"},  // tf32's elements, too
     {DataType::f64, dlpack::kDLFloat, 64, "float64"},
     {DataType::e4m3, dlpack::kDLFloat8_e4m3fn, 8, "float8_e4m3fn"},
     {DataType::e5m2, dlpack::kDLFloat8_e5m2, 8, "float8_e5m2"},
@@ -30,6 +30,7 @@ constexpr const char* known_types =
     "float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8, and int32 for results";
 
 const TypeRow& row_of(DataType type) {
+  if (type == DataType::tf32) type = DataType::f32;
   return *std::find_if(std::begin(type_rows), std::end(type_rows),
                        [&](const TypeRow& row) { return row.type == type; });
 }
@@ -137,6 +138,8 @@ std::optional<DataType> data_type_named(std::string_view name) {
     if (row.name == name) return row.type;
   return std::nullopt;
 }
+
+const char* name_of(DataType type) { return row_of(type).name; }
 
 std::string to_string(const Place& place) { return place.cuda ? "cuda:" + std::to_string(place.number) : "cpu"; }
 

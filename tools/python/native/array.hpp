@@ -68,6 +68,7 @@ class Array {
 
 /// Of a name as NumPy has it; nullopt for others.
 std::optional<DataType> data_type_named(std::string_view name);
+const char* name_of(DataType type);
 
 /// The stream that the array's framework queues work on.
 Stream current_stream(const ArrayType& type, const Place& place);

@@ -36,6 +36,25 @@ auto taking_arguments(Function function) {
   };
 }
 
+/// torch.compile can be told what stands for a function of Python's own kind, which nanobind's are not. So the two that
+/// it meets are called by way of one.
+template <int>
+PyObject* call_through(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
+template <int>
+PyObject* callee = nullptr;  // held for ever
+template <int Index>
+PyObject* call_through(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return PyObject_Vectorcall(callee<Index>, arguments, std::size_t(count), names);
+}
+template <int Index>
+nb::object builtin(nb::object function, const char* name) {
+  static const std::string doc = nb::cast<std::string>(function.attr("__doc__"));
+  callee<Index> = function.release().ptr();
+  static PyMethodDef definition{name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_through<Index>)),
+                                METH_FASTCALL | METH_KEYWORDS, doc.c_str()};
+  return nb::steal(PyCFunction_NewEx(&definition, nullptr, nb::str("jitgemm").ptr()));
+}
+
 /// What explain() and source() were asked about: a Problem, its text, or arrays.
 struct Asked {
   Problem problem;
@@ -115,6 +134,15 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
               "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
       "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
       "The other arguments are matmul's.");
+  module.attr("builtin_matmul") = builtin<0>(module.attr("matmul"), "matmul");
+  module.attr("builtin_linear") = builtin<1>(module.attr("linear"), "linear");
+  module.def("compute", taking_arguments<nb::object>(&compute), nb::arg("a").none(), nb::arg("b").none(),
+             JITGEMM_MATMUL_ARGUMENTS,
+             nb::sig("def compute(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
+             "matmul() without a look at torch's modes and gradients: what its operators call.");
+  module.def(
+      "dtype_name", [](nb::handle dtype) { return name_of(data_type_of(dtype, "out_dtype")); }, "dtype"_a,
+      "A type as NumPy and torch name it.");
   module.def(
       "explain", taking_arguments<std::string>([](const MatmulArguments& it) {
         const Asked asked = asked_of(it);

@@ -384,6 +384,10 @@ nb::object matmul(const MatmulArguments& arguments) {
     pass("scale_d", arguments.scale_d);
     return operators.attr("matmul")(arguments.a, arguments.b, **keywords);
   }
+  return compute(arguments);
+}
+
+nb::object compute(const MatmulArguments& arguments) {
   const PreparedMatmul prepared(arguments, PreparedMatmul::Purpose::run);
   prepared.run();
   return prepared.out();

@@ -57,7 +57,9 @@ class PreparedMatmul {
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
                  const KernelConfig* config);
 
+/// By torch's operators where something looks at them, else compute().
 nb::object matmul(const MatmulArguments& arguments);
+nb::object compute(const MatmulArguments& arguments);
 
 /// Throws TypeError, ValueError. `what` is the argument's name.
 DataType data_type_of(nb::handle dtype, const char* what);

@@ -9,4 +9,5 @@ NB_MODULE(_core, module) {
   jitgemm::python::register_errors();
   jitgemm::python::bind_context(module);
   jitgemm::python::bind_matmul(module);
+  jitgemm::python::bind_cache(module);
 }

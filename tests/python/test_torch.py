@@ -1,0 +1,360 @@
+"""jitgemm in torch: operators, gradients, torch.compile, modules. On CPU tensors, by the emulator."""
+import copy
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import jitgemm  # noqa: E402
+import jitgemm.torch  # noqa: E402
+
+F = torch.nn.functional
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+ACTIVATIONS = {None: lambda x: x, "relu": torch.relu, "leaky_relu": lambda x: F.leaky_relu(x, 0.25), "gelu": F.gelu,
+               "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
+
+
+def close(x, y, tolerance=1e-5):
+    return torch.allclose(x.double().cpu(), y.double().cpu(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float16, 4e-3), (torch.bfloat16, 3e-2), (torch.float32, 1e-5),
+                                              (torch.float64, 1e-12), (torch.int8, 0), (torch.float8_e4m3fn, 3e-2),
+                                              (torch.float8_e5m2, 3e-2)])
+def test_types(device, dtype, tolerance):
+    a = (torch.randn(33, 47, device=device) * (9 if dtype == torch.int8 else 1)).to(dtype)
+    b = (torch.randn(29, 47, device=device) * (9 if dtype == torch.int8 else 1)).to(dtype).t()
+    expected = a.double() @ b.double()
+    d = jitgemm.matmul(a, b)
+    assert d.dtype == {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16,
+                       torch.float8_e5m2: torch.bfloat16}.get(dtype, dtype)
+    assert d.device == a.device
+    scale = a.double().abs() @ b.double().abs()
+    assert ((d.double() - expected).abs() <= tolerance * expected.abs() + 1e-6 * scale * (tolerance > 0)).all()
+    out = torch.full_like(d, float("nan") if d.is_floating_point() else -1)
+    assert jitgemm.matmul(a, b, out=out) is out and torch.equal(out, d)
+
+
+def test_float32_follows_torch():
+    # 1 + 2^-12 is a float32, and becomes 1 as a tf32.
+    a, b = torch.full((16, 32), 1 + 2.0**-12), torch.ones(32, 16)
+    assert (jitgemm.matmul(a, b) == 32 + 2.0**-7).all()
+    assert (jitgemm.matmul(a, b, precision="tf32") == 32).all()
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert (jitgemm.matmul(a, b) == 32).all()
+        assert (jitgemm.matmul(a, b, precision="ieee") == 32 + 2.0**-7).all()
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("shapes", [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4, 5)),
+                                    ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((3, 4), (2, 4, 5)),
+                                    ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((0, 4), (4, 5)), ((3, 0), (0, 5))])
+def test_gradients_of_every_shape(shapes):
+    a, b = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+    assert torch.autograd.gradcheck(lambda x, y: jitgemm.matmul(x, y, alpha=0.75), (a, b))
+    assert close(jitgemm.matmul(a, b), a @ b, 1e-12)
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_gradients_of_everything_that_is_added(activation):
+    a, b = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.randn(5, 4, dtype=torch.float64).t()
+    b.requires_grad_()
+    c = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    for bias_shape in ((5,), (3, 1)):
+        bias = torch.randn(bias_shape, dtype=torch.float64, requires_grad=True)
+
+        def ours(a, b, c, bias):
+            return jitgemm.matmul(a, b, c=c, alpha=0.5, beta=-2, bias=bias, activation=activation, slope=0.25)
+
+        expected = ACTIVATIONS[activation](0.5 * (a @ b) - 2 * c + bias)
+        assert close(ours(a, b, c, bias), expected, 1e-10)
+        assert torch.autograd.gradcheck(ours, (a, b, c, bias))
+    assert torch.autograd.gradgradcheck(ours, (a, b, c, bias))
+
+
+def test_gradients_of_a_bias_of_vectors():
+    a, b = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.randn(4, dtype=torch.float64)
+    bias = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda a, bias: jitgemm.matmul(a, b, bias=bias), (a, bias))
+
+
+def test_opcheck():
+    a, b = torch.randn(2, 3, 8, requires_grad=True), torch.randn(8, 4, requires_grad=True)
+    bias, c = torch.randn(4, requires_grad=True), torch.randn(2, 3, 4, requires_grad=True)
+    tail = (1.0, 0.0, "none", 0.01, None, "", "", None, None, None, "")
+    torch.library.opcheck(torch.ops.jitgemm.matmul.default, (a, b, None, None, *tail))
+    torch.library.opcheck(torch.ops.jitgemm.matmul.default,
+                          (a, b, c, bias, 2.0, 0.5, "silu", 0.01, None, "", "", None, None, None, ""))
+    with torch.no_grad():
+        torch.library.opcheck(torch.ops.jitgemm.matmul_out.default,
+                              (a.detach(), b.detach(), None, None, *tail), {"out": torch.empty(2, 3, 4)})
+
+
+def mlp(x, w1, b1, w2, b2):
+    return jitgemm.linear(jitgemm.matmul(x, w1, bias=b1, activation="gelu_tanh"), w2, b2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compile_of_an_mlp_forward_and_backward(device):
+    backend = "inductor" if device == "cuda" else "aot_eager"
+    shapes = [(6, 8), (8, 16), (16,), (4, 16), (4,)]
+    ours = [torch.randn(shape, device=device, requires_grad=True) for shape in shapes]
+    theirs = [tensor.detach().clone().requires_grad_() for tensor in ours]
+    torch._dynamo.reset()
+    compiled = torch.compile(mlp, fullgraph=True, backend=backend)
+    y = compiled(*ours)
+    x, w1, b1, w2, b2 = theirs
+    expected = F.linear(F.gelu(x @ w1 + b1, approximate="tanh"), w2, b2)
+    assert close(y, expected, 1e-4)
+    weights = torch.randn_like(y)
+    (y * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for one, other in zip(ours, theirs):
+        assert close(one.grad, other.grad, 1e-4)
+    with torch.no_grad():
+        assert close(compiled(*ours), expected, 1e-4)
+
+
+@pytest.mark.parametrize("first", ["jitgemm", "torch", "torch._dynamo"])
+def test_compile_whichever_is_imported_first(first):
+    second = "torch" if first == "jitgemm" else "jitgemm"
+    program = f"""
+        import {first}
+        import {second}
+        import torch
+        import jitgemm
+        def f(a, b, out):
+            y = jitgemm.matmul(a, b, activation="relu") + jitgemm.linear(a, b.t())
+            jitgemm.matmul(a, b, out=out)
+            return y
+        a, b, out = torch.randn(4, 8), torch.randn(8, 4), torch.empty(4, 4)
+        y = torch.compile(f, fullgraph=True, backend="aot_eager")(a, b, out)
+        assert torch.allclose(y, torch.relu(a @ b) + a @ b, atol=1e-5), y
+        assert torch.allclose(out, a @ b, atol=1e-5), out
+        model = jitgemm.torch.Linear(8, 4)
+        assert torch.allclose(torch.compile(model, fullgraph=True, backend="aot_eager")(a), model(a), atol=1e-5)
+        """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_jitgemm_imports_no_torch():
+    program = "import sys, jitgemm\nassert not [name for name in sys.modules if name.split('.')[0] in ('torch', 'numpy')]"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype):
+    a, b, bias = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4), torch.randn(4)
+    with torch.autocast("cpu", dtype=dtype):
+        y = jitgemm.matmul(a, b, bias=bias)
+        assert y.dtype == dtype == (a @ b).dtype
+        assert jitgemm.matmul(a.double(), b.double()).dtype == torch.float64
+        out = torch.empty(4, 4, dtype=dtype)
+        with torch.no_grad():
+            jitgemm.matmul(a, b, bias=bias, out=out)
+        assert torch.equal(out, y)
+    y.sum().backward()
+    assert a.grad.dtype == torch.float32
+    assert close(y, a @ b + bias, 0.1)
+
+
+def test_out_has_no_gradient():
+    a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        jitgemm.matmul(a, b, out=torch.empty(4, 4))
+    with torch.no_grad():
+        jitgemm.matmul(a, b, out=torch.empty(4, 4))
+    with pytest.raises(RuntimeError, match="a requires a gradient, and Matmul has none"):
+        jitgemm.Matmul(a, b)(a, b)
+    with pytest.raises(ValueError, match="leave stream and context away"):
+        jitgemm.matmul(a, b, context=jitgemm.default_context("cpu"))
+
+
+def test_eight_bits_have_no_gradient():
+    a = torch.randn(16, 32).to(torch.float8_e4m3fn).requires_grad_()
+    y = jitgemm.matmul(a, torch.randn(32, 16).to(torch.float8_e4m3fn))
+    with pytest.raises(RuntimeError, match="8-bit floats, and scales, have no gradients"):
+        y.sum().backward()
+
+
+def test_views_that_mean_more_than_their_memory():
+    a, b = torch.randn(4, 8), torch.randn(8, 4)
+    z = torch.randn(4, 8, dtype=torch.complex64)
+    negative = z.conj().imag
+    assert negative.is_neg() and close(jitgemm.matmul(negative, b), negative @ b)
+    assert close(jitgemm.matmul(a.expand(3, 4, 8), b), a.expand(3, 4, 8) @ b)
+    assert close(jitgemm.matmul(a[:, ::2], b[::2]), a[:, ::2] @ b[::2])
+    assert close(jitgemm.matmul(a[:1].expand(4, 8), b), a[:1].expand(4, 8) @ b)
+
+    class Doubled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), keywords=None):
+            return super().__torch_function__(function, types, arguments, keywords or {})
+
+    result = jitgemm.matmul(a.as_subclass(Doubled), b)
+    assert close(result, a @ b)
+
+
+def test_transforms():
+    a, b = torch.randn(4, 8, dtype=torch.float64), torch.randn(8, 5, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="functorch transforms"):  # torch has them for no operator of a library
+        torch.func.grad(lambda x: jitgemm.matmul(x, b).square().sum())(a)
+    batch = torch.randn(3, 4, 8, dtype=torch.float64)
+    vectors = torch.randn(3, 8, dtype=torch.float64)
+    for f, x in [(lambda x: jitgemm.matmul(x, b), batch), (lambda x: jitgemm.matmul(x, b), vectors),
+                 (lambda x: jitgemm.matmul(a, x), vectors), (lambda x: jitgemm.matmul(x, x), vectors)]:
+        expected = torch.stack([f(each) for each in x])
+        assert close(torch.vmap(f)(x), expected, 1e-10)
+    assert close(torch.vmap(lambda x: jitgemm.matmul(x, b), in_dims=2)(batch.movedim(0, 2)), batch @ b, 1e-10)
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    with FakeTensorMode():
+        fake = jitgemm.matmul(torch.empty(2, 3, 8), torch.empty(8, 5))
+        assert fake.shape == (2, 3, 5)
+
+
+def test_checkpoint_and_export():
+    a, w = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(lambda x: jitgemm.linear(x, w, activation="silu"), a, use_reentrant=False)
+    y.sum().backward()
+    first = a.grad.clone()
+    a.grad = None
+    jitgemm.linear(a, w, activation="silu").sum().backward()
+    assert close(first, a.grad)
+    exported = torch.export.export(jitgemm.torch.Linear(8, 4), (torch.randn(3, 8),))
+    assert any("jitgemm.matmul" in str(node.target) for node in exported.graph.nodes)
+
+
+def test_linear_module():
+    theirs = torch.nn.Linear(8, 5)
+    ours = jitgemm.torch.Linear(8, 5)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 3, 8)
+    assert close(ours(x), theirs(x))
+    shared = jitgemm.torch.Linear.from_linear(theirs, activation="relu")
+    assert shared.weight is theirs.weight and shared.bias is theirs.bias
+    assert close(shared(x), torch.relu(theirs(x)))
+    assert "activation=relu" in repr(shared)
+    for copied in (copy.deepcopy(shared), pickle.loads(pickle.dumps(shared))):
+        assert close(copied(x), shared(x)) and copied.activation == "relu"
+    assert close(jitgemm.torch.Linear(8, 5, bias=False, dtype=torch.float64)(x.double()).detach() * 0, torch.zeros(2, 3, 5))
+
+
+def test_replace_linear():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(10, 8)
+            self.block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8, bias=False))
+            self.head = torch.nn.Linear(8, 10, bias=False)
+            self.head.weight = self.embedding.weight
+
+        def forward(self, tokens):
+            return self.head(self.block(self.embedding(tokens)))
+
+    model = Model()
+    tokens = torch.randint(10, (2, 5))
+    before = model(tokens)
+    assert jitgemm.torch.replace_linear(copy.deepcopy(model), lambda name, module: name != "head") == ["block.0", "block.2"]
+    seen = []
+    model.block[0].register_forward_hook(lambda *_: seen.append(1))
+    assert jitgemm.torch.replace_linear(model) == ["block.0", "block.2", "head"]
+    assert model.head.weight is model.embedding.weight and isinstance(model.head, jitgemm.torch.Linear)
+    assert close(model(tokens), before) and seen == [1]
+    assert jitgemm.torch.replace_linear(model) == []
+    model(tokens).sum().backward()
+    assert model.embedding.weight.grad is not None
+
+
+def test_deterministic_and_inference_mode():
+    a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4)
+    with torch.inference_mode():
+        y = jitgemm.matmul(a, b)
+    assert not y.requires_grad and close(y, a @ b)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert close(jitgemm.matmul(a, b), a @ b)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_of_100_products():
+    a, b = torch.randn(128, 256, device="cuda").half(), torch.randn(256, 128, device="cuda").half()
+    c = [torch.empty(128, 128, device="cuda", dtype=torch.half) for _ in range(100)]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        jitgemm.matmul(a, b, out=c[0])
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            for i in range(100):
+                jitgemm.matmul(a, b, alpha=i, out=c[i])
+    for _ in range(3):
+        a.copy_(torch.randn_like(a))
+        for d in c:
+            d.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        for i, d in enumerate(c):
+            assert close(d / 16, i * (a.double() @ b.double()) / 16, 2e-2 * (i + 1))
+
+
+@pytest.mark.gpu
+def test_threads_and_streams():
+    b = torch.randn(512, 384, device="cuda").half()
+    torch.cuda.synchronize()
+    failed = []
+
+    def work():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(100):
+                a = torch.randn(256, 512, device="cuda").half()
+                d = jitgemm.matmul(a, b)
+                if not close(d, a.double() @ b.double(), 5e-2):
+                    failed.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+@pytest.mark.gpu
+def test_a_named_stream_is_the_one_that_is_used():
+    a, b = torch.randn(2048, 2048, device="cuda").half(), torch.randn(2048, 2048, device="cuda").half()
+    expected = a.double() @ b.double()
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    for stream in (side, side.cuda_stream):
+        out = torch.full((2048, 2048), float("nan"), device="cuda", dtype=torch.half)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)
+        jitgemm.matmul(a, b, out=out, stream=stream)
+        assert torch.isnan(out).any()  # the default stream does not wait for a stream of torch's
+        side.synchronize()
+        assert close(out / 64, expected / 64, 1e-2)
+    with pytest.raises(ValueError, match="a copy would be made on another stream"):
+        jitgemm.matmul(a[:, ::2], b[::2], stream=side)
+
+
+@pytest.mark.gpu
+def test_devices_that_differ():
+    a, b = torch.randn(8, 8, device="cuda"), torch.randn(8, 8)
+    with pytest.raises(ValueError, match="b is on cpu, and a on cuda:0"):
+        jitgemm.matmul(a, b)
+    with pytest.raises(ValueError, match="the context is of the emulator, and the arrays are on cuda:0"):
+        jitgemm.matmul(a, a, context=jitgemm.default_context("cpu"))

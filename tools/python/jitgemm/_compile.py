@@ -1,0 +1,68 @@
+"""Lets torch.compile see through jitgemm.matmul and jitgemm.linear.
+
+torch.compile cannot look into functions that are not written in Python, unless it is told what to trace instead. It is
+told when its tracer, torch._dynamo, is first imported: that takes seconds, so it must not be because of us.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+TRACER = "torch._dynamo"
+
+
+def register() -> None:
+    """Once torch._dynamo is there."""
+    import torch
+
+    import jitgemm
+    import jitgemm.torch as operators
+
+    def matmul(*arguments, **keywords):
+        return operators.matmul(*arguments, **keywords)
+
+    def linear(*arguments, **keywords):
+        return operators.linear(*arguments, **keywords)
+
+    torch.compiler.substitute_in_graph(jitgemm.matmul, skip_signature_check=True)(matmul)
+    torch.compiler.substitute_in_graph(jitgemm.linear, skip_signature_check=True)(linear)
+
+
+class _Loader(importlib.abc.Loader):
+    """Another loader, and then register()."""
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        register()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        if name != TRACER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def watch() -> None:
+    """Registers now or, where the tracer is not there yet, when it comes."""
+    if TRACER in sys.modules:
+        register()
+    else:
+        sys.meta_path.insert(0, _Finder())
