@@ -34,9 +34,9 @@ Wisdom to_wisdom(const StoredWisdom& stored) {
 }
 
 fs::path checked_file(const std::string& file) {
-  const char* const why = file.empty()                            ? "is an empty path"
+  const char* const why = file.empty()                           ? "is an empty path"
                           : file.find('\0') != std::string::npos ? "has a NUL in it, which no path has"
-                                                                  : nullptr;
+                                                                 : nullptr;
   if (why) throw Error(ErrorCode::invalid_option, std::string("the wisdom file ") + why + "; give one");
   return file;
 }
@@ -45,8 +45,7 @@ StoredWisdom collect(const WisdomSelection& selection) {
   StoredSelection wanted{.kernels = selection.kernels};
   // As results spell it: "sm_90" is "sm_90a".
   if (!selection.architecture.empty()) wanted.architecture = device_info_for(selection.architecture).architecture();
-  if (selection.result)
-    wanted.record = [&](const TuningRecord& record) { return selection.result(to_result(record)); };
+  if (selection.result) wanted.record = [&](const TuningRecord& record) { return selection.result(to_result(record)); };
   CacheHome home = open_home(selection.cache_dir);
   return collect_wisdom(home.records(), home.kernels, wanted);
 }
@@ -60,9 +59,9 @@ StoredWisdom read(const fs::path& file) {
                     : S_ISDIR(status.st_mode)                             ? EISDIR
                                                                           : 0;
   if (error != 0) {
-    throw Error(ErrorCode::io, "cannot read " + file.string() + ": " + errno_text(error) + "; " +
-                                   (is_out_of_descriptors(error) ? more_descriptors
-                                                                 : "give a wisdom file or a tuning database"));
+    throw Error(ErrorCode::io,
+                "cannot read " + file.string() + ": " + errno_text(error) + "; " +
+                    (is_out_of_descriptors(error) ? more_descriptors : "give a wisdom file or a tuning database"));
   }
   StoredWisdom wisdom;
   wisdom.library = JITGEMM_VERSION;

@@ -197,7 +197,8 @@ TEST_CASE("Where only the system's cache can be used, a Cache reads that and cha
   CHECK(cache.kernels()[0].read_only);
   CHECK(cache.tuning_results().size() == 1);
   for (const auto& removal : {+[](Cache& cache) { cache.clear(); }, +[](Cache& cache) { cache.prune(0); }})
-    CHECK_THAT(io_refusal([&] { removal(cache); }), ContainsSubstring("cannot be used: ") && ContainsSubstring("Not a directory; set JITGEMM_CACHE_DIR"));
+    CHECK_THAT(io_refusal([&] { removal(cache); }),
+               ContainsSubstring("cannot be used: ") && ContainsSubstring("Not a directory; set JITGEMM_CACHE_DIR"));
   CHECK(cache.kernels().size() == 2);
   CHECK(cache.export_kernels(site.path("to").string()).kernels == 2);
 }

@@ -134,7 +134,9 @@ TEST_CASE("What is no wisdom is one Error, and changes nothing", "[wisdom][publi
   const std::string bad = machine.path("bad.wisdom"), out = machine.path("out.wisdom");
   const auto refused = [&](const std::string& file, const std::string& why) {
     INFO(file);
-    const auto check = [&](auto call) { CHECK_THAT(io_refusal(call), ContainsSubstring(why) && ContainsSubstring("; ")); };
+    const auto check = [&](auto call) {
+      CHECK_THAT(io_refusal(call), ContainsSubstring(why) && ContainsSubstring("; "));
+    };
     check([&] { read_wisdom(file); });
     check([&] { diff_wisdom(machine.file, file); });
     if (file.ends_with(".jsonl")) return;
@@ -157,7 +159,8 @@ TEST_CASE("What is no wisdom is one Error, and changes nothing", "[wisdom][publi
          {std::function([&] { read_wisdom(path); }), std::function([&] { export_wisdom(path, machine.all()); }),
           std::function([&] { import_wisdom({path}, {.cache_dir = machine.other}); }),
           std::function([&] { merge_wisdom(path, {machine.file}); })})
-      CHECK_THAT(refusal(ErrorCode::invalid_option, call), ContainsSubstring("the wisdom file ") && ContainsSubstring("; give one"));
+      CHECK_THAT(refusal(ErrorCode::invalid_option, call),
+                 ContainsSubstring("the wisdom file ") && ContainsSubstring("; give one"));
   }
   for (const auto& call : {std::function([&] { import_wisdom({}, {.cache_dir = machine.other}); }),
                            std::function([&] { merge_wisdom(out, {}); })})
@@ -224,7 +227,8 @@ TEST_CASE("Imports and exports at once lose nothing", "[wisdom][public]") {
     }));
   }
   std::vector<std::thread> threads;
-  for (int i = count / 2; i < count; ++i) threads.emplace_back([&, i] { import_wisdom({files[std::size_t(i)]}, into); });
+  for (int i = count / 2; i < count; ++i)
+    threads.emplace_back([&, i] { import_wisdom({files[std::size_t(i)]}, into); });
   for (std::thread& thread : threads) thread.join();
   for (const pid_t child : children) CHECK(wait_for(child) == 0);
   const Wisdom all = cached_wisdom({.cache_dir = machine.other});

@@ -24,7 +24,8 @@ int compute_capability_of(const std::string& architecture) {
   if (architecture.starts_with(prefix))
     std::from_chars(architecture.data() + prefix.size(), architecture.data() + architecture.size(), number);
   if (number <= 0 || architecture != architecture_of(number))
-    throw Error(ErrorCode::invalid_option, "architecture=" + architecture + " is none; give one such as sm_80 or sm_90a");
+    throw Error(ErrorCode::invalid_option,
+                "architecture=" + architecture + " is none; give one such as sm_80 or sm_90a");
   return number;
 }
 
