@@ -1,0 +1,201 @@
+"""Problems, plans, contexts, warm() and bench()."""
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import jitgemm
+import numpy as np
+import pytest
+
+
+def test_problems_read_back_what_they_print():
+    problem = jitgemm.Problem(64, 96, 128, a="bf16", layout_b="column_major", bias="along_n")
+    assert jitgemm.Problem(str(problem)) == problem
+    assert hash(jitgemm.Problem(str(problem))) == hash(problem)
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    assert problem != "m=64" and problem != jitgemm.Problem(64, 96, 127)
+    assert (problem.m, problem.n, problem.k, problem.batch) == (64, 96, 128, 1)
+    for words in [("64x64",), (64, 64), (64.0, 64, 64), ("64x64x64", 3)]:
+        with pytest.raises((ValueError, TypeError)):
+            jitgemm.Problem(*words)
+    with pytest.raises(ValueError, match="f99"):
+        jitgemm.Problem(4, 4, 4, a="f99")
+
+
+def test_plans_without_a_gpu():
+    context = jitgemm.Context("compile_only", architecture="sm_90a")
+    problem = jitgemm.Problem(4096, 4096, 4096, a="bf16")
+    plan = context.plan(problem)
+    assert plan.source == "model" and plan.predicted_us > 50 and plan.config.startswith("sm90")
+    assert plan.json()["config"] == plan.config and plan.config in plan.explain()
+    assert "wgmma" in context.source(problem)
+    assert list(context.sources(problem)) == ["gemm"]
+    assert len(context.candidates(problem)) > 1
+    other = context.candidates(problem)[1].config
+    assert context.plan(problem, other).source == "pinned"
+    assert isinstance(context.workspace_size(problem, other), int)
+    assert context.device.architecture == "sm_90a" and context.device.sm_count == 132
+    with pytest.raises(RuntimeError, match="Device::compile_only cannot use device memory"):
+        jitgemm.matmul(np.eye(4, dtype="f4"), np.eye(4, dtype="f4"), context=context)
+
+
+def test_explain_and_source_of_arrays_problems_and_texts():
+    a = np.zeros((32, 64), np.float32)
+    assert "32, 48, 64" in jitgemm.explain(a, np.zeros((64, 48), np.float32))
+    assert "32, 48, 64" in jitgemm.explain("32x48x64 a=f32", context=jitgemm.Context("cpu"))
+    context = jitgemm.Context("compile_only", architecture="sm_80")
+    assert "A100" in jitgemm.explain(jitgemm.Problem(32, 48, 64), context=context)
+    assert "__global__" in jitgemm.source("32x48x64", context=context)
+    with pytest.raises(TypeError, match="b is missing"):
+        jitgemm.explain(a)
+
+
+@pytest.mark.parametrize("words, error, message", [
+    (dict(device="gpu"), ValueError, 'device is "gpu"; choose one of cuda, cuda:N, cpu, compile_only'),
+    (dict(device="cuda:x"), ValueError, 'device is "cuda:x"'),
+    (dict(device="cuda:-1"), ValueError, 'device is "cuda:-1"'),
+    (dict(device="cpu", tuning="maybe"), ValueError, 'tuning is "maybe"; choose one of off, cached, on'),
+    (dict(device="cpu", tuning=3), TypeError, "tuning is a int"),
+    (dict(device="cpu", bucket_m="yes"), TypeError, "bucket_m is a str"),
+    (dict(device="cpu", sm_limit=-1), ValueError, "sms"),
+    (dict(device="cpu", wrong=1), TypeError, "Context has no option wrong; it has architecture, tuning"),
+    (dict(device="compile_only"), ValueError, "architecture"),
+    (dict(device="compile_only", architecture="sm_1"), ValueError, "sm_1"),
+    (dict(device="cpu", emulator_sm_count=0), ValueError, "emulator_sm_count"),
+    (dict(device="cpu", workspace_limit=-1), TypeError, "workspace_limit is a int"),
+])
+def test_every_wrong_option_is_one_clear_error(words, error, message):
+    with pytest.raises(error, match=message):
+        jitgemm.Context(**words)
+
+
+def test_a_fallback_is_asked(tmp_path):
+    asked = []
+
+    def fallback(problem, pointers, stream):
+        asked.append((problem.m, sorted(name for name, pointer in pointers.items() if pointer), stream))
+        return False
+
+    context = jitgemm.Context("cpu", compile_in_background=True, fallback=fallback, tuning="off",
+                              cache_dir=tmp_path / "one")
+    a, b = np.ones((7, 11), np.float32), np.ones((11, 13), np.float32)
+    assert (jitgemm.matmul(a, b, context=context) == 11).all()
+    assert asked == [(7, ["a", "b", "d"], 0)]
+
+    def broken(problem, pointers, stream):
+        raise KeyError("mine")
+
+    context = jitgemm.Context("cpu", compile_in_background=True, fallback=broken, tuning="off",
+                              cache_dir=tmp_path / "two")
+    with pytest.raises(KeyError, match="mine"):
+        jitgemm.matmul(np.ones((9, 11), np.float32), b, context=context)
+
+
+def test_tune_reports_and_remembers():
+    context = jitgemm.Context("cpu", tuning="cached")
+    problem = jitgemm.Problem(16, 16, 32, a="f32")
+    seen = []
+    report = context.tune(problem, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] == len(report.candidates)
+    assert report.plan.measured_us > 0 and report.seconds > 0
+    assert context.plan(problem).source in ("exact", "measured")
+    assert context.counters.tuned >= 1
+
+    def broken(done, total):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        context.tune(problem, progress=broken)
+    with pytest.raises(TypeError, match="progress is neither True nor a function"):
+        context.tune(problem, progress=3)
+    context.tune(problem)  # it goes on
+
+
+PROGRAM = """
+    import os, signal, sys, threading, time
+    import jitgemm, numpy
+    context = jitgemm.Context("cpu", tuning="on", tuning_budget_seconds=600, cache_dir=sys.argv[2])
+    def interrupt():
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=interrupt).start()
+    begin = time.time()
+    a = numpy.ones((160, 160), numpy.float32)
+    try:
+        if sys.argv[1] == "tune":
+            while True: context.tune(jitgemm.Problem(160, 160, 160, a="f32"))
+        else:
+            for n in range(8, 160):
+                jitgemm.matmul(a, a[:, :n], context=context)
+    except KeyboardInterrupt:
+        print("interrupted", time.time() - begin < 30)
+    assert (jitgemm.matmul(a[:8, :8], a[:8, :8], context=jitgemm.Context("cpu", tuning="off")) == 8).all()
+"""
+
+
+@pytest.mark.parametrize("way", ["tune", "matmul"])
+def test_ctrl_c_ends_tuning(way, tmp_path):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROGRAM), way, tmp_path / "cache"],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "interrupted True\n"
+
+
+def test_other_threads_run_while_one_tunes():
+    context = jitgemm.Context("cpu")
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        begin = time.monotonic()
+        context.tune(jitgemm.Problem(24, 16, 32, a="f32"))
+        end = time.monotonic()
+    finally:
+        stop.set()
+        thread.join()
+    inside = [at for at in ticks if begin < at < end]
+    assert len(inside) > 0.1 * (end - begin) / 0.005
+
+
+def test_warm_compiles_what_matmul_runs(tmp_path):
+    assert jitgemm.warm([(32, 32, 32), "16x16x16 a=f16", jitgemm.Problem(8, 8, 8, a="f32")], dtype="f32",
+                        cache_dir=str(tmp_path / "cache")) == 3
+    context = jitgemm.Context("cpu", cache_dir=str(tmp_path / "cache"), tuning="off")
+    jitgemm.matmul(np.eye(32, dtype="f4"), np.eye(32, dtype="f4"), context=context)
+    assert context.counters.compiles == 0
+    shapes = tmp_path / "shapes.txt"
+    shapes.write_text("# m n k\n8 8 8\n\n16 8 8\n")
+    seen = []
+    assert jitgemm.warm(shapes, dtype="f32", cache_dir=str(tmp_path / "cache"), progress=lambda *at: seen.append(at)) == 2
+    assert seen == [(1, 2), (2, 2)]
+    shapes.write_text("8 8\n")
+    with pytest.raises(ValueError, match="shapes.txt:1: .* write three integers a line"):
+        jitgemm.warm(shapes)
+    with pytest.raises(ValueError, match='layout is "xy"'):
+        jitgemm.warm([(8, 8, 8)], layout="xy")
+
+
+def test_bench_makes_a_table(tmp_path):
+    table = jitgemm.bench([(16, 16, 16), (8, 24, 32)], dtype="f32", device="cpu", tune=False, seconds=0.01)
+    assert [(row.m, row.n, row.k) for row in table] == [(16, 16, 16), (8, 24, 32)]
+    assert all(row.error < 1e-6 and row.ours_us > 0 and row.peer_us > 0 for row in table)
+    assert "geometric mean of 2" in str(table) and "<table>" in table._repr_html_()
+    table.to_csv(tmp_path / "rows.csv")
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3
+    with pytest.raises(ValueError, match="bfloat16 needs a GPU"):
+        jitgemm.bench([(16, 16, 16)], dtype="bf16", device="cpu")
+
+
+def test_signals_are_left_alone():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,189 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/typing.h>
+
+#include "bindings.hpp"
+#include "operation.hpp"
+
+namespace jitgemm::python {
+namespace {
+
+using namespace nb::literals;
+
+/// Arguments that all functions share that take arrays as matmul() does.
+#define JITGEMM_MATMUL_ARGUMENTS                                                                                       \
+  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),                    \
+                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),      \
+                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),                  \
+                 "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), "config"_a = nb::none(), "stream"_a = nb::none(), \
+                 "context"_a = nb::none()
+#define JITGEMM_MATMUL_SIGNATURE                                                                             \
+  "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "    \
+  "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, " \
+  "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "    \
+  "scale_b: Array | float | None = None, scale_d: Array | None = None, config: str | None = None, "          \
+  "stream: object = None, context: Context | None = None"
+
+/// A function of MatmulArguments as one of what Python passes.
+template <typename Result, typename Function>
+auto taking_arguments(Function function) {
+  return [function](nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
+                    nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+                    nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d,
+                    nb::handle config, nb::handle stream, nb::handle context) -> Result {
+    return function(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
+                                    accumulation, scale_a, scale_b, scale_d, config, stream, context});
+  };
+}
+
+/// What explain() and source() were asked about: a Problem, its text, or arrays.
+struct Asked {
+  Problem problem;
+  std::optional<KernelConfig> config;
+  ContextHandle* context;
+};
+
+Asked asked_of(const MatmulArguments& it) {
+  Problem* problem = nullptr;
+  const bool text = PyUnicode_Check(it.a.ptr());
+  if (!text && !(nb::try_cast<Problem*>(it.a, problem) && problem)) {
+    if (it.b.is_none()) throw nb::type_error("b is missing; pass two arrays, or a Problem");
+    const PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
+    return {prepared.product().problem, prepared.config(), &prepared.context()};
+  }
+  Asked asked{text ? parse_problem(nb::cast<std::string>(it.a)) : *problem, {}, nullptr};
+  if (!it.config.is_none()) asked.config = parse_kernel_config(nb::cast<std::string>(it.config));
+  if (it.context.is_none())
+    asked.context = &default_context({.cuda = !cuda_devices().empty()});
+  else if (!nb::try_cast<ContextHandle*>(it.context, asked.context) || !asked.context)
+    throw nb::type_error("context is no jitgemm.Context; leave it out for the default one");
+  return asked;
+}
+
+}  // namespace
+
+void bind_matmul(nb::module_& module) {
+  module.attr("Array") = nb::type_var("Array");
+  module.def("matmul", taking_arguments<nb::object>(&matmul), nb::arg("a").none(), nb::arg("b").none(),
+             JITGEMM_MATMUL_ARGUMENTS, nb::sig("def matmul(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
+             R"(activation(alpha * scale_a * scale_b * (a @ b) + beta * c + bias), by torch.matmul's rules of shapes.
+
+a, b       arrays of one framework that speaks DLPack, on one device: (..., M, K) and (..., K, N), or vectors;
+           leading dimensions broadcast. float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8.
+           Transposed views and strided batches are read as they lie; what is contiguous in neither of its last
+           two dimensions is copied first.
+c          of the result's shape; beta is 1 where it is given and not said otherwise.
+bias       (N,), or (M, 1) for one value a row. c and bias have the result's type; bfloat16 with 8-bit floats.
+activation relu, leaky_relu (with slope), gelu (that is gelu_erf), gelu_tanh, silu.
+out        the result; made where it is not given. It may be c, and overlap no other array.
+out_dtype  default: a's type; bfloat16 for 8-bit floats, int32 for int8.
+precision  of float32: "ieee" (default, torch tensors: torch.get_float32_matmul_precision()) or "tf32".
+accumulation  of 8-bit floats: "fast" or "promoted".
+scale_a, scale_b, scale_d  one float32 each, of 8-bit floats; scale_d of a result in 8 bits. Numbers will do for
+           scale_a and scale_b.
+config     a configuration to use instead of the chosen one: what Plan.config says.
+stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. As with
+           torch's own operators, memory that is used on another stream must not be freed before it is done.
+context    default: the one of the arrays' device.
+
+Asynchronous on CUDA devices; the CPU is an emulator. ValueError and TypeError for what does not go together;
+RuntimeError for what the device or the compiler refuses, with the attributes code, problem, config, call, log.)");
+  module.def(
+      "linear",
+      [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, double slope, nb::handle out,
+         nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context) {
+        MatmulArguments arguments;
+        arguments.a = x;
+        arguments.b = weight;
+        arguments.bias = bias;
+        arguments.activation = activation;
+        arguments.slope = slope;
+        arguments.out = out;
+        arguments.out_dtype = out_dtype;
+        arguments.precision = precision;
+        arguments.config = config;
+        arguments.stream = stream;
+        arguments.context = context;
+        arguments.b_is_weight = true;
+        return matmul(arguments);
+      },
+      nb::arg("x").none(), nb::arg("weight").none(), "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(),
+      "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(),
+      "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(),
+      nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
+              "slope: float = 0.01, out: Array | None = None, out_dtype: object = None, precision: str | None = "
+              "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
+      "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
+      "The other arguments are matmul's.");
+  module.def(
+      "explain", taking_arguments<std::string>([](const MatmulArguments& it) {
+        const Asked asked = asked_of(it);
+        return plan_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr, false).explain();
+      }),
+      nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::sig("def explain(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
+      "Which configuration matmul() would run for these arguments, and why. Also of a Problem or its text.");
+  module.def(
+      "source", taking_arguments<std::string>([](const MatmulArguments& it) {
+        const Asked asked = asked_of(it);
+        return source_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr);
+      }),
+      nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
+      nb::sig("def source(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
+      "The source of the kernel that matmul() would run for these arguments. Also of a Problem or its text.");
+
+  const auto execute = [](Matmul& self, nb::handle a, nb::handle b, nb::handle c, nb::handle bias, nb::handle out,
+                          nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle stream) {
+    return self.execute({a, b, c, bias, out, scale_a, scale_b, scale_d}, stream);
+  };
+#define JITGEMM_EXECUTE_ARGUMENTS                                                                     \
+  "a"_a = nb::none(), "b"_a = nb::none(), nb::kw_only(), "c"_a = nb::none(), "bias"_a = nb::none(),   \
+  "out"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), \
+  "stream"_a = nb::none()
+#define JITGEMM_EXECUTE_SIGNATURE                                                                                  \
+  "(self, a: Array | None = None, b: Array | None = None, *, c: Array | None = None, bias: Array | None = None, "  \
+  "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
+  "None, stream: object = None) -> Array"
+  nb::class_<Matmul>(
+      module, "Matmul",
+      "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
+      "stay. Call it with other arrays of the same form; those that are left out stay those before.\n\n"
+      "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
+      "    product.tune()            # once; measures, and remembers on disk\n"
+      "    d = product(a, b)\n"
+      "    product(a, b, out=d)")
+      .def(
+          "__init__",
+          [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
+             nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+             nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
+             nb::handle stream, nb::handle context) {
+            new (self) Matmul(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
+                                              accumulation, scale_a, scale_b, scale_d, config, stream, context});
+          },
+          nb::arg("a").none(), nb::arg("b").none(), JITGEMM_MATMUL_ARGUMENTS,
+          nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))
+      .def("__call__", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def __call__" JITGEMM_EXECUTE_SIGNATURE),
+           "The result, or out. Has no gradients.")
+      .def("execute", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def execute" JITGEMM_EXECUTE_SIGNATURE),
+           "The result, or out. Has no gradients.")
+      .def(
+          "plan",
+          [](Matmul& self, const std::optional<std::string>& config) {
+            if (config) self.pin(parse_kernel_config(*config));
+            return plan_of(self.context(), self.product().problem, self.config(), true);
+          },
+          "config"_a = nb::none(), "What runs, once it is compiled; `config` pins it.")
+      .def(
+          "tune",
+          [](Matmul& self, nb::handle progress) { return tune(self.context(), self.product().problem, progress); },
+          "progress"_a = nb::none(),
+          nb::sig("def tune(self, progress: bool | Callable[[int, int], None] | None = None) -> TuneReport"),
+          "Measures candidates now; later calls run the winner. progress: True shows a bar.")
+      .def("explain",
+           [](Matmul& self) { return plan_of(self.context(), self.product().problem, self.config(), false).explain(); })
+      .def("source", [](Matmul& self) { return source_of(self.context(), self.product().problem, self.config()); })
+      .def_prop_ro("problem", [](Matmul& self) { return self.product().problem; });
+}
+
+}  // namespace jitgemm::python

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <functional>
+
+#include "contexts.hpp"
+#include "jitgemm/plan.hpp"
+
+namespace jitgemm::python {
+
+// Each adds its subject to the module.
+void bind_context(nb::module_& module);
+void bind_matmul(nb::module_& module);
+
+/// Of None, True (a bar) or a function of (done, total): what tune() calls. Ends the measurement at Ctrl-C.
+std::function<void(int, int)> progress_of(nb::handle progress);
+
+// With Python's lock released.
+std::string source_of(ContextHandle& context, const Problem& problem, const KernelConfig* config);
+Plan plan_of(ContextHandle& context, const Problem& problem, const KernelConfig* config, bool compiled);
+TuneReport tune(ContextHandle& context, const Problem& problem, nb::handle progress);
+
+}  // namespace jitgemm::python

@@ -1,0 +1,68 @@
+#include "contexts.hpp"
+
+#include <map>
+#include <mutex>
+
+namespace jitgemm::python {
+namespace {
+
+/// torch's where the program has it, else the first.
+int current_cuda_device() {
+  const nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
+  if (torch.is_none() || !nb::cast<bool>(torch.attr("cuda").attr("is_available")())) return 0;
+  return nb::cast<int>(torch.attr("cuda").attr("current_device")());
+}
+
+}  // namespace
+
+void check_signals() {
+  const nb::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+ContextHandle::ContextHandle(ContextOptions options) : device_(options.device) {
+  options.progress = [](const Problem&, int, int) { check_signals(); };
+  if (device_ == Device::cuda && options.cuda_device < 0) options.cuda_device = current_cuda_device();
+  number_ = options.cuda_device;
+  const nb::gil_scoped_release unlock;
+  context_ = std::make_unique<Context>(options);
+}
+
+ContextHandle::~ContextHandle() {
+  const nb::gil_scoped_release unlock;
+  try {
+    if (device_ == Device::cuda) context_->trim();
+  } catch (...) {  // the device's own failure, which its next call reports
+  }
+  context_.reset();
+}
+
+void ContextHandle::require(const Place& place) const {
+  if (device_ == Device::compile_only ||
+      (place.cuda ? device_ == Device::cuda && number_ == place.number : device_ == Device::emulator))
+    return;
+  throw nb::value_error(("the context is of " +
+                         (device_ == Device::cuda ? to_string(Place{true, number_}) : std::string("the emulator")) +
+                         ", and the arrays are on " + to_string(place) + "; move one of them")
+                            .c_str());
+}
+
+ContextHandle& default_context(const Place& place) {
+  // Under Python's lock; never destroyed, since captured graphs and other threads may outlive the interpreter.
+  static auto& contexts = *new std::map<int, std::unique_ptr<ContextHandle>>;
+  const int key = place.cuda ? place.number : -1;
+  if (const auto found = contexts.find(key); found != contexts.end()) return *found->second;
+  ContextOptions options;
+  options.device = place.cuda ? Device::cuda : Device::emulator;
+  if (place.cuda) options.cuda_device = place.number;
+  auto context = std::make_unique<ContextHandle>(options);  // other threads run meanwhile, and may have made one too
+  const auto [entry, added] = contexts.try_emplace(key, std::move(context));
+  if (added && !place.cuda &&
+      PyErr_WarnEx(PyExc_UserWarning,
+                   "jitgemm multiplies arrays on the CPU by its GPU emulator: right, and slow; this is said once",
+                   1) != 0)
+    throw nb::python_error();
+  return *entry->second;
+}
+
+}  // namespace jitgemm::python

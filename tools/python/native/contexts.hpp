@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "array.hpp"
+#include "jitgemm/context.hpp"
+
+namespace jitgemm::python {
+
+/// A Context as Python holds it.
+class ContextHandle {
+ public:
+  /// `options.progress` is replaced by one that lets Ctrl-C end a measurement.
+  explicit ContextHandle(ContextOptions options);
+  /// Waits for what the device still does with it.
+  ~ContextHandle();
+  ContextHandle(const ContextHandle&) = delete;
+  ContextHandle& operator=(const ContextHandle&) = delete;
+
+  Context& operator*() { return *context_; }
+  Context* operator->() { return context_.get(); }
+  /// Throws ValueError where arrays of this place are none of its memory.
+  void require(const Place& place) const;
+  Device device() const { return device_; }
+
+ private:
+  std::unique_ptr<Context> context_;
+  Device device_;
+  int number_ = 0;  // of the CUDA device
+};
+
+/// The one that serves arrays there when no other is named; made on first use, and never destroyed. Says once that the
+/// CPU is an emulator.
+ContextHandle& default_context(const Place& place);
+
+/// Throws what a signal handler of Python's has raised, KeyboardInterrupt say. Takes Python's lock.
+void check_signals();
+
+}  // namespace jitgemm::python

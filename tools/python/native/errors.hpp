@@ -1,0 +1,9 @@
+#pragma once
+
+namespace jitgemm::python {
+
+/// Lets nanobind turn jitgemm::Error into Python's own exceptions: ValueError for wrong input, MemoryError, OSError for
+/// files, else RuntimeError. They have the attributes code, problem, config, call and log, as jitgemm::Error has them.
+void register_errors();
+
+}  // namespace jitgemm::python

@@ -1,0 +1,392 @@
+#include "matmul.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+
+#include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
+
+namespace jitgemm::python {
+namespace {
+
+std::string_view text_of(nb::handle text, const char* what, const char* choices) {
+  if (!PyUnicode_Check(text.ptr()))
+    throw nb::type_error((std::string(what) + " is no string; choose one of " + choices).c_str());
+  return nb::cast<std::string_view>(text);
+}
+
+[[noreturn]] void refuse_choice(const char* what, std::string_view text, const char* choices) {
+  throw nb::value_error((std::string(what) + " is \"" + std::string(text) + "\"; choose one of " + choices).c_str());
+}
+
+Activation activation_of(nb::handle activation) {
+  constexpr const char* choices = "None, relu, leaky_relu, gelu (gelu_erf), gelu_tanh, silu";
+  if (activation.is_none()) return Activation::none;
+  const std::string_view text = text_of(activation, "activation", choices);
+  if (text == "gelu") return Activation::gelu_erf;  // torch's and JAX's own name for it
+  const std::optional<Activation> parsed = parse_activation(text);
+  if (!parsed) refuse_choice("activation", text, choices);
+  return *parsed;
+}
+
+Accumulation accumulation_of(nb::handle accumulation) {
+  constexpr const char* choices = "None, fast, promoted";
+  if (accumulation.is_none()) return Accumulation::fast;
+  const std::string_view text = text_of(accumulation, "accumulation", choices);
+  const std::optional<Accumulation> parsed = parse_accumulation(text);
+  if (!parsed) refuse_choice("accumulation", text, choices);
+  return *parsed;
+}
+
+/// Whether f32 operands are rounded to tf32.
+bool is_tf32(nb::handle precision, const ArrayType& type) {
+  constexpr const char* choices = "None, ieee, tf32";
+  if (precision.is_none()) {
+    if (!type.is_torch()) return false;
+    static nb::object& asked = *new nb::object(nb::module_::import_("torch").attr("get_float32_matmul_precision"));
+    return nb::cast<std::string_view>(asked()) != "highest";
+  }
+  const std::string_view text = text_of(precision, "precision", choices);
+  if (text != "ieee" && text != "tf32") refuse_choice("precision", text, choices);
+  return text == "tf32";
+}
+
+/// The functions by which torch says that something looks at its operators.
+class TorchModes {
+ public:
+  static bool any() {
+    static TorchModes& modes = *new TorchModes;
+    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.function_modes_) ||
+           modes.is_on(modes.transforms_);
+  }
+  static bool gradients() {
+    static nb::object& enabled = *new nb::object(nb::module_::import_("torch").attr("is_grad_enabled"));
+    return enabled().is(nb::handle(Py_True));
+  }
+
+ private:
+  // What a version of torch does not have is none of its modes.
+  TorchModes() {
+    const nb::object torch = nb::module_::import_("torch").attr("_C");
+    autocast_ = nb::getattr(torch, "_is_any_autocast_enabled", nb::none());
+    dispatch_modes_ = nb::getattr(torch, "_len_torch_dispatch_stack", nb::none());
+    function_modes_ = nb::getattr(torch, "_len_torch_function_stack", nb::none());
+    if (nb::hasattr(torch, "_functorch"))
+      transforms_ = nb::getattr(torch.attr("_functorch"), "peek_interpreter_stack", nb::none());
+  }
+  static bool is_on(const nb::object& question) {
+    return !question.is_none() && PyObject_IsTrue(question().ptr()) == 1;
+  }
+
+  nb::object autocast_, dispatch_modes_, function_modes_, transforms_;
+};
+
+/// An operand that may be a number instead of an array: what it multiplies the product by.
+bool is_number(nb::handle value) {
+  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return true;
+  return !value.is_none() && nb::hasattr(value, "__float__") && !nb::hasattr(value, "__dlpack__");  // NumPy's scalars
+}
+
+bool requires_grad(nb::handle tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  return nb::steal(PyObject_GetAttr(tensor.ptr(), name)).is(nb::handle(Py_True));
+}
+
+View transposed(View view) {
+  if (view.rank >= 2) {
+    std::swap(view.shape[std::size_t(view.rank - 1)], view.shape[std::size_t(view.rank - 2)]);
+    std::swap(view.strides[std::size_t(view.rank - 1)], view.strides[std::size_t(view.rank - 2)]);
+  }
+  return view;
+}
+
+View contiguous_view(const Shape& shape, DataType type) {
+  View view{.type = type, .rank = shape.rank, .shape = shape.extents};
+  std::int64_t stride = 1;
+  for (int i = shape.rank - 1; i >= 0; --i) {
+    view.strides[std::size_t(i)] = stride;
+    stride *= std::max<std::int64_t>(1, shape.extents[std::size_t(i)]);
+  }
+  return view;
+}
+
+int alignment_of(const void* pointer, DataType type) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 16;
+  return std::max(int(address & (~address + 1)), int(size_of(type)));
+}
+
+void require_type(const View& view, DataType expected, const char* name, DataType d) {
+  if (view.type == expected) return;
+  throw nb::type_error((std::string(name) + " is of " + std::string(to_string(view.type)) +
+                        ", and goes with a result of " + std::string(to_string(d)) + " as " +
+                        std::string(to_string(expected)) + "; convert it")
+                           .c_str());
+}
+
+}  // namespace
+
+DataType data_type_of(nb::handle dtype, const char* what) {
+  std::string text;
+  if (PyUnicode_Check(dtype.ptr()))
+    text = nb::cast<std::string>(dtype);
+  else if (nb::hasattr(dtype, "name"))
+    text = nb::cast<std::string>(nb::str(dtype.attr("name")));  // NumPy's dtype
+  else if (nb::hasattr(dtype, "__name__"))
+    text = nb::cast<std::string>(nb::str(dtype.attr("__name__")));  // its scalar
+  else
+    text = nb::cast<std::string>(nb::str(dtype));  // torch's
+  text = text.substr(text.rfind('.') + 1);
+  if (const std::optional<DataType> parsed = parse_data_type(text)) return *parsed;
+  if (const std::optional<DataType> named = data_type_named(text)) return *named;
+  throw nb::type_error((std::string(what) + " is " + text +
+                        "; choose one of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8, int32")
+                           .c_str());
+}
+
+bool needs_torch_operators(const MatmulArguments& it) {
+  bool any = false, subclass = false;
+  const std::array arrays{it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d};
+  constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
+  std::array<nb::handle, arrays.size()> tensors;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].is_none() || is_number(arrays[i])) continue;
+    const ArrayType& type = array_type(arrays[i], names[i]);
+    if (!type.is_torch()) continue;
+    any = true;
+    subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
+    tensors[count++] = arrays[i];
+  }
+  if (!any) return false;
+  if (subclass || TorchModes::any()) return true;
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  const bool gradients = TorchModes::gradients();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (gradients && requires_grad(tensors[i])) return true;
+    PyObject* self = tensors[i].ptr();
+    const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
+    if (!negated.is_valid()) throw nb::python_error();
+    if (negated.is(nb::handle(Py_True))) return true;
+  }
+  return false;
+}
+
+bool requires_gradient(const Array& array) {
+  return array.type().is_torch() && requires_grad(array.object()) && TorchModes::gradients();
+}
+
+PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
+  std::optional<std::intptr_t> used;
+  if (!it.stream.is_none()) {
+    stream_ = stream_of(it.stream);
+    used = reinterpret_cast<std::intptr_t>(stream_);
+  }
+  a_.emplace(it.a, "a", false, used);
+  b_.emplace(it.b, "b", false, used);
+  place_ = a_->place();
+
+  Problem like;
+  like.alpha = it.alpha;
+  const auto load = [&](std::optional<Array>& array, nb::handle argument, const char* name, bool written = false) {
+    if (argument.is_none()) return;
+    array.emplace(argument, name, written, used);
+  };
+  const auto load_scale = [&](std::optional<Array>& array, nb::handle argument, const char* name) -> const float* {
+    if (is_number(argument)) {
+      like.alpha *= nb::cast<double>(argument);
+      return nullptr;
+    }
+    load(array, argument, name);
+    if (!array) return nullptr;
+    if (array->view().type != DataType::f32 || array->view().elements() != 1)
+      throw nb::type_error((std::string(name) + " must be one float32").c_str());
+    return static_cast<const float*>(array->view().data);
+  };
+  load(c_, it.c, "c");
+  load(bias_, it.bias, "bias");
+  load(d_, it.out, "out", true);
+  if (is_number(it.scale_d)) throw nb::type_error("scale_d is a number; pass an array of one float32");
+  operands_.scale_a = load_scale(scale_a_, it.scale_a, "scale_a");
+  operands_.scale_b = load_scale(scale_b_, it.scale_b, "scale_b");
+  operands_.scale_d = load_scale(scale_d_, it.scale_d, "scale_d");
+  const auto require_place = [&](const std::optional<Array>& array, const char* name) {
+    if (array && array->place() != place_)
+      throw nb::value_error((std::string(name) + " is on " + to_string(array->place()) + ", and a on " +
+                             to_string(place_) + "; move one of them")
+                                .c_str());
+  };
+  require_place(b_, "b");
+  require_place(c_, "c");
+  require_place(bias_, "bias");
+  require_place(d_, "out");
+  require_place(scale_a_, "scale_a");
+  require_place(scale_b_, "scale_b");
+  require_place(scale_d_, "scale_d");
+
+  View a = a_->view(), b = it.b_is_weight ? transposed(b_->view()) : b_->view();
+  const bool tf32 = a.type == DataType::f32 && is_tf32(it.precision, a_->type());
+  if (tf32) a.type = DataType::tf32;
+  if (tf32 && b.type == DataType::f32) b.type = DataType::tf32;
+  if (!it.precision.is_none() && a.type != DataType::f32 && a.type != DataType::tf32)
+    throw nb::value_error("precision is for float32 operands; leave it out for others");
+  like.a.type = a.type;
+  like.b.type = b.type;
+  like.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
+                : d_                    ? d_->view().type
+                                        : default_output(a.type);
+  like.c.type = type_of_c(like);
+  if (c_) require_type(c_->view(), like.c.type, "c", like.d.type);
+  if (bias_) require_type(bias_->view(), like.c.type, "bias", like.d.type);
+  if (d_ && d_->view().type != like.d.type)
+    throw nb::type_error(("out is of " + std::string(to_string(d_->view().type)) + ", and out_dtype " +
+                          std::string(to_string(like.d.type)) + "; leave out_dtype away")
+                             .c_str());
+  like.beta = it.beta.is_none() ? (c_ ? 1 : 0) : nb::cast<double>(it.beta);
+  if (!c_ && like.beta != 0) throw nb::value_error("beta multiplies c, which is not there; pass c, or leave beta away");
+  like.epilogue.activation = activation_of(it.activation);
+  like.epilogue.slope = it.slope;
+  like.accumulation = accumulation_of(it.accumulation);
+  if (!it.config.is_none())
+    config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
+
+  const Shape shape = product_shape(a, b);
+  View d;
+  if (d_) {
+    d = d_->view();
+    if (d.rank != shape.rank || !std::equal(d.shape.begin(), d.shape.begin() + d.rank, shape.extents.begin()))
+      throw nb::value_error(("out is " + to_string(shape_of(d)) + ", and the result " + to_string(shape) +
+                             "; pass an array of that shape")
+                                .c_str());
+    out_ = nb::borrow(it.out);
+  } else if (purpose == Purpose::run) {
+    out_ = empty_array(*a_, shape, like.d.type);
+    d_.emplace(out_, "out", true, used);
+    d = d_->view();
+  } else {
+    d = contiguous_view(shape, like.d.type);
+  }
+
+  if (c_ && like.beta == 0) c_.reset();
+  View c = c_ ? c_->view() : View{}, bias = bias_ ? bias_->view() : View{};
+  const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr};
+  product_ = describe(arrays, d, like);
+  // What lies apart in both dimensions is copied, as torch does.
+  const auto copy = [&](bool needed, std::optional<Array>& array, nb::object& kept, const char* name, View& view,
+                        bool turned = false) {
+    if (!needed) return;
+    if (used && place_.cuda)
+      throw nb::value_error((std::string(name) + " is contiguous in neither of its last two dimensions, and a copy "
+                                                 "would be made on another stream; pass a contiguous one")
+                                .c_str());
+    const DataType type = view.type;
+    kept = contiguous_copy(*array, name);
+    array.emplace(kept, name, false, used);
+    view = turned ? transposed(array->view()) : array->view();
+    view.type = type;
+  };
+  if (product_.copy_a || product_.copy_b || product_.copy_c || product_.copy_bias) {
+    copy(product_.copy_a, a_, copy_a_, "a", a);
+    copy(product_.copy_b, b_, copy_b_, "b", b, it.b_is_weight);
+    copy(product_.copy_c, c_, copy_c_, "c", c);
+    copy(product_.copy_bias, bias_, copy_bias_, "bias", bias);
+    product_ = describe(arrays, d, like);
+    if (product_.copy_c)  // contiguous, where D is column-major
+      throw nb::value_error("c is row-major and out column-major; pass both alike");
+  }
+  operands_.a = product_.swapped ? b.data : a.data;
+  operands_.b = product_.swapped ? a.data : b.data;
+  if (product_.swapped) std::swap(operands_.scale_a, operands_.scale_b);
+  if (c_) operands_.c = c.data;
+  if (bias_) operands_.bias = bias.data;
+  operands_.d = d.data;
+  if (purpose == Purpose::describe) {
+    Problem& problem = product_.problem;
+    problem.a.alignment = alignment_of(operands_.a, problem.a.type);
+    problem.b.alignment = alignment_of(operands_.b, problem.b.type);
+    if (c_) problem.c.alignment = alignment_of(operands_.c, like.c.type);
+    if (operands_.d) problem.d.alignment = alignment_of(operands_.d, problem.d.type);
+  }
+
+  if (it.context.is_none()) {
+    context_ = &default_context(place_);
+  } else if (!nb::try_cast<ContextHandle*>(it.context, context_) || !context_) {
+    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
+  } else {
+    context_->require(place_);
+  }
+  if (it.stream.is_none()) stream_ = current_stream(a_->type(), place_);
+}
+
+void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
+                 const KernelConfig* config) {
+  const nb::gil_scoped_release unlock;
+  const auto run = [&](const Operands& at) {
+    if (config)
+      context.gemm(product.problem, at, stream, *config);
+    else
+      context.gemm(product.problem, at, stream);
+  };
+  if (product.loops == 0) return run(operands);
+  std::array<std::int64_t, max_rank> index = {};
+  const auto moved = [](const void* pointer, std::int64_t bytes) {
+    return pointer ? static_cast<const std::byte*>(pointer) + bytes : nullptr;
+  };
+  for (bool more = true; more;) {
+    Operands at = operands;
+    for (int i = 0; i < product.loops; ++i) {
+      const Product::Loop& loop = product.loop[std::size_t(i)];
+      const std::int64_t step = index[std::size_t(i)];
+      if (loop.extent == 0) return;
+      at.a = moved(at.a, step * loop.a);
+      at.b = moved(at.b, step * loop.b);
+      at.c = moved(at.c, step * loop.c);
+      at.d = const_cast<std::byte*>(moved(at.d, step * loop.d));
+    }
+    run(at);
+    more = false;
+    for (int i = product.loops - 1; i >= 0 && !more; --i) {
+      std::int64_t& step = index[std::size_t(i)];
+      more = ++step < product.loop[std::size_t(i)].extent;
+      if (!more) step = 0;
+    }
+  }
+}
+
+void PreparedMatmul::run() const {
+  run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr);
+}
+
+nb::object matmul(const MatmulArguments& arguments) {
+  if (needs_torch_operators(arguments)) {
+    static nb::object& operators = *new nb::object(nb::module_::import_("jitgemm.torch"));
+    nb::dict keywords;
+    const auto pass = [&](const char* name, nb::handle value) {
+      if (!value.is_none()) keywords[name] = value;
+    };
+    pass("bias", arguments.bias);
+    pass("activation", arguments.activation);
+    keywords["slope"] = arguments.slope;
+    pass("out", arguments.out);
+    pass("out_dtype", arguments.out_dtype);
+    pass("precision", arguments.precision);
+    pass("config", arguments.config);
+    pass("stream", arguments.stream);
+    pass("context", arguments.context);
+    if (arguments.b_is_weight) return operators.attr("linear")(arguments.a, arguments.b, **keywords);
+    pass("c", arguments.c);
+    keywords["alpha"] = arguments.alpha;
+    pass("beta", arguments.beta);
+    pass("accumulation", arguments.accumulation);
+    pass("scale_a", arguments.scale_a);
+    pass("scale_b", arguments.scale_b);
+    pass("scale_d", arguments.scale_d);
+    return operators.attr("matmul")(arguments.a, arguments.b, **keywords);
+  }
+  const PreparedMatmul prepared(arguments, PreparedMatmul::Purpose::run);
+  prepared.run();
+  return prepared.out();
+}
+
+}  // namespace jitgemm::python

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "array.hpp"
+#include "contexts.hpp"
+#include "product.hpp"
+
+namespace jitgemm::python {
+
+/// The arguments of jitgemm.matmul(), as Python gives them.
+struct MatmulArguments {
+  nb::handle a, b, c = Py_None;
+  double alpha = 1;
+  nb::handle beta = Py_None;
+  nb::handle bias = Py_None, activation = Py_None;
+  double slope = 0.01;
+  nb::handle out = Py_None, out_dtype = Py_None, precision = Py_None, accumulation = Py_None;
+  nb::handle scale_a = Py_None, scale_b = Py_None, scale_d = Py_None;
+  nb::handle config = Py_None, stream = Py_None, context = Py_None;
+  bool b_is_weight = false;  // B is the transpose of the array, as torch.nn.Linear has it
+};
+
+/// What becomes of them: GEMMs of one problem on a stream. Arrays are borrowed.
+class PreparedMatmul {
+ public:
+  enum class Purpose : std::uint8_t { run, describe };  // describe: without an `out` none is made
+
+  PreparedMatmul(const MatmulArguments& arguments, Purpose purpose);
+
+  const Product& product() const { return product_; }
+  const std::optional<KernelConfig>& config() const { return config_; }
+  ContextHandle& context() const { return *context_; }
+  const Place& place() const { return place_; }
+  nb::object out() const { return out_; }
+
+  void run() const;
+
+ private:
+  friend class Matmul;
+
+  Product product_;
+  Operands operands_ = {};
+  std::optional<KernelConfig> config_;
+  ContextHandle* context_ = nullptr;
+  Place place_;
+  Stream stream_ = nullptr;
+  nb::object out_;
+  // Keep copies and capsules while the GEMMs are queued.
+  std::optional<Array> a_, b_, c_, bias_, d_, scale_a_, scale_b_, scale_d_;
+  nb::object copy_a_, copy_b_, copy_c_, copy_bias_;
+};
+
+/// Queues the GEMMs of a product. Releases Python's lock meanwhile.
+void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
+                 const KernelConfig* config);
+
+nb::object matmul(const MatmulArguments& arguments);
+
+/// Throws TypeError, ValueError. `what` is the argument's name.
+DataType data_type_of(nb::handle dtype, const char* what);
+
+/// Whether a call with these arrays must go by torch's operators: for gradients, autocast, tracing and whatever else
+/// looks at operators.
+bool needs_torch_operators(const MatmulArguments& arguments);
+/// Whether torch records gradients of this array.
+bool requires_gradient(const Array& array);
+
+}  // namespace jitgemm::python

@@ -1,0 +1,117 @@
+#include "operation.hpp"
+
+#include <utility>
+
+namespace jitgemm::python {
+namespace {
+
+constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
+
+std::string text_of(const View& view) {
+  std::string text = std::string(to_string(view.type)) + " " + to_string(shape_of(view)) + " with strides (";
+  for (int i = 0; i < view.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
+  return text + ")";
+}
+
+/// Strides of dimensions with one index say nothing.
+bool alike(const View& left, const View& right) {
+  if (left.type != right.type || left.rank != right.rank) return false;
+  for (std::size_t i = 0; i < std::size_t(left.rank); ++i)
+    if (left.shape[i] != right.shape[i] || (left.shape[i] > 1 && left.strides[i] != right.strides[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+Matmul::Matmul(const MatmulArguments& it) {
+  const PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
+  if (prepared.copy_a_ || prepared.copy_b_ || prepared.copy_c_ || prepared.copy_bias_)
+    throw nb::value_error(
+        "an array is contiguous in neither of its last two dimensions; pass contiguous ones, which Matmul does not "
+        "copy");
+  product_ = prepared.product();
+  config_ = prepared.config();
+  context_ = &prepared.context();
+  kept_context_ = nb::borrow(it.context);
+  place_ = prepared.place();
+  const std::array<const std::optional<Array>*, roles> given{&prepared.a_,       &prepared.b_,      &prepared.c_,
+                                                             &prepared.bias_,    &prepared.d_,      &prepared.scale_a_,
+                                                             &prepared.scale_b_, &prepared.scale_d_};
+  const std::array<nb::handle, roles> objects{it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d};
+  for (std::size_t i = 0; i < roles; ++i) {
+    if (!*given[i]) continue;
+    views_[i] = (*given[i])->view();
+    arrays_[i] = nb::borrow(objects[i]);
+  }
+  shape_ = product_shape(*views_[role_a], *views_[role_b]);
+  if (!views_[role_d]) {
+    View& d = views_[role_d].emplace();
+    d.type = product_.problem.d.type;
+    d.rank = shape_.rank;
+    d.shape = shape_.extents;
+    std::int64_t stride = 1;
+    for (int i = shape_.rank - 1; i >= 0; --i) {
+      d.strides[std::size_t(i)] = stride;
+      stride *= shape_.extents[std::size_t(i)];
+    }
+  }
+}
+
+void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream,
+                         std::optional<Array>& held) const {
+  const char* name = names[role];
+  const std::optional<View>& expected = views_[role];
+  if (array.is_none()) {
+    if (!expected) return nullptr;
+    if (role != role_d) array = arrays_[role];
+  }
+  if (!expected)
+    throw nb::value_error((std::string(name) + " was not there when this Matmul was made; make another one").c_str());
+  held.emplace(array, name, role == role_d, stream);
+  if (!alike(held->view(), *expected))
+    throw nb::value_error((std::string(name) + " is " + text_of(held->view()) + " where this Matmul has " +
+                           text_of(*expected) + "; make another one")
+                              .c_str());
+  if (held->place() != place_)
+    throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
+                           to_string(place_) + "; make another one")
+                              .c_str());
+  if (requires_gradient(*held)) {
+    PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
+                                                             "jitgemm.matmul, or use torch.no_grad()")
+                                            .c_str());
+    throw nb::python_error();
+  }
+  return held->view().data;
+}
+
+nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
+  std::optional<std::intptr_t> used;
+  Stream queue = nullptr;
+  if (!stream.is_none()) {
+    queue = stream_of(stream);
+    used = reinterpret_cast<std::intptr_t>(queue);
+  }
+  std::array<std::optional<Array>, roles> held;
+  const auto pointer = [&](Role role, nb::handle array) { return pointer_of(role, array, used, held[role]); };
+  Operands operands;
+  operands.a = pointer(role_a, it.a);
+  operands.b = pointer(role_b, it.b);
+  operands.c = pointer(role_c, it.c);
+  operands.bias = pointer(role_bias, it.bias);
+  operands.scale_a = static_cast<const float*>(pointer(role_scale_a, it.scale_a));
+  operands.scale_b = static_cast<const float*>(pointer(role_scale_b, it.scale_b));
+  operands.scale_d = static_cast<const float*>(pointer(role_scale_d, it.scale_d));
+  if (product_.swapped) {
+    std::swap(operands.a, operands.b);
+    std::swap(operands.scale_a, operands.scale_b);
+  }
+  nb::object out = it.out.is_none() ? arrays_[role_d] : nb::borrow(it.out);
+  if (!out.is_valid() || out.is_none()) out = empty_array(*held[role_a], shape_, product_.problem.d.type);
+  operands.d = pointer_of(role_d, out, used, held[role_d]);
+  if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
+  run_product(**context_, product_, operands, queue, config());
+  return out;
+}
+
+}  // namespace jitgemm::python

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm::python {
+
+inline constexpr int max_rank = 16;
+
+/// An array's elements as they lie in memory. Strides are in elements and may be zero or negative.
+struct View {
+  void* data = nullptr;
+  DataType type = f16;
+  int rank = 0;
+  std::array<std::int64_t, max_rank> shape = {}, strides = {};
+
+  std::int64_t elements() const;
+  bool operator==(const View&) const = default;
+};
+
+/// The shape of an array.
+struct Shape {
+  int rank = 0;
+  std::array<std::int64_t, max_rank> extents = {};
+
+  void push_back(std::int64_t extent) { extents[std::size_t(rank++)] = extent; }
+};
+std::string to_string(const Shape& shape);
+Shape shape_of(const View& view);
+
+/// Arrays that do not go together; what() names them and says what to do.
+struct ShapeError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+/// What matmul() takes besides scalars and types; null are those that are not there.
+struct ProductArrays {
+  const View* a = nullptr;
+  const View* b = nullptr;
+  const View* c = nullptr;
+  const View* bias = nullptr;
+};
+
+/// The shape of A @ B by the rules of torch.matmul: vectors, matrices, batches that broadcast. Throws ShapeError.
+Shape product_shape(const View& a, const View& b);
+
+/// A product of arrays as GEMMs of one problem.
+struct Product {
+  Problem problem;
+  /// D^T = B^T A^T is computed, since D is column-major.
+  bool swapped = false;
+
+  /// Dimensions of the batch that the problem's strides cannot express; one GEMM for each of their indices.
+  struct Loop {
+    std::int64_t extent = 0;
+    std::int64_t a = 0, b = 0, c = 0, d = 0;  // strides in bytes, of the operands as the problem has them
+  };
+  int loops = 0;
+  std::array<Loop, max_rank> loop = {};
+
+  /// Of the arrays that no layout describes: they must be copied to contiguous ones first.
+  bool copy_a = false, copy_b = false, copy_c = false, copy_bias = false;
+};
+
+/// Fills in sizes, layouts, strides and the bias of a problem whose other fields are those of `like`. `d` is the view
+/// of an array of product_shape(). Throws ShapeError.
+Product describe(const ProductArrays& arrays, const View& d, const Problem& like);
+
+}  // namespace jitgemm::python
