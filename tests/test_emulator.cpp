@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -17,6 +19,7 @@
 #include "random.hpp"
 #include "sandbox.hpp"
 #include "sanitizers.hpp"
+#include "util/atomic_file.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -143,6 +146,67 @@ TEST_CASE("The emulator without a compiler, or with a text that does not compile
   setenv("PATH", path.c_str(), 1);
   CHECK_THAT(make_emulator_backend({})->compiler_kind(), ContainsSubstring("g++ emulator-"));
   CHECK(make_emulator_backend({})->compiler_version() != "");
+}
+
+namespace {
+
+/// An executable that notes how it was run, and compiles with g++, as which it knows all words but zig's own.
+void make_compiler(const std::filesystem::path& path) {
+  std::ofstream(path) << "#!/bin/sh\n"
+                         "echo \"${0##*/} $*\" >> \"${0%/*}/runs\"\n"
+                         "echo \"$ZIG_GLOBAL_CACHE_DIR $ZIG_LOCAL_CACHE_DIR\" >> \"${0%/*}/caches\"\n"
+                         "[ \"$1\" != c++ ] || shift\n"
+                         "[ \"$1\" != --version ] || { echo \"${0##*/} 1.0\"; exit; }\n"
+                         "for word; do shift; [ \"$word\" = -mcpu=baseline ] || set -- \"$@\" \"$word\"; done\n"
+                         "PATH=/usr/local/bin:/usr/bin:/bin exec g++ \"$@\"\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+std::string text_of(const std::filesystem::path& path) { return read_file(path).value_or(""); }
+
+}  // namespace
+
+TEST_CASE("The emulator compiles with the first compiler on PATH, else with the fallback", "[emulator]") {
+  const jitgemm::test::TemporaryDirectory directory, elsewhere;
+  const ScopedEnvironment unset("JITGEMM_CXX", nullptr);
+  const ScopedEnvironment path("PATH", directory.path().c_str());
+  const ScopedEnvironment fallback("JITGEMM_FALLBACK_CXX", (elsewhere.path() / "zig").c_str());
+  const auto version = [] { return make_emulator_backend({})->compiler_version(); };
+  const Error none = error_of(version);
+  CHECK(none.code() == ErrorCode::no_compiler);
+  CHECK_THAT(none.what(), ContainsSubstring("install g++ or clang++") && ContainsSubstring("JITGEMM_CXX") &&
+                              ContainsSubstring("pip install 'jitgemm[emulator]'"));
+  make_compiler(elsewhere.path() / "zig");
+  CHECK(version() == "zig 1.0");
+  for (const char* name : {"clang++", "g++", "c++"}) {
+    make_compiler(directory.path() / name);
+    CHECK(version() == std::string(name) + " 1.0");
+  }
+  const ScopedEnvironment chosen("JITGEMM_CXX", (elsewhere.path() / "zig").c_str());
+  CHECK(version() == "zig 1.0");
+}
+
+TEST_CASE("zig is run as zig c++, builds nothing but the kernel, and keeps its caches out of HOME", "[emulator]") {
+  const jitgemm::test::TemporaryDirectory directory;
+  make_compiler(directory.path() / "zig");
+  const ScopedEnvironment chosen("JITGEMM_CXX", (directory.path() / "zig").c_str());
+  const ScopedEnvironment cache("ZIG_GLOBAL_CACHE_DIR", "/nowhere");
+  const EmulatorKernel kernel(
+      "__device__ void run(const Arguments& x) {\n"
+      "  if (thread_index() == 0)\n"
+      "    *static_cast<float*>(x.d) = erf(*static_cast<const float*>(x.a));\n"
+      "}\n");
+  float a = 0.5f, d = 0;
+  device::Arguments arguments{};
+  arguments.a = &a;
+  arguments.d = &d;
+  CHECK(kernel.run({}, {}, arguments) == "");
+  CHECK(d == std::erf(0.5f));
+  const std::string runs = text_of(directory.path() / "runs"), caches = text_of(directory.path() / "caches");
+  CHECK_THAT(runs, ContainsSubstring("zig c++ --version\n") && ContainsSubstring("zig c++ -std=c++20") &&
+                       ContainsSubstring("zig c++ -shared -nostdlib"));
+  CHECK_THAT(runs, !ContainsSubstring("-fsyntax-only"));
+  CHECK_THAT(caches, !ContainsSubstring("/nowhere") && ContainsSubstring("jitgemm"));
 }
 
 TEST_CASE("A place for temporary files that cannot be used is named with what is wrong", "[emulator]") {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <set>
 #include <thread>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "catch.hpp"
 #include "sandbox.hpp"
 #include "util/atomic_file.hpp"
+#include "util/environment.hpp"
 #include "util/hash.hpp"
 #include "util/log.hpp"
 
@@ -47,6 +49,22 @@ std::string stderr_of_test(const char* name) {
 }
 
 }  // namespace
+
+TEST_CASE("A default stands for a variable that is not set, and changes no environment", "[util]") {
+  constexpr const char* name = "JITGEMM_TEST_DEFAULT";
+  const ScopedEnvironment unset(name, nullptr);
+  CHECK_FALSE(environment(name));
+  set_environment_default(name, "first");
+  set_environment_default(name, "second");
+  CHECK(environment(name) == "second");
+  CHECK(std::getenv(name) == nullptr);
+  {
+    const ScopedEnvironment set(name, "own");
+    CHECK(environment(name) == "own");
+  }
+  const ScopedEnvironment empty(name, "");
+  CHECK(environment(name) == "second");
+}
 
 TEST_CASE("a digest is the published XXH3-128", "[util]") {
   CHECK(digest_of("") == "99aa06d3014798d86001c324468d497f");

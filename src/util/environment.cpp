@@ -1,13 +1,34 @@
 #include "util/environment.hpp"
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 namespace jitgemm {
+namespace {
+
+struct Defaults {
+  std::mutex mutex;
+  std::map<std::string, std::string> values;
+};
+Defaults& defaults() {
+  static Defaults& instance = *new Defaults;  // never destroyed: threads may ask while the process ends
+  return instance;
+}
+
+}  // namespace
 
 std::optional<std::string> environment(const char* name) {
-  const char* value = ::secure_getenv(name);
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
+  if (const char* value = ::secure_getenv(name); value != nullptr && *value != '\0') return value;
+  const std::lock_guard lock(defaults().mutex);
+  const auto found = defaults().values.find(name);
+  if (found == defaults().values.end()) return std::nullopt;
+  return found->second;
+}
+
+void set_environment_default(const std::string& name, const std::string& value) {
+  const std::lock_guard lock(defaults().mutex);
+  defaults().values.insert_or_assign(name, value);
 }
 
 }  // namespace jitgemm

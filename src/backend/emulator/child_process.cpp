@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <mutex>
 #include <set>
@@ -40,11 +42,19 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 /// A compiler finds its assembler by the environment, which is not to be trusted where a program has more rights than
 /// who started it.
 std::vector<std::string> environment_with_tmpdir(const std::string& directory) {
-  if (getauxval(AT_SECURE) != 0) return {"PATH=/usr/bin:/bin", "TMPDIR=" + directory};
+  // zig's caches would otherwise be in HOME, which there may be none of; a kernel leaves nothing in them worth keeping.
+  constexpr std::array names{"TMPDIR=", "ZIG_GLOBAL_CACHE_DIR=", "ZIG_LOCAL_CACHE_DIR="};
   std::vector<std::string> environment;
-  for (char** entry = environ; entry && *entry; ++entry)
-    if (!std::string_view(*entry).starts_with("TMPDIR=")) environment.emplace_back(*entry);
-  environment.push_back("TMPDIR=" + directory);
+  for (const char* name : names) environment.push_back(name + directory);
+  if (getauxval(AT_SECURE) != 0) {
+    environment.emplace_back("PATH=/usr/bin:/bin");
+    return environment;
+  }
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view variable = *entry;
+    if (std::ranges::none_of(names, [&](const char* name) { return variable.starts_with(name); }))
+      environment.emplace_back(variable);
+  }
   return environment;
 }
 

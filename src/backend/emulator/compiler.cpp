@@ -1,5 +1,7 @@
 #include "backend/emulator/compiler.hpp"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -7,6 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
+#include <memory>
 
 #include "backend/emulator/child_process.hpp"
 #include "backend/emulator/device_text.hpp"
@@ -63,8 +67,34 @@ std::string on_path(const std::string& name) {
   return "";
 }
 
-Outcome run(const std::vector<std::string>& words, const TemporaryDirectory& directory) {
-  return run_program(words, directory.file("log"), directory.path());
+/// `command` and more words.
+Outcome run(std::vector<std::string> command, std::initializer_list<std::vector<std::string>> more,
+            const TemporaryDirectory& directory) {
+  for (const auto& words : more) command.insert(command.end(), words.begin(), words.end());
+  return run_program(command, directory.file("log"), directory.path());
+}
+
+std::string compiler_path() {
+  if (const auto chosen = environment("JITGEMM_CXX")) {
+    if (const std::string path = on_path(*chosen); !path.empty()) return path;
+    throw Error(ErrorCode::no_compiler, "JITGEMM_CXX=" + *chosen + " is not an executable; set it to a C++20 compiler");
+  }
+  for (const char* name : {"c++", "g++", "clang++"})
+    if (const std::string path = on_path(name); !path.empty()) return path;
+  if (const auto fallback = environment("JITGEMM_FALLBACK_CXX"))
+    if (const std::string path = on_path(*fallback); !path.empty()) return path;
+  throw Error(ErrorCode::no_compiler,
+              "the emulator needs a C++20 compiler and finds none of c++, g++ and clang++ on PATH; install g++ or "
+              "clang++, or name another in JITGEMM_CXX, or for Python `pip install 'jitgemm[emulator]'`");
+}
+
+/// The C library's mathematics, as this process has it. zig would take it from a package for developers or make one
+/// like it.
+std::vector<std::string> math_library() {
+  const std::unique_ptr<void, int (*)(void*)> library(dlopen("libm.so.6", RTLD_LAZY), dlclose);
+  link_map* loaded = nullptr;
+  if (!library || dlinfo(library.get(), RTLD_DI_LINKMAP, &loaded) != 0) return {};
+  return {loaded->l_name};
 }
 
 /// device.hpp includes it: which DataType is meant by a type of the templates.
@@ -99,30 +129,23 @@ std::string HostCompiler::kind() {
 
 const HostCompiler::Found& HostCompiler::find() {
   std::lock_guard lock(mutex_);
-  if (!found_.path.empty()) return found_;
+  if (!found_.command.empty()) return found_;
   Found found;
-  if (const auto chosen = environment("JITGEMM_CXX")) {
-    found.path = on_path(*chosen);
-    if (found.path.empty())
-      throw Error(ErrorCode::no_compiler,
-                  "JITGEMM_CXX=" + *chosen + " is not an executable; set it to a C++20 compiler");
-  } else {
-    for (const char* name : {"c++", "g++"})
-      if (found.path.empty()) found.path = on_path(name);
-    if (found.path.empty())
-      throw Error(
-          ErrorCode::no_compiler,
-          "the emulator needs a C++20 compiler and finds neither c++ nor g++ on PATH; install one or set JITGEMM_CXX");
-  }
+  const std::string path = compiler_path();
+  found.command = {path};
+  found.is_zig = std::filesystem::path(path).filename() == "zig";
+  if (found.is_zig) found.command.push_back("c++");
   const TemporaryDirectory directory;
-  const Outcome version = run({found.path, "--version"}, directory);
+  const Outcome version = run(found.command, {{"--version"}}, directory);
   if (version.status != 0)
-    throw Error(ErrorCode::no_compiler, found.path + " --version fails; set JITGEMM_CXX to a C++20 compiler")
+    throw Error(ErrorCode::no_compiler, path + " --version fails; set JITGEMM_CXX to a C++20 compiler")
         .with_log(version.output);
   found.version = version.output.substr(0, version.output.find('\n'));
 
   // -O1: -O2 takes half as long again to compile, and the kernels run no faster to speak of.
-  found.flags = {"-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-Wno-psabi", "-ffp-contract=off"};
+  found.flags = {"-std=c++20", "-O1", "-fPIC", "-w", "-Wno-psabi", "-ffp-contract=off"};
+  // By itself zig compiles for the very CPU that it runs on, and with half of UBSan.
+  if (found.is_zig) found.flags.insert(found.flags.end(), {"-mcpu=baseline", "-fno-sanitize=undefined"});
   if (with_asan) found.flags.push_back("-fsanitize=address");
   if (with_tsan) found.flags.push_back("-fsanitize=thread");
   // Signed sums that are too large wrap as on a GPU, where the compiler could take it that there are none, or are
@@ -133,7 +156,8 @@ const HostCompiler::Found& HostCompiler::find() {
     found.flags.push_back("-fwrapv");
   write_file(directory.file("empty.cpp"), "");
   const auto add_if_known = [&](const std::string& flag) {
-    if (run({found.path, flag, "-fsyntax-only", directory.file("empty.cpp")}, directory).status == 0)
+    if (run(found.command, {{flag, "-c", directory.file("empty.cpp"), "-o", directory.file("empty.o")}}, directory)
+            .status == 0)
       found.flags.push_back(flag);
   };
   add_if_known("-ftrivial-auto-var-init=pattern");  // uninitialised accumulators become conspicuous
@@ -151,24 +175,31 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
   for (const DeviceFile& file : emulator_device_files()) write_file(directory.file(std::string(file.name)), file.text);
   write_file(directory.file("tensor_types.hpp"), tensor_types());
   write_file(directory.file("kernel.cpp"), source.text + launcher_of(source.entry));
-  std::vector<std::string> words{compiler.path};
-  words.insert(words.end(), compiler.flags.begin(), compiler.flags.end());
-  words.insert(words.end(),
-               {"-DJITGEMM_EMULATOR=\"device.hpp\"", directory.file("kernel.cpp"), "-o", directory.file("kernel.so")});
-  const Outcome outcome = run(words, directory);
+  const std::vector<std::string> text = {"-DJITGEMM_EMULATOR=\"device.hpp\"", directory.file("kernel.cpp"), "-o"};
+  const std::string object = directory.file("kernel.o"), library = directory.file("kernel.so");
+  Outcome outcome;
+  if (compiler.is_zig) {
+    // It links with a C++ library and a run-time library that it compiles itself, which takes long. A kernel needs
+    // neither.
+    outcome = run(compiler.command, {compiler.flags, {"-c"}, text, {object}}, directory);
+    if (outcome.status == 0)
+      outcome = run(compiler.command, {{"-shared", "-nostdlib", object}, math_library(), {"-o", library}}, directory);
+  } else {
+    outcome = run(compiler.command, {compiler.flags, {"-shared"}, text, {library}}, directory);
+  }
   if (outcome.status != 0)
     throw Error(ErrorCode::compile_failed, source.entry +
                                                " does not compile for the emulator; log() is the compiler's, and "
                                                "another JITGEMM_CXX may accept it")
         .with_config(source.config)
-        .with_call(compiler.path)
+        .with_call(compiler.command[0])
         .with_log(outcome.output);
-  std::optional<std::string> code = read_file(directory.file("kernel.so"));
+  std::optional<std::string> code = read_file(library);
   if (!code && is_out_of_descriptors(errno))
     throw Error(ErrorCode::io,
                 "cannot read a kernel that was compiled: " + errno_text(errno) + "; " + more_descriptors);
   if (!code)
-    throw Error(ErrorCode::io, compiler.path + " left no kernel that can be read (" + errno_text(errno) +
+    throw Error(ErrorCode::io, compiler.command[0] + " left no kernel that can be read (" + errno_text(errno) +
                                    "); set JITGEMM_CXX to a C++20 compiler, or TMPDIR to a directory with space");
   KernelBinary binary;
   binary.code = std::move(*code);

@@ -8,7 +8,8 @@
 
 namespace jitgemm::emulator {
 
-/// The host's C++ compiler: JITGEMM_CXX, else the first of c++ and g++ on PATH. Thread-safe.
+/// The host's C++ compiler: JITGEMM_CXX, else the first of c++, g++ and clang++ on PATH, else JITGEMM_FALLBACK_CXX. One
+/// whose file is called zig is run as `zig c++`. Thread-safe.
 class HostCompiler {
  public:
   /// Name of the kind of shared objects that it makes: those of another kind must not be loaded. Needs no compiler.
@@ -20,7 +21,9 @@ class HostCompiler {
 
  private:
   struct Found {
-    std::string path, version;
+    std::vector<std::string> command;
+    bool is_zig = false;
+    std::string version;
     std::vector<std::string> flags;
   };
   const Found& find();
