@@ -9,7 +9,7 @@ prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.c
 
 from typing import TYPE_CHECKING
 
-from jitgemm import _compile
+from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
                            __version__, default_context, devices, explain, source)
 
@@ -40,4 +40,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 
 
+_compilers.set_defaults()
 _compile.watch()
