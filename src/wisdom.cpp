@@ -1,20 +1,11 @@
 #include "jitgemm/wisdom.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <iterator>
-
 #include "cache_home.hpp"
 #include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "tune/tuning_result.hpp"
 #include "tune/wisdom.hpp"
-#include "util/descriptor.hpp"
-#include "util/errno_text.hpp"
 
 namespace jitgemm {
 namespace {
@@ -53,19 +44,9 @@ StoredWisdom collect(const WisdomSelection& selection) {
 /// A wisdom file, or the records of a tuning database, which is what is named *.jsonl.
 StoredWisdom read(const fs::path& file) {
   if (file.extension() != ".jsonl") return read_wisdom_file(file);
-  const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
-  const int error = opened.get() < 0 || fstat(opened.get(), &status) != 0 ? errno
-                    : S_ISDIR(status.st_mode)                             ? EISDIR
-                                                                          : 0;
-  if (error != 0) {
-    throw Error(ErrorCode::io,
-                "cannot read " + file.string() + ": " + errno_text(error) + "; " +
-                    (is_out_of_descriptors(error) ? more_descriptors : "give a wisdom file or a tuning database"));
-  }
   StoredWisdom wisdom;
   wisdom.library = JITGEMM_VERSION;
-  wisdom.records = read_records(file);
+  wisdom.records = read_records(file, wisdom.foreign_records);
   return wisdom;
 }
 

@@ -152,8 +152,13 @@ TEST_CASE("What is no wisdom is one Error, and changes nothing", "[wisdom][publi
   refused(machine.path("nowhere"), "No such file or directory");
   refused(machine.cache, "Is a directory");
   refused(machine.path("nowhere.jsonl"), "No such file or directory");
+  const std::string lines = machine.path("lines.jsonl");
+  write_file(lines, "one line\nand another\n");
+  refused(lines, "it has no tuning result, as in line 1 (");
+  write_file(lines, "no line");
+  refused(lines, "it has no tuning result; ");
   fs::create_directory(machine.path("folder.jsonl"));
-  refused(machine.path("folder.jsonl"), "Is a directory");
+  refused(machine.path("folder.jsonl"), "it is not a regular file");
   for (const std::string& path : {std::string(), std::string("a\0b", 3)}) {
     for (const auto& call :
          {std::function([&] { read_wisdom(path); }), std::function([&] { export_wisdom(path, machine.all()); }),
@@ -167,6 +172,21 @@ TEST_CASE("What is no wisdom is one Error, and changes nothing", "[wisdom][publi
     CHECK_THAT(refusal(ErrorCode::invalid_option, call), ContainsSubstring("no wisdom file to read from; give one"));
   CHECK_FALSE(fs::exists(machine.other));
   CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("A tuning database that is read as wisdom may be empty, and have lines of other versions",
+          "[wisdom][public]") {
+  const Machine machine;
+  const std::string file = machine.path("a.jsonl");
+  write_file(file, "");
+  CHECK(read_wisdom(file).results.empty());
+  write_file(file, "{\"schema\": 99}\n");
+  CHECK(read_wisdom(file).results.empty());
+  CHECK(read_wisdom(file).foreign_results == 1);
+  write_file(file, "half a li\n" + file_text(machine.cache + "/tuning.jsonl"));
+  const CapturedLog log;
+  CHECK(read_wisdom(file).results.size() == 2);
+  CHECK_THAT(log.text(), ContainsSubstring("skipped line 1 ("));
 }
 
 TEST_CASE("Wisdom neither comes from nor goes to a directory that cannot be used", "[wisdom][public][security]") {

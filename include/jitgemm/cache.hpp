@@ -20,7 +20,7 @@ struct CachedKernel {
   std::string path;
   std::string fault;  ///< what is wrong with it; empty if nothing is
   std::uint64_t bytes = 0;
-  std::int64_t last_used = 0;  ///< seconds since 1970; up to a minute late
+  std::int64_t last_used = 0;  ///< seconds since 1970, to the minute
   bool read_only = false;      ///< of JITGEMM_SYSTEM_CACHE_DIR
   // Empty and 0 where there is a fault.
   std::string entry;         ///< the name of its function

@@ -1,6 +1,9 @@
 #include "tune/tuning_db.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -106,15 +109,32 @@ class Layer {
   /// `kept`. False if it cannot be read; what was read stays.
   bool refresh(const std::vector<TuningRecord>& kept) {
     if (!file_) return false;
+    std::string why;
+    const bool readable = read(kept, &why);
+    if (!readable) warn("cannot be read", why);
+    if (!fault_.empty()) warn_of_fault();
+    return readable;
+  }
+  /// The same without a word. False, with the reason in *why, if it cannot be read.
+  bool read(const std::vector<TuningRecord>& kept, std::string* why) {
     const auto forget = [&] {
       entries_.clear();
       by_shape_.clear();
+      fault_.clear();
+      foreign_ = 0;
       insert(kept);
     };
-    std::string why;
-    if (file_->read(forget, [this](const LineFile::Line& line) { take(line); }, &why)) return true;
-    warn("cannot be read", why);
-    return false;
+    return file_->read(forget, [this](const LineFile::Line& line) { take(line); }, why);
+  }
+  /// The first line that is no record: "line 3 (why)".
+  const std::string& fault() const { return fault_; }
+  /// Lines of other versions that this one cannot read.
+  std::size_t foreign() const { return foreign_; }
+
+  void warn_of_fault() const {
+    const std::string path = file_->path().string();
+    warn_once(path + " lines",
+              name_ + " " + path + ": skipped " + fault_ + " and maybe more; delete such lines to be rid of this");
   }
 
   void warn(const std::string& what, const std::string& why) const {
@@ -176,10 +196,10 @@ class Layer {
     if (!line.ended) return;  // it may be an append under way
     const std::string path = file_->path().string(), number = std::to_string(line.number);
     if (foreign) {
+      ++foreign_;
       logger().debug("{} {}: line {} is of another version ({})", name_, path, number, why);
-    } else {
-      warn_once(path + " lines", name_ + " " + path + ": skipped line " + number + " (" + why +
-                                     ") and maybe more; delete such lines to be rid of this");
+    } else if (fault_.empty()) {
+      fault_ = "line " + number + " (" + why + ")";
     }
   }
 
@@ -188,6 +208,8 @@ class Layer {
   std::vector<Entry> entries_;
   std::unordered_multimap<std::size_t, std::size_t> by_shape_;  // hash_value(problem) -> place in entries_
   std::uint64_t next_sequence_ = 0;
+  std::string fault_;
+  std::size_t foreign_ = 0;
 };
 
 TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) {
@@ -315,9 +337,22 @@ std::size_t TuningDb::merge(const std::vector<TuningRecord>& records) {
   return lines.size();
 }
 
-std::vector<TuningRecord> read_records(const std::filesystem::path& file) {
-  Layer layer(LineFile::of_anyone(file), "tuning database", "name one that can be read");
-  layer.refresh({});
+std::vector<TuningRecord> read_records(const std::filesystem::path& file, std::size_t& foreign) {
+  Layer layer(LineFile::of_anyone(file), "tuning database", "");
+  std::string why;
+  struct stat status{};
+  if (stat(file.c_str(), &status) != 0) {
+    why = errno_text(errno);
+  } else if (layer.read({}, &why) && layer.entries().empty() && layer.foreign() == 0 && status.st_size > 0) {
+    why = "it has no tuning result" + (layer.fault().empty() ? "" : ", as in " + layer.fault());
+  }
+  if (!why.empty()) {
+    throw Error(ErrorCode::io,
+                "cannot read the tuning database " + file.string() + ": " + why + "; " +
+                    (is_out_of_descriptors(why) ? more_descriptors : "give one that can be read, or a wisdom file"));
+  }
+  if (!layer.fault().empty()) layer.warn_of_fault();
+  foreign = layer.foreign();
   std::vector<TuningRecord> records;
   for (const Layer::Entry& entry : layer.entries()) records.push_back(entry.record);
   return records;

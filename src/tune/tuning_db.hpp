@@ -69,8 +69,9 @@ class TuningDb {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Of a file that a user names, whoever wrote it; what cannot be read costs a warning.
-std::vector<TuningRecord> read_records(const std::filesystem::path& file);
+/// Of a file that a user names, whoever wrote it. `foreign`: how many lines are of versions that this one cannot read.
+/// Other lines that are no records cost a warning. Throws Error{io} if it cannot be read, or they all are such.
+std::vector<TuningRecord> read_records(const std::filesystem::path& file, std::size_t& foreign);
 
 /// Whether they are about the same problem, constraints and device.
 bool same_key(const TuningRecord& x, const TuningRecord& y);

@@ -7,12 +7,11 @@
 prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
-from typing import TYPE_CHECKING
-
-from jitgemm import _compile
+from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
                            __version__, default_context, devices, explain, source)
 
+TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
     from jitgemm import cache, torch, wisdom
     from jitgemm._bench import BenchRow, BenchTable, bench
@@ -40,4 +39,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 
 
+_compilers.set_defaults()
 _compile.watch()

@@ -6,12 +6,14 @@ told when its tracer, torch._dynamo, is first imported: that takes seconds, so i
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # what takes longer to import than all of jitgemm
+    from collections.abc import Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 TRACER = "torch._dynamo"
 
@@ -33,13 +35,13 @@ def register() -> None:
     torch.compiler.substitute_in_graph(jitgemm.linear, skip_signature_check=True)(linear)
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """Another loader, and then register()."""
 
-    def __init__(self, loader: importlib.abc.Loader) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -48,12 +50,14 @@ class _Loader(importlib.abc.Loader):
         register()
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None,
-                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+                  target: ModuleType | None = None) -> ModuleSpec | None:
         if name != TRACER:
             return None
         sys.meta_path.remove(self)
+        import importlib.util
+
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)

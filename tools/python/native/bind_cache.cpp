@@ -42,24 +42,31 @@ void bind_kernels(nb::module_& module) {
       .def_ro("spread", &TuningResult::spread)
       .def_ro("date", &TuningResult::date)
       .def_ro("library", &TuningResult::library)
-      .def("json", [](const TuningResult& it) { return nb::module_::import_("json").attr("loads")(it.json()); },
-           nb::sig("def json(self) -> dict[str, object]"))
+      .def(
+          "json", [](const TuningResult& it) { return nb::module_::import_("json").attr("loads")(it.json()); },
+          nb::sig("def json(self) -> dict[str, object]"))
       .def("__repr__", [](const TuningResult& it) {
-        return "<jitgemm.TuningResult of " + to_string(it.problem) + " on " + it.device + ": " + to_string(it.config) + ">";
+        return "<jitgemm.TuningResult of " + to_string(it.problem) + " on " + it.device + ": " + to_string(it.config) +
+               ">";
       });
   nb::class_<CacheExport>(module, "CacheExport")
       .def_ro("kernels", &CacheExport::kernels, "Copied.")
       .def_ro("directory", &CacheExport::directory)
       .def_ro("remark", &CacheExport::remark, "What keeps others from using them; empty if nothing does.");
-  nb::class_<Cache>(module, "Cache",
-                    "Kernels and tuning results on disk. directory: as Context's cache_dir; one that is named must exist.")
+  nb::class_<Cache>(
+      module, "Cache",
+      "Kernels and tuning results on disk. directory: as Context's cache_dir; one that is named must exist.")
       .def(nb::init<const Directory&>(), "directory"_a = nb::none(), Unlocked())
       .def_prop_ro("directory", &Cache::directory)
       .def_prop_ro("max_bytes", &Cache::max_bytes)
       .def("kernels", &Cache::kernels, Unlocked())
       .def("verify", &Cache::verify, Unlocked())
-      .def("prune", [](Cache& self, std::optional<std::uint64_t> max_bytes) { return self.prune(max_bytes.value_or(UINT64_MAX)); },
-           "max_bytes"_a = nb::none(), Unlocked())
+      .def(
+          "prune",
+          [](Cache& self, std::optional<std::uint64_t> max_bytes) {
+            return self.prune(max_bytes.value_or(UINT64_MAX));
+          },
+          "max_bytes"_a = nb::none(), Unlocked())
       .def("clear", &Cache::clear, Unlocked())
       .def("export_kernels", &Cache::export_kernels, "folder"_a, Unlocked())
       .def("export_binaries", &Cache::export_binaries, "folder"_a, Unlocked())
@@ -80,8 +87,8 @@ void bind_wisdom(nb::module_& module) {
       .def_ro("foreign_kernels", &Wisdom::foreign_kernels)
       .def_ro("strange_kernels", &Wisdom::strange_kernels, "Code for the host, or given out for another kernel.")
       .def("__repr__", [](const Wisdom& it) {
-        return "<jitgemm.Wisdom: " + std::to_string(it.results.size()) + " results, " + std::to_string(it.kernels.size()) +
-               " kernels>";
+        return "<jitgemm.Wisdom: " + std::to_string(it.results.size()) + " results, " +
+               std::to_string(it.kernels.size()) + " kernels>";
       });
   nb::class_<WisdomImport>(module, "WisdomImport")
       .def_ro("wisdom", &WisdomImport::wisdom)
@@ -101,22 +108,25 @@ void bind_wisdom(nb::module_& module) {
   const auto selection = [](const Directory& cache_dir, const std::string& architecture, bool kernels) {
     return WisdomSelection{.cache_dir = cache_dir, .architecture = architecture, .result = {}, .kernels = kernels};
   };
-  module.def("cached_wisdom",
-             [=](const std::string& architecture, bool kernels, const Directory& cache_dir) {
-               return cached_wisdom(selection(cache_dir, architecture, kernels));
-             },
-             "architecture"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
-  module.def("export_wisdom",
-             [=](const std::string& file, const std::string& architecture, bool kernels, const Directory& cache_dir) {
-               return export_wisdom(file, selection(cache_dir, architecture, kernels));
-             },
-             "file"_a, "architecture"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
+  module.def(
+      "cached_wisdom",
+      [=](const std::string& architecture, bool kernels, const Directory& cache_dir) {
+        return cached_wisdom(selection(cache_dir, architecture, kernels));
+      },
+      "architecture"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
+  module.def(
+      "export_wisdom",
+      [=](const std::string& file, const std::string& architecture, bool kernels, const Directory& cache_dir) {
+        return export_wisdom(file, selection(cache_dir, architecture, kernels));
+      },
+      "file"_a, "architecture"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
   module.def("read_wisdom", &read_wisdom, "file"_a, Unlocked());
-  module.def("import_wisdom",
-             [](const std::vector<std::string>& files, bool kernels, const Directory& cache_dir) {
-               return import_wisdom(files, {.kernels = kernels, .cache_dir = cache_dir});
-             },
-             "files"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
+  module.def(
+      "import_wisdom",
+      [](const std::vector<std::string>& files, bool kernels, const Directory& cache_dir) {
+        return import_wisdom(files, {.kernels = kernels, .cache_dir = cache_dir});
+      },
+      "files"_a, "kernels"_a, "cache_dir"_a = nb::none(), Unlocked());
   module.def("merge_wisdom", &merge_wisdom, "file"_a, "sources"_a, Unlocked());
   module.def("diff_wisdom", &diff_wisdom, "a"_a, "b"_a, Unlocked());
 }
