@@ -2,13 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
-#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -31,9 +32,11 @@ constexpr std::size_t temporary_letters = 6;
 /// mkostemp() that leaves it to the system what the umask, or the directory, makes of the mode.
 int create_unique(int directory, std::string& name, mode_t mode) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
-  std::random_device random;
   for (int attempt = 0; attempt < 100; ++attempt) {
-    for (std::size_t i = 0; i < temporary_letters; ++i) name.end()[-1 - int(i)] = letters[random() % letters.size()];
+    std::array<unsigned char, temporary_letters> random;
+    // What std::random_device asks is in newer C libraries alone, where libstdc++ is linked in.
+    if (getrandom(random.data(), random.size(), 0) != ssize_t(random.size())) return -1;
+    for (std::size_t i = 0; i < random.size(); ++i) name.end()[-1 - int(i)] = letters[random[i] % letters.size()];
     const int descriptor = openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
