@@ -35,8 +35,10 @@ def test_types(device, dtype, tolerance):
     assert d.dtype == {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16,
                        torch.float8_e5m2: torch.bfloat16}.get(dtype, dtype)
     assert d.device == a.device
+    # Tensor cores add products of 8 bits with 13 bits after the leading one: Accumulation::fast.
+    sums = 8e-3 if dtype in (torch.float8_e4m3fn, torch.float8_e5m2) else 1e-6 if tolerance > 0 else 0
     scale = a.double().abs() @ b.double().abs()
-    assert ((d.double() - expected).abs() <= tolerance * expected.abs() + 1e-6 * scale * (tolerance > 0)).all()
+    assert ((d.double() - expected).abs() <= tolerance * expected.abs() + sums * scale).all()
     out = torch.full_like(d, float("nan") if d.is_floating_point() else -1)
     assert jitgemm.matmul(a, b, out=out) is out and torch.equal(out, d)
 
@@ -336,6 +338,7 @@ def test_threads_and_streams():
 def test_a_named_stream_is_the_one_that_is_used():
     a, b = torch.randn(2048, 2048, device="cuda").half(), torch.randn(2048, 2048, device="cuda").half()
     expected = a.double() @ b.double()
+    jitgemm.matmul(a, b)  # compiles
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     for stream in (side, side.cuda_stream):
