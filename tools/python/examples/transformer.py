@@ -49,15 +49,15 @@ def make_models(name: str, device: torch.device) -> tuple[LlamaForCausalLM, Llam
 
 
 def compare(theirs: LlamaForCausalLM, ours: LlamaForCausalLM, tokens: torch.Tensor) -> dict[str, float]:
-    """The norm of each one's difference from float32's logits, over those logits' norm. RuntimeError if ours is off."""
+    """The norm of each one's difference from float32's logits, over those logits' norm; and the part of the logits that
+    has the same bits in both. RuntimeError if ours is off."""
     reference = copy.deepcopy(theirs).float()
     expected = reference(tokens, use_cache=False).logits
     del reference
 
-    def error(model: LlamaForCausalLM) -> float:
-        return float((model(tokens, use_cache=False).logits.float() - expected).norm() / expected.norm())
-
-    errors = {"torch": error(theirs), "jitgemm": error(ours)}
+    logits = {"torch": theirs(tokens, use_cache=False).logits, "jitgemm": ours(tokens, use_cache=False).logits}
+    errors = {name: float((values.float() - expected).norm() / expected.norm()) for name, values in logits.items()}
+    errors["same"] = float((logits["torch"] == logits["jitgemm"]).float().mean())
     if not errors["jitgemm"] <= 1.2 * errors["torch"]:
         raise RuntimeError(f"the outputs differ: {errors}")
     return errors
@@ -157,7 +157,8 @@ def main() -> int:
         tokens = torch.randint(theirs.config.vocab_size, (1, arguments.prefill if gpu else 8), device=device)
         ours(tokens, use_cache=False, logits_to_keep=1)
         errors = compare(theirs, ours, tokens)
-        print(f"logits against float32's: torch {errors['torch']:.2e}, jitgemm {errors['jitgemm']:.2e}")
+        print(f"logits against float32's: torch {errors['torch']:.2e}, jitgemm {errors['jitgemm']:.2e}; the same bits in "
+              f"{errors['same']:.1%} of them")
         if not gpu:
             return 0
         figures = []
