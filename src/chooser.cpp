@@ -65,7 +65,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       // Another thread or process has measured it while this one waited.
     } else if (left <= 0) {
       choice.why += "; not measured: the Context's tuning budget is spent";
-    } else if (const auto result = measure(shape, std::min(left, options_.budget_seconds), {})) {
+    } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
       if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
         choice = {result->config,
@@ -88,10 +88,10 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
     throw Error(ErrorCode::invalid_option,
-                "tune() is called by a progress callback of tune(); call it when that has returned");
+                "tune() is called by a progress callback; call it when the call that measures has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
-  auto result = measure(shape_of(problem), options_.budget_seconds, progress, &why);
+  auto result = measure(problem, options_.budget_seconds, progress, &why);
   if (why) std::rethrow_exception(why);
   if (!result) {
     throw Error(ErrorCode::launch_failed,
@@ -175,12 +175,15 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
-std::optional<TuneResult> Chooser::measure(const NormalProblem& shape, double budget_seconds,
+std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
-  const NormalProblem tuned = tuned_shape(shape);
+  const NormalProblem tuned = tuned_shape(shape_of(problem));
   TuneOptions options;
   options.budget_seconds = budget_seconds;
-  options.progress = progress;
+  options.progress = [&](int done, int total) {
+    if (progress) progress(done, total);
+    if (options_.progress) options_.progress(problem, done, total);
+  };
   options.why_nothing = why;
   const auto ranked = planner(tuned).ranked(std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);

@@ -45,6 +45,7 @@ struct ChooserOptions {
   bool bucket_m = false;
   Constraints constraints = {};
   std::optional<std::filesystem::path> tuning_db, system_tuning_db;
+  std::function<void(const Problem&, int done, int total)> progress = {};  ///< of ContextOptions
 };
 
 /// Chooses configurations for normalised problems, within constraints. What choose() has settled once stays, until
@@ -56,7 +57,8 @@ class Chooser {
 
   /// Without measuring.
   Choice preview(const NormalProblem& problem);
-  /// May measure, one problem at a time, when tuning is on. `settled` is false if a later call may choose better.
+  /// May measure, one problem at a time, when tuning is on; throws what the progress callback does. `settled` is false
+  /// if a later call may choose better.
   Choice choose(const NormalProblem& problem, bool may_measure, bool* settled = nullptr);
   /// The cost model's, of those that need no more workspace than this.
   Choice choose_within(const NormalProblem& problem, std::size_t workspace_bytes);
@@ -77,7 +79,7 @@ class Chooser {
   /// `shape`, here and below: shape_of() the problem.
   Choice look_up(const Planner& planner, const NormalProblem& shape);
   Choice by_model(const Planner& planner, const Constraints& constraints) const;
-  std::optional<TuneResult> measure(const NormalProblem& shape, double budget_seconds,
+  std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
   /// The shape that is measured for it: itself, or its bucket.

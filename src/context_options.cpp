@@ -43,13 +43,20 @@ void check_budget(const char* name, double seconds) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
+  if (options.cuda_device != -1) {
+    const std::string given = "cuda_device=" + std::to_string(options.cuda_device);
+    if (options.device != Device::cuda)
+      invalid_option(given + " is for Device::cuda; leave it at -1 for the emulator and for compile_only");
+    if (options.cuda_device < 0)
+      invalid_option(given + " is negative; give a device's number, or -1 for the thread's current one");
+  }
   switch (options.device) {
     case Device::cuda:
       if (!options.architecture.empty()) {
         invalid_option("architecture=" + options.architecture +
                        " is for Device::compile_only and Device::emulator; leave it empty for a CUDA device");
       }
-      return make_cuda_backend(options.dependent_launch);
+      return make_cuda_backend(options.dependent_launch, options.cuda_device);
     case Device::emulator:
       if (options.emulator_sm_count < 1)
         invalid_option("emulator_sm_count is below 1; give the number of SMs to emulate");
@@ -97,6 +104,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
   chooser.constraints = options.constraints;
+  chooser.progress = options.progress;
   if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / tuning_db_name;
   if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / tuning_db_name;
   return chooser;

@@ -21,6 +21,7 @@ struct FakeDriver {
   static inline std::mutex mutex;             // of the books
   static inline std::set<const void*> alive;  // memory, modules, streams, events
   static inline int retained = 0;
+  static inline std::multiset<CUdevice> retained_of;
   static inline std::atomic<int> calls = 0;
   static inline int failing_call = 0;  // the number of the call that fails; 0: none
   static inline CUresult failure = CUDA_ERROR_UNKNOWN;
@@ -43,7 +44,8 @@ struct FakeDriver {
   static inline std::uintptr_t next_handle = 0x100000;
 
   static CUcontext context(int i) { return reinterpret_cast<CUcontext>(std::uintptr_t(0x1000 + i)); }
-  static CUcontext primary() { return context(0); }
+  static constexpr CUdevice first_device = 10;
+  static CUcontext primary(CUdevice device = first_device) { return context(100 * (device - first_device)); }
 
   static void reset() {
     current = nullptr;
@@ -52,6 +54,7 @@ struct FakeDriver {
     alive.clear();
     calls = 0;
     retained = failing_call = 0;
+    retained_of.clear();
     failure = CUDA_ERROR_UNKNOWN;
     shut_down = false;
     contexts_seen.clear();
@@ -157,7 +160,7 @@ struct FakeDriver {
     };
     api.get_error_string = [](CUresult, const char** text) { return *text = "made to fail", CUDA_SUCCESS; };
     api.device_get_count = [](int* count) { return *count = 2, step(); };
-    api.device_get = [](CUdevice* device, int ordinal) { return *device = 10 + ordinal, step(); };
+    api.device_get = [](CUdevice* device, int ordinal) { return *device = first_device + ordinal, step(); };
     api.device_get_name = [](char* name, int, CUdevice) { return std::strcpy(name, "Fake"), step(); };
     api.device_get_attribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
       *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
@@ -166,12 +169,18 @@ struct FakeDriver {
       return step();
     };
     api.device_total_mem = [](std::size_t* bytes, CUdevice) { return *bytes = 1 << 30, step(); };
-    api.device_primary_ctx_retain = [](CUcontext* context, CUdevice) {
+    api.device_primary_ctx_retain = [](CUcontext* context, CUdevice device) {
       if (const CUresult result = step(); result != CUDA_SUCCESS) return result;
       ++retained;
-      return *context = primary(), CUDA_SUCCESS;
+      retained_of.insert(device);
+      return *context = primary(device), CUDA_SUCCESS;
     };
-    api.device_primary_ctx_release = [](CUdevice) { return --retained, CUDA_SUCCESS; };
+    api.device_primary_ctx_release = [](CUdevice device) {
+      const auto found = retained_of.find(device);
+      if (found == retained_of.end()) return CUDA_ERROR_INVALID_CONTEXT;
+      retained_of.erase(found);
+      return --retained, CUDA_SUCCESS;
+    };
     api.ctx_get_current = [](CUcontext* context) {
       *context = current;
       return step();
@@ -188,7 +197,7 @@ struct FakeDriver {
       stack.pop_back();
       return CUDA_SUCCESS;
     };
-    api.ctx_get_device = [](CUdevice* device) { return *device = 10, step(); };
+    api.ctx_get_device = [](CUdevice* device) { return *device = first_device, step(); };
     api.module_load_data = [](CUmodule* module, const void*) { return make(module); };
     api.module_unload = [](CUmodule module) { return destroy(module); };
     api.module_get_function = [](CUfunction* function, CUmodule, const char* name) {

@@ -1,4 +1,5 @@
-// What C programs hold: numbers, structs of every version, texts, and what is wrong with arguments that only C can give.
+// What C programs hold: numbers, structs of every version, texts, and what is wrong with arguments that only C can
+// give.
 #include <cstring>
 #include <limits>
 
@@ -138,8 +139,9 @@ static_assert(same_code<JITGEMM_STATUS_INTERNAL, ErrorCode::internal>);
 }  // namespace
 
 TEST_CASE("The C API has the enumerators of C++, by the same numbers and words", "[c]") {
-  check_names<DataType>(jitgemm_data_type_name, {JITGEMM_F16, JITGEMM_BF16, JITGEMM_F32, JITGEMM_TF32, JITGEMM_F64,
-                                                 JITGEMM_E4M3, JITGEMM_E5M2, JITGEMM_S8, JITGEMM_S32, JITGEMM_AUTOMATIC});
+  check_names<DataType>(jitgemm_data_type_name,
+                        {JITGEMM_F16, JITGEMM_BF16, JITGEMM_F32, JITGEMM_TF32, JITGEMM_F64, JITGEMM_E4M3, JITGEMM_E5M2,
+                         JITGEMM_S8, JITGEMM_S32, JITGEMM_AUTOMATIC});
   check_names<Layout>(jitgemm_layout_name, {JITGEMM_ROW_MAJOR, JITGEMM_COLUMN_MAJOR});
   check_names<Bias>(jitgemm_bias_name, {JITGEMM_BIAS_NONE, JITGEMM_BIAS_ALONG_N, JITGEMM_BIAS_ALONG_M});
   check_names<Activation>(jitgemm_activation_name, {JITGEMM_ACTIVATION_NONE, JITGEMM_RELU, JITGEMM_LEAKY_RELU,
@@ -291,8 +293,8 @@ TEST_CASE("A configuration's and a call's fields go there and back", "[c]") {
   CHECK(c::config_of(&config) == same);
   const jitgemm_config back = c::to_c(same);
   CHECK(std::memcmp(&back, &config, sizeof back) == 0);
-  for (auto flag : {&jitgemm_config::ping_pong, &jitgemm_config::swap_ab, &jitgemm_config::pack_a,
-                    &jitgemm_config::pack_b}) {
+  for (auto flag :
+       {&jitgemm_config::ping_pong, &jitgemm_config::swap_ab, &jitgemm_config::pack_a, &jitgemm_config::pack_b}) {
     jitgemm_config one = new_config();
     one.*flag = -5;  // anything but 0 is yes
     const KernelConfig set = c::config_of(&one);
@@ -348,7 +350,8 @@ TEST_CASE("Facts of a plan, a device, counters and a candidate are in the fields
   CHECK(device.architecture == std::string("sm_90a"));
   CHECK((device.sm_count == 1 && device.smem_bytes_per_block == 2 && device.l2_bytes == 3 && device.memory_bytes == 4));
   CHECK(device.emulated == 1);
-  CHECK(std::strlen(c::to_c(DeviceDescription{std::string(1000, 'x'), "", 0, 0, 0, 0, false}).name) == sizeof device.name - 1);
+  CHECK(std::strlen(c::to_c(DeviceDescription{std::string(1000, 'x'), "", 0, 0, 0, 0, false}).name) ==
+        sizeof device.name - 1);
 }
 
 TEST_CASE("A struct of an older program is read and written up to its end", "[c]") {
@@ -429,9 +432,8 @@ TEST_CASE("A struct without its _init is one error that names it", "[c][hostile]
   const CContext context(without_device(cache));
   const CPlan plan(context, {.m = 64, .n = 64, .k = 64}, nullptr);
   std::size_t n = 0;
-  check_sizes<jitgemm_problem>("jitgemm_problem", jitgemm_problem_init_sized, [&](auto* problem) {
-    return jitgemm_problem_to_string(problem, nullptr, 0, &n);
-  });
+  check_sizes<jitgemm_problem>("jitgemm_problem", jitgemm_problem_init_sized,
+                               [&](auto* problem) { return jitgemm_problem_to_string(problem, nullptr, 0, &n); });
   check_sizes<jitgemm_problem>("jitgemm_problem", jitgemm_problem_init_sized,
                                [](auto* problem) { return jitgemm_problem_parse("m=1 n=1 k=1", problem); });
   check_sizes<jitgemm_problem>("jitgemm_problem", jitgemm_problem_init_sized,

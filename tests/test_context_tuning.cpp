@@ -1,5 +1,11 @@
 // When a Context measures, and what it does with the result.
+#include <algorithm>
+#include <atomic>
 #include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "context_fixtures.hpp"
@@ -98,4 +104,121 @@ TEST_CASE("What a progress callback of tune() calls does not wait for the measur
   REQUIRE(refused);
   CHECK(refused->code() == ErrorCode::invalid_option);
   CHECK(context.tune(other).plan.source == PlanSource::measured);  // and now it may
+}
+
+TEST_CASE("A first call that measures says how far it is, of which problem", "[context]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_80";
+  options.tuning_budget_seconds = 0.01;
+  std::vector<std::pair<int, int>> calls;
+  const Problem problem{.m = 32, .n = 48, .k = 64, .alpha = 2};
+  options.progress = [&](const Problem& measured, int done, int total) {
+    CHECK(measured.m == 32);
+    CHECK(measured.n == 48);
+    CHECK(measured.alpha == 2);
+    calls.emplace_back(done, total);
+  };
+  Context context(options);
+  HostOperands host(problem);
+  context.gemm(problem, host.operands);
+  REQUIRE(!calls.empty());
+  CHECK(calls.back().first == calls.back().second);
+  CHECK(calls.back().second > 1);
+  for (std::size_t i = 1; i < calls.size(); ++i) CHECK(calls[i - 1].first <= calls[i].first);
+
+  const std::size_t once = calls.size();
+  context.gemm(problem, host.operands);
+  CHECK(calls.size() == once);
+  int own = 0;
+  context.tune(problem, [&](int, int) { ++own; });
+  CHECK(own > 0);
+  CHECK(calls.size() == once + std::size_t(own));
+}
+
+TEST_CASE("What a progress callback throws ends the measurement, and the next call measures again", "[context]") {
+  struct Stop {};
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_80";
+  options.tuning_budget_seconds = 0.01;
+  enum class Way { none, exception, other } way = Way::none;
+  bool at_the_end = false, thrown = false;
+  options.progress = [&](const Problem&, int done, int total) {
+    if (way == Way::none || (at_the_end && done < total)) return;
+    CHECK_FALSE(std::exchange(thrown, true));
+    if (way == Way::exception) throw std::runtime_error("enough");
+    throw Stop();
+  };
+  Context context(options);
+  const Problem problem{.m = 32, .n = 32, .k = 32};
+  HostOperands host(problem);
+  const auto stopped = [&](const auto& action) {
+    thrown = false;
+    if (way == Way::exception)
+      CHECK_THROWS_WITH(action(), "enough");
+    else
+      CHECK_THROWS_AS(action(), Stop);
+    CHECK(thrown);
+    CHECK(context.counters().tuned == 0);
+    CHECK_THAT(context.plan(problem).why, ContainsSubstring("will measure"));
+  };
+  for (const Way how : {Way::exception, Way::other}) {
+    for (const bool late : {false, true}) {
+      way = how;
+      at_the_end = late;
+      stopped([&] { context.gemm(problem, host.operands); });
+      stopped([&] { context.tune(problem); });
+      stopped([&] { context.workspace_size(problem); });
+    }
+  }
+  way = Way::none;
+  host.poison();
+  context.gemm(problem, host.operands);
+  CHECK(context.counters().tuned == 1);
+  const Plan plan = context.plan(problem);
+  CHECK(plan.source == PlanSource::measured);
+  CHECK(host.violation(plan.config.main_loop) == "");
+}
+
+TEST_CASE("A measurement that is stopped leaves the problem to the threads that wait for it", "[context][threads]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_80";
+  options.tuning_budget_seconds = 0.01;
+  constexpr int threads = 4, stops = 2;
+  std::atomic<int> begun = 0, measuring = 0, stopped = 0;
+  std::atomic<bool> overlapped = false;
+  options.progress = [&](const Problem&, int, int) {
+    if (++measuring > 1) overlapped = true;
+    while (begun < threads) std::this_thread::yield();
+    --measuring;
+    if (stopped < stops) {
+      ++stopped;
+      throw std::runtime_error("enough");
+    }
+  };
+  Context context(options);
+  const Problem problem{.m = 32, .n = 32, .k = 32};
+  std::atomic<int> refused = 0;
+  std::vector<std::string> violations(threads, "stopped");
+  {
+    std::vector<std::jthread> all;
+    for (std::size_t i = 0; i < threads; ++i) {
+      all.emplace_back([&, i] {
+        HostOperands host(problem, i);
+        ++begun;
+        try {
+          context.gemm(problem, host.operands);
+          violations[i] = host.violation(MainLoop::sm80);
+        } catch (const std::runtime_error&) {
+          ++refused;
+        }
+      });
+    }
+  }
+  CHECK(refused == stops);
+  CHECK(std::ranges::count(violations, "") == threads - stops);
+  CHECK(context.counters().tuned == 1);
+  CHECK_FALSE(overlapped);
 }

@@ -1,8 +1,10 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "backend/cuda/cuda_backend.hpp"
 #include "catch.hpp"
@@ -113,6 +115,42 @@ TEST_CASE("the CUDA backend works in its context and leaves the thread's own one
   CHECK(FakeDriver::contexts_seen == std::set{expected});
   CHECK(FakeDriver::stack.empty());
   CHECK(FakeDriver::alive.empty());
+  CHECK(FakeDriver::retained == 0);
+}
+
+TEST_CASE("a device's number stands for its primary context, whatever is current on the threads that call", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  const auto number = GENERATE(0, 1);
+  const CUdevice device = FakeDriver::first_device + number;
+  FakeDriver::current = FakeDriver::context(5);
+  {
+    const auto backend = cuda::make_backend(api, true, number);
+    CHECK(FakeDriver::retained_of == std::multiset{device});
+    CHECK(FakeDriver::current == FakeDriver::context(5));
+    for (const CUcontext thread_own : {CUcontext(nullptr), FakeDriver::primary(device), FakeDriver::context(5)}) {
+      std::thread([&] {
+        FakeDriver::current = thread_own;
+        use(*backend);
+        if (FakeDriver::current != thread_own || !FakeDriver::stack.empty()) FakeDriver::note("another is current");
+      }).join();
+    }
+  }
+  CHECK(FakeDriver::contexts_seen == std::set{FakeDriver::primary(device)});
+  CHECK(std::ranges::count(FakeDriver::log, "another is current") == 0);
+  CHECK(FakeDriver::alive.empty());
+  CHECK(FakeDriver::retained_of.empty());
+}
+
+TEST_CASE("a device's number that there is not is refused with those that there are", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  for (const int number : {2, 1 << 30}) {
+    const Error error = error_of([&] { cuda::make_backend(api, true, number); });
+    CHECK(error.code() == ErrorCode::invalid_option);
+    CHECK_THAT(error.what(), ContainsSubstring("cuda_device=" + std::to_string(number) + " is none of the 2 CUDA") &&
+                                 ContainsSubstring("give 0 to 1"));
+  }
   CHECK(FakeDriver::retained == 0);
 }
 

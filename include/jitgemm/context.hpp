@@ -83,8 +83,8 @@ class JITGEMM_EXPORT Context {
   /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
   void warm(const Problem& problem);
 
-  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` gets (done, total),
-  /// on the calling thread; what it calls of this Context measures nothing, and tune() is Error{invalid_option} there.
+  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` is as
+  /// ContextOptions::progress, for this call.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
   /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best

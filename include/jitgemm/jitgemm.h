@@ -293,8 +293,9 @@ typedef struct jitgemm_constraints {
 /// with JITGEMM_STATUS_INTERRUPTED.
 typedef int (*jitgemm_fallback)(void* user, const jitgemm_problem* problem, const jitgemm_operands* operands,
                                 jitgemm_stream stream, int32_t* served);
-/// Called between measurements by the thread that measures. Nonzero ends the measurement, and the call that caused it
-/// with JITGEMM_STATUS_INTERRUPTED.
+/// Called between measurements by the thread that measures, with the candidates compiled and checked so far, of how
+/// many. Nonzero ends the measurement, and the call that caused it with JITGEMM_STATUS_INTERRUPTED; the context is as
+/// good as before.
 typedef int (*jitgemm_options_progress)(void* user, const jitgemm_problem* problem, int32_t done, int32_t total);
 /// The same of one jitgemm_tune().
 typedef int (*jitgemm_tune_progress)(void* user, int32_t done, int32_t total);
@@ -303,7 +304,7 @@ typedef int (*jitgemm_tune_progress)(void* user, int32_t done, int32_t total);
 typedef struct jitgemm_options {
   size_t size;
   jitgemm_device_kind device;
-  int32_t cuda_device;       ///< as the driver counts them; -1: the calling thread's current one
+  int32_t cuda_device;       ///< as jitgemm_cuda_device() counts them; -1: the calling thread's current one
   const char* architecture;  ///< of compile_only, and of the emulator: "sm_80", "sm_90a"; NULL is ""
   const char* cache_dir;     ///< NULL: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm
   double tuning_budget_seconds;

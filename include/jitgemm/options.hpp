@@ -12,7 +12,7 @@
 namespace jitgemm {
 
 enum class Device : std::uint8_t {
-  cuda,          ///< the calling thread's current CUDA device
+  cuda,          ///< a GPU: ContextOptions::cuda_device
   emulator,      ///< this CPU: right results, slowly; for tests and for a first look without a GPU
   compile_only,  ///< no device: plan(), source() and warm() for ContextOptions::architecture
 };
@@ -25,10 +25,19 @@ enum class Tuning : std::uint8_t {
 
 struct ContextOptions {
   Device device = Device::cuda;
+  /// Of Device::cuda: its number, as cuda_devices() lists them; work is done in its primary context, which is what the
+  /// CUDA runtime and all that is built on it use. -1: the context that is current on the thread that makes the
+  /// Context, else the first device's primary one.
+  int cuda_device = -1;
   std::string architecture = {};       ///< of compile_only, and of the emulator if set: "sm_80", "sm_90a", ...
   std::optional<Tuning> tuning = {};   ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
   double tuning_budget_seconds = 1.0;  ///< measuring time for one problem
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
+  /// Called between measurements by the thread that measures, in a gemm() that tunes and in tune() (after its own
+  /// callback), with the problem in full and the candidates compiled and checked so far, of how many. What it throws
+  /// ends the measurement and comes out of the call, after which the Context is as it was before. What it calls of this
+  /// Context measures nothing, and tune() is Error{invalid_option} there.
+  std::function<void(const Problem&, int done, int total)> progress = {};
   Constraints constraints = {};
   /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device.
   /// A single call that needs more gets it, and it stays until another stream's call needs some, or trim(). Workspaces

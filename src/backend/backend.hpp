@@ -96,10 +96,10 @@ class Backend {
   virtual void check_pointer(const void* pointer, const char* name, Stream stream) = 0;
 };
 
-/// Throws Error{no_device} without a driver or device. `architecture` empty: the current context's device, else device
-/// 0. `dependent_launch`: a kernel may start before the one that it follows on its stream has ended, and waits for it
-/// before it touches memory (programmatic dependent launch; sm_90 and newer).
-std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch = true);
+/// Throws Error{no_device} without a driver or device. `device`: as ContextOptions::cuda_device; Error{invalid_option}
+/// if there is none of this number. `dependent_launch`: a kernel may start before the one that it follows on its stream
+/// has ended, and waits for it before it touches memory (programmatic dependent launch; sm_90 and newer).
+std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch = true, int device = -1);
 /// Compiles for an architecture with NVRTC; everything that needs a device throws Error{no_device}.
 std::unique_ptr<Backend> make_compile_only_backend(const std::string& architecture, bool dependent_launch = true);
 

@@ -208,13 +208,13 @@ jitgemm_constraints to_c(const Constraints& constraints) {
 }
 
 jitgemm_options to_c(const ContextOptions& options) {
-  const auto& [device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, constraints,
-               workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback, cache_dir,
-               emulator_sm_count, emulator_seed] = options;
+  const auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
+               constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback,
+               cache_dir, emulator_sm_count, emulator_seed] = options;
   jitgemm_options to{};
   to.size = sizeof to;
   to.device = number_of(device);
-  to.cuda_device = -1;
+  to.cuda_device = cuda_device;
   to.tuning_budget_seconds = tuning_budget_seconds;
   to.tuning_total_budget_seconds = tuning_total_budget_seconds;
   to.constraints = to_c(constraints);
@@ -232,14 +232,21 @@ ContextOptions options_of(const jitgemm_options* given) {
   const jitgemm_options from = read(given);
   check_reserved("jitgemm_options", from.reserved_word);
   ContextOptions to;
-  auto& [device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, constraints,
-         workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback, cache_dir,
+  auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
+         constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback, cache_dir,
          emulator_sm_count, emulator_seed] = to;
   device = enumerator_of<Device>(from.device);
+  cuda_device = from.cuda_device;
   if (from.architecture) architecture = from.architecture;
   if (from.tuning != JITGEMM_TUNING_DEFAULT) tuning = enumerator_of<Tuning>(from.tuning);
   tuning_budget_seconds = from.tuning_budget_seconds;
   tuning_total_budget_seconds = from.tuning_total_budget_seconds;
+  if (from.progress) {
+    progress = [call = from.progress, user = from.progress_user](const Problem& measured, int done, int total) {
+      const jitgemm_problem problem = to_c(measured);
+      run_callback("progress", [&] { return call(user, &problem, done, total); });
+    };
+  }
   constraints = constraints_of(from.constraints);
   workspace_bound_bytes = from.workspace_bound_bytes;
   bucket_m = from.bucket_m != 0;

@@ -39,6 +39,8 @@ constexpr double warm_up_share = 0.1;  // of the budget, at most
 // A load that has not slowed down by then, by this factor, does so little later.
 constexpr double first_step_seconds = 0.04, slowed_down = 1.01;
 
+constexpr std::chrono::milliseconds progress_interval{50};  // while nothing is there to be measured
+
 /// Rounds over the candidates that are at most `within` times as slow as the best so far.
 struct Stage {
   int rounds;
@@ -149,19 +151,24 @@ class Tuner {
       if (candidate.runs() && !admission_deadline_)
         admission_deadline_.emplace(admission_share * options_.budget_seconds);
       pending.erase(next);
-      report_progress(int(candidates_.size() - pending.size()));
+      done_ = int(candidates_.size() - pending.size());
+      report_progress();
     }
     for (std::size_t i : pending) {
       candidates_[i].skip("not compiled within " + std::to_string(int(100 * admission_share)) +
                           " % of the tuning budget");
     }
+    done_ = int(candidates_.size());
     kernels_->stop();
   }
 
   /// The first of them whose kernel is there, or deferred to its get(), waiting a little for one. While none is
   /// admitted: their first.
   std::vector<std::size_t>::iterator next_compiled(std::vector<std::size_t>& pending) {
-    if (!admission_deadline_) return (*kernels_)[pending.front()].wait(), pending.begin();
+    if (!admission_deadline_) {
+      while ((*kernels_)[pending.front()].wait_for(progress_interval) == std::future_status::timeout) report_progress();
+      return pending.begin();
+    }
     (*kernels_)[pending.front()].wait_for(std::chrono::milliseconds(1));
     return std::find_if(pending.begin(), pending.end(), [this](std::size_t i) {
       return (*kernels_)[i].wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
@@ -209,6 +216,7 @@ class Tuner {
         if (enough && deadline_->over()) return;
         if (candidate.runs()) {
           guarded(candidate, [&] { candidate.times.add(round_, sampler_->sample(candidate.runnable)); });
+          report_progress();
         }
       }
     }
@@ -239,7 +247,6 @@ class Tuner {
     for (Candidate& candidate : candidates_) {
       if (candidate.runs() && candidate.times.size() == 0) candidate.skip("not measured within the tuning budget");
     }
-    report_progress(int(candidates_.size()));
   }
 
   /// Whether the leader is ahead by more than the noise of both, with what an early answer takes.
@@ -290,9 +297,8 @@ class Tuner {
     return is_ahead(*fastest, *expected) ? fastest : expected;
   }
 
-  void report_progress(int done) {
-    if (options_.progress) options_.progress(done, int(candidates_.size()));
-  }
+  /// Never within guarded(): what it throws concerns no candidate.
+  void report_progress() const { options_.progress(done_, int(candidates_.size())); }
 
   Backend& backend_;
   KernelStore& store_;
@@ -300,6 +306,7 @@ class Tuner {
   const TuneOptions& options_;
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
   std::vector<Candidate> candidates_;
+  int done_ = 0;  // of the candidates, with compiling and checking
   std::mt19937 random_{1};
   int round_ = 0;
   std::optional<Sampler> sampler_;
@@ -337,9 +344,18 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked) {
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const NormalProblem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options) {
   if (is_empty(problem) || ranked.empty()) return std::nullopt;
+  TuneOptions own = options;
+  bool stopped = false;
+  own.progress = [&](int done, int total) {
+    if (!options.progress) return;
+    stopped = true;
+    options.progress(done, total);
+    stopped = false;
+  };
   try {
-    return Tuner(backend, store, problem, ranked, options).run();
+    return Tuner(backend, store, problem, ranked, own).run();
   } catch (const std::exception& error) {
+    if (stopped) throw;
     if (options.why_nothing)
       *options.why_nothing = std::current_exception();
     else

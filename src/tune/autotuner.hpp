@@ -20,8 +20,10 @@ inline constexpr int tuned_candidates = 20;
 struct TuneOptions {
   double budget_seconds = 1.0;        ///< for all of it with kernels cached; compiling them takes up to 0.6 of it more
   int candidates = tuned_candidates;  ///< most that are measured
-  std::function<void(int, int)> progress = {};  ///< (done, total), called by the calling thread
-  std::exception_ptr* why_nothing = nullptr;    ///< gets what kept it from measuring, which is logged otherwise
+  /// (done, total): the candidates compiled and checked, of how many. Called between measurements by the calling
+  /// thread; what it throws ends the tuning.
+  std::function<void(int, int)> progress = {};
+  std::exception_ptr* why_nothing = nullptr;  ///< gets what kept it from measuring, which is logged otherwise
 };
 
 struct TuneResult {
@@ -54,7 +56,8 @@ std::string candidate_set(const std::vector<RankedConfig>& ranked);
 /// normal times, one such look puts the faster out in 1 of 200 cases, all of them in 1 of 115; what is lost is as small
 /// as the difference. Who is neither out nor far behind gets all rounds. The budget bounds it all.
 ///
-/// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that.
+/// nullopt when nothing could be measured (out of memory, no kernel that runs, no D); never throws for that, only what
+/// the progress callback does.
 std::optional<TuneResult> tune(Backend& backend, KernelStore& store, const NormalProblem& problem,
                                const std::vector<RankedConfig>& ranked, const TuneOptions& options);
 

@@ -60,7 +60,7 @@ class IdleBackend final : public Backend {
 }  // namespace
 
 // In place of the library's: a member of a static library that nothing needs is not linked.
-std::unique_ptr<Backend> make_cuda_backend(bool) { throw Error(ErrorCode::no_device, "no device"); }
+std::unique_ptr<Backend> make_cuda_backend(bool, int) { throw Error(ErrorCode::no_device, "no device"); }
 std::vector<DeviceDescription> cuda_devices() { return {}; }
 std::unique_ptr<Backend> make_emulator_backend(const EmulatorOptions& options) {
   return std::make_unique<IdleBackend>(options);

@@ -41,13 +41,13 @@ CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(m
 /// capture: callers synchronise a stream before they read what it wrote.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const DriverApi& api, bool dependent_launch)
-      : api_(api), context_(api), device_(device_info(api, context_.device)) {
+  CudaBackend(const DriverApi& api, bool dependent_launch, int device)
+      : api_(api), context_(api, device), device_(device_info(api, context_.device)) {
     if (device_.compute_capability < 80) {
-      throw Error(ErrorCode::no_device, device_.name + " is of compute capability " +
-                                            std::to_string(device_.compute_capability / 10) + "." +
-                                            std::to_string(device_.compute_capability % 10) +
-                                            ", the kernels need 8.0; choose another in CUDA_VISIBLE_DEVICES");
+      throw Error(ErrorCode::no_device,
+                  device_.name + " is of compute capability " + std::to_string(device_.compute_capability / 10) + "." +
+                      std::to_string(device_.compute_capability % 10) +
+                      ", the kernels need 8.0; choose another in cuda_device or CUDA_VISIBLE_DEVICES");
     }
     int version = 0;
     check(api_.driver_get_version(&version), ErrorCode::no_device, "cuDriverGetVersion", "check nvidia-smi");
@@ -369,16 +369,16 @@ void CudaBackend::check_pointer(const void* pointer, const char* name, Stream st
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launch) {
-  return std::make_unique<CudaBackend>(api, dependent_launch);
+std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launch, int device) {
+  return std::make_unique<CudaBackend>(api, dependent_launch, device);
 }
 
 }  // namespace jitgemm::cuda
 
 namespace jitgemm {
 
-std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch) {
-  return cuda::make_backend(cuda::driver(), dependent_launch);
+std::unique_ptr<Backend> make_cuda_backend(bool dependent_launch, int device) {
+  return cuda::make_backend(cuda::driver(), dependent_launch, device);
 }
 
 }  // namespace jitgemm

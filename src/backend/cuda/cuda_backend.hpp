@@ -6,7 +6,7 @@
 namespace jitgemm::cuda {
 
 /// make_cuda_backend() over a given driver. `api` must outlive it.
-std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launch = true);
+std::unique_ptr<Backend> make_backend(const DriverApi& api, bool dependent_launch = true, int device = -1);
 
 DeviceInfo device_info(const DriverApi& api, CUdevice device);
 

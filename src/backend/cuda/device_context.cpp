@@ -1,23 +1,37 @@
 #include "backend/cuda/device_context.hpp"
 
+#include <algorithm>
+
 #include "util/log.hpp"
 
 namespace jitgemm::cuda {
+namespace {
 
-DeviceContext::DeviceContext(const DriverApi& driver_api) : api(driver_api) {
-  const char* way_out = "check nvidia-smi and CUDA_VISIBLE_DEVICES";
+constexpr const char* way_out = "check nvidia-smi and CUDA_VISIBLE_DEVICES";
+
+}  // namespace
+
+DeviceContext::DeviceContext(const DriverApi& driver_api, int number) : api(driver_api) {
   int count = 0;
   check(api, api.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", way_out);
   if (count == 0) throw Error(ErrorCode::no_device, std::string("no CUDA device is visible; ") + way_out);
-  check(api, api.ctx_get_current(&context), ErrorCode::no_device, "cuCtxGetCurrent", way_out);
-  if (context) {
-    check(api, api.ctx_get_device(&device), ErrorCode::no_device, "cuCtxGetDevice", way_out);
-  } else {
-    check(api, api.device_get(&device, 0), ErrorCode::no_device, "cuDeviceGet", way_out);
-    check(api, api.device_primary_ctx_retain(&context, device), ErrorCode::no_device, "cuDevicePrimaryCtxRetain",
-          way_out);
-    retained_ = true;
+  if (number >= count) {
+    throw Error(ErrorCode::invalid_option, "cuda_device=" + std::to_string(number) + " is none of the " +
+                                               std::to_string(count) + " CUDA devices that are visible; give 0 to " +
+                                               std::to_string(count - 1) + ", or check CUDA_VISIBLE_DEVICES");
   }
+  if (number < 0) check(api, api.ctx_get_current(&context), ErrorCode::no_device, "cuCtxGetCurrent", way_out);
+  if (context)
+    check(api, api.ctx_get_device(&device), ErrorCode::no_device, "cuCtxGetDevice", way_out);
+  else
+    retain_primary(std::max(number, 0));
+}
+
+void DeviceContext::retain_primary(int number) {
+  check(api, api.device_get(&device, number), ErrorCode::no_device, "cuDeviceGet", way_out);
+  check(api, api.device_primary_ctx_retain(&context, device), ErrorCode::no_device, "cuDevicePrimaryCtxRetain",
+        way_out);
+  retained_ = true;
 }
 
 DeviceContext::~DeviceContext() {

@@ -7,10 +7,10 @@
 
 namespace jitgemm::cuda {
 
-/// The context that work is done in: the one current on the thread that asks, else the first device's primary one.
+/// The context that work is done in: as ContextOptions::cuda_device has it.
 class DeviceContext {
  public:
-  explicit DeviceContext(const DriverApi& api);
+  DeviceContext(const DriverApi& api, int number);
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
@@ -28,6 +28,8 @@ class DeviceContext {
   CUdevice device = 0;
 
  private:
+  void retain_primary(int number);
+
   bool retained_ = false;
   mutable std::atomic<bool> reported_ = false;
 };

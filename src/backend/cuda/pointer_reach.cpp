@@ -76,7 +76,7 @@ const char* text_of(Reach reach) {
     case Reach::other_device:
       return " is memory of another device than this Context's, which cannot reach it; enable peer access "
              "(cuCtxEnablePeerAccess, "
-             "cuMemPoolSetAccess, cuMemSetAccess), or make a Context with that device current";
+             "cuMemPoolSetAccess, cuMemSetAccess), or make a Context with that device's number in cuda_device";
     case Reach::unknown:
       return " points to host memory; copy it to memory of the device first";
   }
