@@ -27,38 +27,42 @@ const Texts& no_memory() {
   return texts;
 }
 
-struct LastError {
-  Texts texts;
-  std::string message, problem, config, call, log;
+struct LastError : Texts {
+  std::string own_message, own_problem, own_config, own_call, own_log;
 };
 
-/// A thread's LastError. Not thread_local: that would be memory which a thread gets when it first looks, or the process
-/// ends.
+/// A thread's LastError, or no_memory(). Not thread_local: that would be memory which a thread gets when it first
+/// looks, or the process ends.
 class Slot {
  public:
-  Slot() {
-    made_ = pthread_key_create(&key_, [](void* last) { delete static_cast<LastError*>(last); }) == 0;
+  Slot() { made_ = pthread_key_create(&key_, release) == 0; }
+
+  const Texts& get() const {
+    static constexpr Texts none;
+    const void* const found = made_ ? pthread_getspecific(key_) : nullptr;
+    return found ? *static_cast<const Texts*>(found) : none;
   }
-  LastError* find() const { return made_ ? static_cast<LastError*>(pthread_getspecific(key_)) : nullptr; }
+  /// nullptr where there is no memory for it.
   LastError* find_or_make() const {
-    if (LastError* const found = find()) return found;
+    if (!made_) return nullptr;
+    void* const found = pthread_getspecific(key_);
+    if (found && found != &no_memory()) return static_cast<LastError*>(static_cast<Texts*>(found));
     LastError* const last = new (std::nothrow) LastError;
-    if (last && made_ && pthread_setspecific(key_, last) == 0) return last;
+    if (last && pthread_setspecific(key_, static_cast<Texts*>(last)) == 0) return last;
     delete last;
+    pthread_setspecific(key_, &no_memory());
     return nullptr;
   }
 
  private:
+  static void release(void* last) {
+    if (last != &no_memory()) delete static_cast<LastError*>(static_cast<Texts*>(last));
+  }
+
   pthread_key_t key_ = {};
   bool made_ = false;
 };
 const Slot slot;
-
-const Texts& last_texts() {
-  static const Texts none;
-  const LastError* const last = slot.find();
-  return last ? last->texts : none;
-}
 
 /// As much of a text as there is memory for: the message counts more.
 const char* kept(std::string& to, const std::string& text) noexcept {
@@ -72,19 +76,20 @@ const char* kept(std::string& to, const std::string& text) noexcept {
 
 jitgemm_status keep(jitgemm_status status, const Error& error) noexcept {
   LastError* const last = slot.find_or_make();
-  if (!last) return JITGEMM_STATUS_OUT_OF_MEMORY;
+  if (!last) return no_memory().status;
+  Texts& texts = *last;
   try {
-    last->message = error.what();
+    last->own_message = error.what();
   } catch (...) {
-    last->texts = no_memory();
-    return last->texts.status;
+    texts = no_memory();
+    return texts.status;
   }
-  last->texts = {.status = status,
-                 .message = last->message.c_str(),
-                 .problem = kept(last->problem, error.problem()),
-                 .config = kept(last->config, error.config()),
-                 .call = kept(last->call, error.call()),
-                 .log = kept(last->log, error.log())};
+  texts = {.status = status,
+           .message = last->own_message.c_str(),
+           .problem = kept(last->own_problem, error.problem()),
+           .config = kept(last->own_config, error.config()),
+           .call = kept(last->own_call, error.call()),
+           .log = kept(last->own_log, error.log())};
   return status;
 }
 
@@ -167,9 +172,9 @@ const char* jitgemm_status_name(int32_t status) {
   }
 }
 
-jitgemm_status jitgemm_last_error_status() { return last_texts().status; }
-const char* jitgemm_last_error_message() { return last_texts().message; }
-const char* jitgemm_last_error_problem() { return last_texts().problem; }
-const char* jitgemm_last_error_config() { return last_texts().config; }
-const char* jitgemm_last_error_call() { return last_texts().call; }
-const char* jitgemm_last_error_log() { return last_texts().log; }
+jitgemm_status jitgemm_last_error_status() { return slot.get().status; }
+const char* jitgemm_last_error_message() { return slot.get().message; }
+const char* jitgemm_last_error_problem() { return slot.get().problem; }
+const char* jitgemm_last_error_config() { return slot.get().config; }
+const char* jitgemm_last_error_call() { return slot.get().call; }
+const char* jitgemm_last_error_log() { return slot.get().log; }
