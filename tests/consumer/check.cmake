@@ -1,6 +1,6 @@
 # cmake -DBUILD_DIR=... -DSOURCE_DIR=... -DWORK_DIR=... -DVERSION=... -DLIBDIR=... -DCXX_FLAGS=... -P check.cmake
-# Installs jitgemm, moves the installation, builds this folder against it with find_package and with pkg-config, and runs
-# what comes out.
+# Installs jitgemm, moves the installation, builds this folder against it with find_package and with pkg-config, in C++ and
+# in C by GCC and Clang where they are, and runs what comes out.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -51,3 +51,24 @@ pkg_config(flags --cflags --libs)
 run(${CXX} -std=c++20 ${CXX_FLAGS} ${SOURCE_DIR}/main.cpp -o ${WORK_DIR}/by_pkg_config ${flags}
     "-Wl,-rpath,${prefix}/${LIBDIR}")
 run(${WORK_DIR}/by_pkg_config)
+
+# C, against the shared library and against an installation that has the static one alone.
+function(run_c kind)
+  foreach(cc gcc clang)
+    find_program(program_${cc} NAMES ${cc})
+    if(program_${cc})
+      run(${program_${cc}} -std=c99 -pedantic -Wall -Wextra -Werror ${SOURCE_DIR}/main.c -o ${WORK_DIR}/${cc}_${kind} ${ARGN})
+      run(${WORK_DIR}/${cc}_${kind})
+      message("a C program runs that ${cc} has linked with the ${kind} library")
+    endif()
+  endforeach()
+endfunction()
+if(CXX_FLAGS)
+  message("C is left out: sanitizers are the C++ compiler's")
+  return()
+endif()
+run_c(shared ${flags} "-Wl,-rpath,${prefix}/${LIBDIR}")
+file(GLOB shared ${prefix}/${LIBDIR}/libjitgemm.so*)
+file(REMOVE ${shared})
+pkg_config(flags --static --cflags --libs)
+run_c(static ${flags})
