@@ -32,11 +32,8 @@ set(internals_of_inspect/ptx.cpp backend/cuda/nvrtc.hpp)
 # What has been tuned already from the same candidates, and which of their kernels are cached.
 set(internals_of_tuning/plan.cpp context_options.hpp core/problem.hpp jit/cache_directory.hpp jit/call.hpp jit/kernel_cache.hpp
     plan/ranking.hpp tune/autotuner.hpp tune/tuning_db.hpp)
-# The files of a cache directory and of wisdom, whose formats are the library's own.
-set(internals_of_cache/command.cpp jit/cache_directory.hpp jit/kernel_cache.hpp)
-set(internals_of_wisdom/command.cpp core/device_info.hpp jit/cache_directory.hpp plan/constraints.hpp tune/wisdom.hpp)
+# Which few kernels serve best is predicted by the cost model.
 set(internals_of_wisdom/cover.cpp core/problem.hpp tune/kernel_cover.hpp)
-set(internals_of_wisdom/input.hpp tune/wisdom_file.hpp)
 
 set(root ${SOURCE_DIR}/tools/jitgemm)
 file(GLOB_RECURSE files RELATIVE ${root} ${root}/*.hpp ${root}/*.cpp)

@@ -118,11 +118,11 @@ TEST_CASE("A record's constraints survive its line, and only those that constrai
 
 TEST_CASE("Wisdom keeps what is tuned under other constraints apart", "[constraints][wisdom]") {
   const NormalProblem problem = shape(512, 512, 2048);
-  Wisdom a, b;
+  StoredWisdom a, b;
   a.records = {constrained_record(problem, {}, split), constrained_record(problem, {.batch_invariant = true})};
   b.records = {constrained_record(problem, {}, split), constrained_record(problem, {.workspace_bytes = 0})};
-  CHECK(merge_wisdom({a, b}).records.size() == 3);
-  const WisdomDiff diff = diff_wisdom(a, b);
+  CHECK(merge_stored({a, b}).records.size() == 3);
+  const StoredDiff diff = diff_stored(a, b);
   CHECK(diff.same == 1);
   CHECK(diff.differ.empty());
   REQUIRE(diff.only_a.size() == 1);

@@ -46,7 +46,7 @@ TEST_CASE("A command that could keep nothing says so and fails", "[cli][output_c
   check_error(jitgemm("tune -m 32 -n 32 -k 8" + quick + nowhere), {"no result could be kept in "});
   for (const std::string command : {"cache clear --json", "cache clear", "cache prune"})
     check_error(jitgemm(command + nowhere), {"file/cache cannot be used: ", "Not a directory; "});
-  check_error(jitgemm("wisdom export out.wisdom" + nowhere), {"there is nothing to read", "Not a directory; "});
+  check_error(jitgemm("wisdom export out.wisdom" + nowhere), {"file/cache cannot be used: ", "Not a directory; "});
   CHECK_FALSE(fs::exists(jitgemm.path("out.wisdom")));
   CHECK(jitgemm("run" + small + nowhere).status == 0);  // it goes on without a cache
 }

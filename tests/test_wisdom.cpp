@@ -18,7 +18,7 @@ TEST_CASE("Wisdom exported and imported gives the same answers and the same kern
   const std::string bytes = sample_wisdom(directory.path());
   write_file(file, bytes);
   Home from(directory.path() / "sample"), to(directory.path() / "to");
-  const WisdomImport done = to.import_from(file);
+  const TakenWisdom done = to.import_from(file);
   CHECK(done.records == 2);
   CHECK(done.kernels == 2);
   for (const char* name : {"a", "b"}) {
@@ -37,7 +37,7 @@ TEST_CASE("Wisdom exported and imported gives the same answers and the same kern
   to.export_to(directory.path() / "b.wisdom");
   CHECK(file_text(directory.path() / "b.wisdom") == bytes);
   const auto before = contents(to.directory);
-  const WisdomImport again = to.import_from(file);
+  const TakenWisdom again = to.import_from(file);
   CHECK(again.records == 0);
   CHECK(again.kernels == 0);
   CHECK(contents(to.directory) == before);
@@ -68,22 +68,22 @@ TEST_CASE(
   const auto [cold, plan] = run(from);
   REQUIRE(cold.compiles == 1);
   REQUIRE(plan.source == PlanSource::exact);
-  const Wisdom collected = Home(from).collect();
+  const StoredWisdom collected = Home(from).collect();
   CHECK(collected.kernels.empty());
   CHECK(collected.strange_kernels == 1);
 
   // Nor from a file of somebody who writes them all the same.
   const auto entries = KernelCache({.directory = from}).list(false);
   REQUIRE(entries.size() == 1);
-  write_wisdom(file, collected.records,
-               {{.digest = entries[0].digest,
-                 .architecture = entries[0].entry.binary.architecture,
-                 .file = entries[0].path,
-                 .bytes = entries[0].bytes}});
-  const Wisdom wisdom = read_wisdom(file);
+  write_wisdom_file(file, collected.records,
+                    {{.digest = entries[0].digest,
+                      .architecture = entries[0].entry.binary.architecture,
+                      .file = entries[0].path,
+                      .bytes = entries[0].bytes}});
+  const StoredWisdom wisdom = read_wisdom_file(file);
   CHECK(wisdom.kernels.empty());
   CHECK(wisdom.strange_kernels == 1);
-  const WisdomImport done = Home(to).import_from(file, Kernels::take);
+  const TakenWisdom done = Home(to).import_from(file, Kernels::take);
   CHECK(done.records == 1);
   CHECK(done.kernels == 0);
 
@@ -98,7 +98,7 @@ TEST_CASE("Kernels are imported only when told to, and then the cache has them",
   const TemporaryDirectory directory;
   sample_wisdom(directory.path());
   Home home(directory.path() / "home");
-  const WisdomImport left = home.import_from(directory.path() / "sample.wisdom", Kernels::leave);
+  const TakenWisdom left = home.import_from(directory.path() / "sample.wisdom", Kernels::leave);
   CHECK(left.records == 2);
   CHECK(left.kernels == 0);
   CHECK(home.cache.list(true).empty());
@@ -113,12 +113,12 @@ TEST_CASE("A kernel that is given out for another's is not taken from a wisdom f
   const auto write = [&](const CacheKey& key, const CacheEntry& entry, const std::string& architecture) {
     const std::string bytes = pack_entry(key, entry);
     write_file(forged, bytes);
-    write_wisdom(file, {},
-                 {{.digest = key.digest, .architecture = architecture, .file = forged, .bytes = bytes.size()}});
+    write_wisdom_file(file, {},
+                      {{.digest = key.digest, .architecture = architecture, .file = forged, .bytes = bytes.size()}});
   };
   Home home(directory.path() / "home");
   const auto refused = [&] {
-    const Wisdom wisdom = read_wisdom(file);
+    const StoredWisdom wisdom = read_wisdom_file(file);
     CHECK(wisdom.strange_kernels == 1);
     CHECK(home.import_from(file, Kernels::take).kernels == 0);
     CHECK(home.cache.list(true).empty());
@@ -139,7 +139,7 @@ TEST_CASE("A kernel that is given out for another's is not taken from a wisdom f
   }
   SECTION("an architecture in the manifest that it is not for") {
     write(key_of(asked), asked, "sm_80");
-    CHECK_THAT(refusal(ErrorCode::io, [&] { read_wisdom(file); }),
+    CHECK_THAT(refusal(ErrorCode::io, [&] { read_wisdom_file(file); }),
                Catch::Matchers::ContainsSubstring("not for the architecture that its manifest says"));
   }
 }
@@ -162,17 +162,17 @@ TEST_CASE("A selection takes an architecture, some problems and their kernels, o
 
   CHECK(home.collect().records.size() == 3);
   CHECK(home.collect().kernels.size() == 3);
-  const Wisdom of_a100 = home.collect({.architecture = "sm_80"});
+  const StoredWisdom of_a100 = home.collect({.architecture = "sm_80"});
   CHECK(of_a100.records.size() == 1);
   CHECK(of_a100.kernels.size() == 1);
   CHECK(home.collect({.kernels = false}).kernels.empty());
-  const Wisdom of_first =
-      home.collect({.architecture = "sm_90a", .problem = [](const NormalProblem& p) { return p.m == 1024; }});
+  const StoredWisdom of_first =
+      home.collect({.architecture = "sm_90a", .record = [](const TuningRecord& r) { return r.problem.m == 1024; }});
   CHECK(of_first.records.size() == 1);
   REQUIRE(of_first.kernels.size() == 1);
   CHECK(of_first.kernels[0].digest == used);
   CHECK(of_first.kernels[0].current);
-  CHECK(home.collect({.problem = [](const NormalProblem&) { return false; }}).kernels.empty());
+  CHECK(home.collect({.record = [](const TuningRecord&) { return false; }}).kernels.empty());
 }
 
 TEST_CASE("A kernel is current while the templates and the version are", "[wisdom]") {
@@ -213,9 +213,9 @@ TEST_CASE("Of two records the later counts, of those of one day the faster, whic
       db.merge(records);
       REQUIRE(db.records().size() == 1);
       CHECK(to_json_line(db.records()[0]) == to_json_line(better));
-      std::vector<Wisdom> all(2);
+      std::vector<StoredWisdom> all(2);
       all[0].records = {records[0]}, all[1].records = {records[1]};
-      CHECK(to_json_line(merge_wisdom(all).records.at(0)) == to_json_line(better));
+      CHECK(to_json_line(merge_stored(all).records.at(0)) == to_json_line(better));
     }
   };
   const TuningRecord a = record_of(first, 32), b = record_of(first, 64);
@@ -235,7 +235,7 @@ TEST_CASE("An import takes what is better and leaves the rest, and keeps the ver
   const fs::path file = directory.path() / "file";
   TuningRecord old = dated(record_of(second, 32), "2026-11-22", 8);
   old.library_version = "0.0.1";
-  write_wisdom(file, {dated(record_of(first, 32), "2026-11-20", 3), old}, {});
+  write_wisdom_file(file, {dated(record_of(first, 32), "2026-11-20", 3), old}, {});
   Home home(directory.path() / "home");
   home.db.add(dated(record_of(first, 64), "2026-11-21", 9));
   home.db.add(dated(record_of(second, 64), "2026-11-21", 7));
@@ -272,22 +272,23 @@ TEST_CASE("Merged wisdom has every kernel once", "[wisdom]") {
   other.cache.store(key_of(sample_entry("a", 300)), sample_entry("a", 300));
   other.cache.store(key_of(sample_entry("c")), sample_entry("c"));
   other.export_to(directory.path() / "other.wisdom");
-  const Wisdom merged = merge_wisdom({read_wisdom(sample), read_wisdom(directory.path() / "other.wisdom")});
-  write_wisdom(out, merged.records, merged.kernels);
-  CHECK(read_wisdom(out).records.size() == 3);
-  CHECK(read_wisdom(out).kernels.size() == 3);
-  const Wisdom same = merge_wisdom({read_wisdom(sample), read_wisdom(sample)});
-  write_wisdom(sample, same.records, same.kernels);  // over one that it reads from
+  const StoredWisdom merged =
+      merge_stored({read_wisdom_file(sample), read_wisdom_file(directory.path() / "other.wisdom")});
+  write_wisdom_file(out, merged.records, merged.kernels);
+  CHECK(read_wisdom_file(out).records.size() == 3);
+  CHECK(read_wisdom_file(out).kernels.size() == 3);
+  const StoredWisdom same = merge_stored({read_wisdom_file(sample), read_wisdom_file(sample)});
+  write_wisdom_file(sample, same.records, same.kernels);  // over one that it reads from
   CHECK(file_text(sample) == bytes);
 }
 
 TEST_CASE("The difference of two is what is in one only and what is chosen otherwise", "[wisdom]") {
-  Wisdom a, b;
+  StoredWisdom a, b;
   a.records = {record_of(first, 32), record_of(second), record_of(shape(64, 64, 64))};
   b.records = {dated(record_of(first, 64), "", 25), record_of(second), record_of(first, 32, device_info_for("sm_80"))};
   a.kernels = {{.digest = "x"}, {.digest = "y"}};
   b.kernels = {{.digest = "y"}};
-  const WisdomDiff diff = diff_wisdom(a, b);
+  const StoredDiff diff = diff_stored(a, b);
   CHECK_FALSE(diff.equal());
   CHECK(diff.same == 1);
   REQUIRE(diff.only_a.size() == 1);
@@ -300,5 +301,5 @@ TEST_CASE("The difference of two is what is in one only and what is chosen other
   CHECK(diff.kernels_only_a == 1);
   CHECK(diff.kernels_only_b == 0);
   CHECK(diff.kernels_same == 1);
-  CHECK(diff_wisdom(a, a).equal());
+  CHECK(diff_stored(a, a).equal());
 }

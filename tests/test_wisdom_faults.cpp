@@ -58,10 +58,10 @@ TEST_CASE("Wisdom with any byte flipped or cut short anywhere is refused and cha
   CHECK(contents(home.directory) == before);
   write_file(file, good);
   CHECK(io_error([&] {
-          import_wisdom({read_wisdom(file), read_wisdom(directory.path() / "none")}, home.db, home.cache,
-                        Kernels::take);
+          take_wisdom({read_wisdom_file(file), read_wisdom_file(directory.path() / "none")}, home.db, home.cache,
+                      Kernels::take);
         }).find("No such file") != std::string::npos);
-  CHECK_THAT(io_error([&] { read_wisdom(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
+  CHECK_THAT(io_error([&] { read_wisdom_file(directory.path()); }), ContainsSubstring("cannot read the wisdom"));
   CHECK(contents(home.directory) == before);
   CHECK(home.import_from(file).kernels == 2);
 }
@@ -72,7 +72,7 @@ TEST_CASE("Wisdom that is whole but not what it says is refused with the reason"
   const std::string good = sample_wisdom(directory.path());
   const auto why = [&](std::string bytes) {
     write_file(file, sealed(std::move(bytes)));
-    return io_error([&] { read_wisdom(file); });
+    return io_error([&] { read_wisdom_file(file); });
   };
   const auto replaced = [&](const std::string& word, const std::string& by) {
     std::string bytes = good;
@@ -90,26 +90,26 @@ TEST_CASE("Wisdom that is whole but not what it says is refused with the reason"
   CHECK_THAT(replaced("ELF", "elf"), ContainsSubstring("checksum differs"));  // the kernel's own
   CHECK_THAT(replaced("\"schema\":3", "\"schema\":7"), ContainsSubstring("") && !ContainsSubstring("none"));
   write_file(file, sealed(std::string(good).replace(good.find("\"schema\":3"), 10, "\"schema\":7")));
-  CHECK(read_wisdom(file).foreign_records == 1);
-  CHECK(read_wisdom(file).records.size() == 1);
+  CHECK(read_wisdom_file(file).foreign_records == 1);
+  CHECK(read_wisdom_file(file).records.size() == 1);
 
   std::string other_schema = good;
   other_schema[good.find("jitgemm\n") + 8] = 9;
   write_file(file, sealed(other_schema));
-  CHECK(read_wisdom(file).foreign_kernels == 1);
-  CHECK(read_wisdom(file).kernels.size() == 1);
+  CHECK(read_wisdom_file(file).foreign_kernels == 1);
+  CHECK(read_wisdom_file(file).kernels.size() == 1);
 }
 
 TEST_CASE("A kernel that has changed since it was listed is not carried on", "[wisdom]") {
   const TemporaryDirectory directory;
   sample_wisdom(directory.path());
   Home home(directory.path() / "sample");
-  const Wisdom wisdom = home.collect();
+  const StoredWisdom wisdom = home.collect();
   const fs::path entry = file_of(home.directory, sample_entry("a", 300)), out = directory.path() / "out";
   std::string bytes = file_text(entry);
   bytes[200] ^= 1;
   write_file(entry, bytes);
-  CHECK_THAT(io_error([&] { write_wisdom(out, wisdom.records, wisdom.kernels); }),
+  CHECK_THAT(io_error([&] { write_wisdom_file(out, wisdom.records, wisdom.kernels); }),
              ContainsSubstring("checksum differs"));
   CHECK_FALSE(fs::exists(out));
   CHECK(home.collect().kernels.size() == 1);  // a new list leaves it out
@@ -121,7 +121,7 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
   const fs::path sample = directory.path() / "sample.wisdom";
   SECTION("into a folder that is not there") {
     const fs::path out = directory.path() / "none" / "out";
-    CHECK_THAT(io_error([&] { write_wisdom(out, {}, {}); }), ContainsSubstring("cannot write " + out.string()));
+    CHECK_THAT(io_error([&] { write_wisdom_file(out, {}, {}); }), ContainsSubstring("cannot write " + out.string()));
   }
   SECTION("import into a directory that is a file") {
     write_file(directory.path() / "file", "");
@@ -132,7 +132,7 @@ TEST_CASE("What cannot be written is an error that says so, and leaves no half o
   SECTION("import of more than the cache may have") {
     KernelCache small = cache_at(directory.path() / "small", 600);
     TuningDb db(directory.path() / "small" / "tuning.jsonl");
-    CHECK_THAT(io_error([&] { import_wisdom({read_wisdom(sample)}, db, small, Kernels::take); }),
+    CHECK_THAT(io_error([&] { take_wisdom({read_wisdom_file(sample)}, db, small, Kernels::take); }),
                ContainsSubstring("JITGEMM_CACHE_MAX_BYTES"));
     CHECK(db.records().empty());
     CHECK(small.list(false).empty());

@@ -27,13 +27,13 @@ struct Home {
   KernelCache cache;
   TuningDb db;
 
-  Wisdom collect(const WisdomSelection& selection = {}) { return collect_wisdom(db, cache, selection); }
-  void export_to(const std::filesystem::path& file, const WisdomSelection& selection = {}) {
-    const Wisdom wisdom = collect(selection);
-    write_wisdom(file, wisdom.records, wisdom.kernels);
+  StoredWisdom collect(const StoredSelection& selection = {}) { return collect_wisdom(db.records(), cache, selection); }
+  void export_to(const std::filesystem::path& file, const StoredSelection& selection = {}) {
+    const StoredWisdom wisdom = collect(selection);
+    write_wisdom_file(file, wisdom.records, wisdom.kernels);
   }
-  WisdomImport import_from(const std::filesystem::path& file, Kernels kernels = Kernels::take) {
-    return import_wisdom({read_wisdom(file)}, db, cache, kernels);
+  TakenWisdom import_from(const std::filesystem::path& file, Kernels kernels = Kernels::take) {
+    return take_wisdom({read_wisdom_file(file)}, db, cache, kernels);
   }
 };
 

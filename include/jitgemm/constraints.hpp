@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "jitgemm/export.hpp"
 
 namespace jitgemm {
 
@@ -23,5 +26,8 @@ struct Constraints {
 
   bool operator==(const Constraints&) const = default;
 };
+
+/// "batch_invariant workspace_bytes=0 sms=64": those that constrain; empty if none does.
+JITGEMM_EXPORT std::string to_string(const Constraints& constraints);
 
 }  // namespace jitgemm

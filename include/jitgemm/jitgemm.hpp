@@ -1,5 +1,6 @@
 #pragma once
 
+#include "jitgemm/cache.hpp"
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/context.hpp"
 #include "jitgemm/device.hpp"
@@ -10,3 +11,4 @@
 #include "jitgemm/problem.hpp"
 #include "jitgemm/types.hpp"
 #include "jitgemm/version.hpp"
+#include "jitgemm/wisdom.hpp"

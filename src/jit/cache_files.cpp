@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "util/atomic_file.hpp"
+#include "util/directory.hpp"
 #include "util/log.hpp"
 #include "util/publish_step.hpp"
 #include "util/trust.hpp"
@@ -45,12 +46,12 @@ std::int64_t modified_ns(const struct stat& status) {
 
 template <typename Visit>
 void each_file(const fs::path& directory, Visit visit) {
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+  for (const std::string& name : names_in(directory)) {
+    const fs::path path = directory / name;
     struct stat status{};
     // A link is none of the library's files, but bears a name of one: it is seen, never followed.
-    const bool seen = lstat(it->path().c_str(), &status) == 0 && (S_ISREG(status.st_mode) || S_ISLNK(status.st_mode));
-    if (seen) visit(it->path(), status);
+    const bool seen = lstat(path.c_str(), &status) == 0 && (S_ISREG(status.st_mode) || S_ISLNK(status.st_mode));
+    if (seen) visit(path, status);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "plan/constraints.hpp"
 
+#include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
@@ -13,9 +14,7 @@ bool splits_k(const KernelConfig& c) {
   return c.cluster_k > 1 || (c.schedule != Schedule::data_parallel && c.schedule != Schedule::persistent);
 }
 
-}  // namespace
-
-std::string to_string(const Constraints& constraints) {
+std::string text_of(const Constraints& constraints) {
   constexpr Constraints none;
   std::string text;
   const auto add = [&text](const std::string& word) { text += (text.empty() ? "" : " ") + word; };
@@ -24,6 +23,12 @@ std::string to_string(const Constraints& constraints) {
     add("workspace_bytes=" + std::to_string(constraints.workspace_bytes));
   if (constraints.sms != none.sms) add("sms=" + std::to_string(constraints.sms));
   return text;
+}
+
+}  // namespace
+
+std::string to_string(const Constraints& constraints) {
+  return with_memory_errors([&] { return text_of(constraints); });
 }
 
 DeviceInfo part_of(const DeviceInfo& device, const Constraints& constraints) {

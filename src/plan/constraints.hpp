@@ -10,8 +10,6 @@
 
 namespace jitgemm {
 
-/// "batch_invariant workspace_bytes=0 sms=64": those that constrain; empty if none does.
-std::string to_string(const Constraints& constraints);
 inline bool constrain(const Constraints& constraints) { return constraints != Constraints{}; }
 
 /// The device with only the SMs that calls may use. Throws Error{invalid_option} if it has not so many.

@@ -32,23 +32,23 @@ void add_sources(const TuningRecord& record, std::set<std::string>& digests) {
     digests.insert(digest_of(role->generate(record.problem, record.config, device).text));
 }
 
-std::set<std::string> digests_of(const std::vector<WisdomKernel>& kernels) {
+std::set<std::string> digests_of(const std::vector<StoredKernel>& kernels) {
   std::set<std::string> digests;
-  for (const WisdomKernel& kernel : kernels) digests.insert(kernel.digest);
+  for (const StoredKernel& kernel : kernels) digests.insert(kernel.digest);
   return digests;
 }
 
 }  // namespace
 
-Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& selection) {
-  Wisdom wisdom;
+StoredWisdom collect_wisdom(std::vector<TuningRecord> records, KernelCache& cache, const StoredSelection& selection) {
+  StoredWisdom wisdom;
   wisdom.library = JITGEMM_VERSION;
   std::set<std::string> wanted, taken;
-  for (TuningRecord& record : db.records()) {
+  for (TuningRecord& record : records) {
     const bool of_gpu = !record.emulated && device_of(record).architecture() == selection.architecture;
     if (!selection.architecture.empty() && !of_gpu) continue;
-    if (selection.problem) {
-      if (!selection.problem(record.problem)) continue;
+    if (selection.record) {
+      if (!selection.record(record)) continue;
       if (selection.kernels) add_sources(record, wanted);
     }
     wisdom.records.push_back(std::move(record));
@@ -58,14 +58,14 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
     const std::string& architecture = info.entry.binary.architecture;
     if (info.state != "ok" || taken.contains(info.digest)) continue;
     if (!selection.architecture.empty() && architecture != selection.architecture) continue;
-    WisdomKernel kernel{info.digest, architecture, info.path, 0, info.bytes};
+    StoredKernel kernel{info.digest, architecture, info.path, 0, info.bytes};
     try {
       const auto entry = unpack_entry(read_kernel(kernel), info.digest, nullptr);
       if (!is_gpu_kernel(info.digest, entry->source)) {
         ++wisdom.strange_kernels;
         continue;
       }
-      if (selection.problem && !wanted.contains(digest_of(entry->source.text))) continue;
+      if (selection.record && !wanted.contains(digest_of(entry->source.text))) continue;
       kernel.current = is_current(entry->source);
     } catch (const Error& error) {
       if (is_out_of_memory(error)) throw;
@@ -77,35 +77,35 @@ Wisdom collect_wisdom(TuningDb& db, KernelCache& cache, const WisdomSelection& s
   return wisdom;
 }
 
-WisdomImport import_wisdom(const std::vector<Wisdom>& all, TuningDb& db, KernelCache& cache, Kernels kernels) {
-  Wisdom wisdom = merge_wisdom(all);
+TakenWisdom take_wisdom(const std::vector<StoredWisdom>& all, TuningDb& db, KernelCache& cache, Kernels kernels) {
+  StoredWisdom wisdom = merge_stored(all);
   if (kernels == Kernels::leave) wisdom.kernels.clear();
   if (!cache.directory()) {
     throw Error(ErrorCode::io,
                 "there is no directory to import into; set JITGEMM_CACHE_DIR to one that you can write to");
   }
   std::uintmax_t bytes = 0;
-  for (const WisdomKernel& kernel : wisdom.kernels) bytes += kernel.bytes;
+  for (const StoredKernel& kernel : wisdom.kernels) bytes += kernel.bytes;
   if (bytes > cache.max_bytes()) {
     throw Error(ErrorCode::io, "the kernels have " + std::to_string(bytes) + " bytes, the cache is bound to " +
                                    std::to_string(cache.max_bytes()) + "; set JITGEMM_CACHE_MAX_BYTES to more");
   }
-  WisdomImport done;
+  TakenWisdom done;
   done.records = db.merge(wisdom.records);
-  for (const WisdomKernel& kernel : wisdom.kernels) {
+  for (const StoredKernel& kernel : wisdom.kernels) {
     if (cache.add({kernel.digest}, read_kernel(kernel))) ++done.kernels;
   }
   return done;
 }
 
-Wisdom merge_wisdom(const std::vector<Wisdom>& all) {
-  Wisdom merged;
+StoredWisdom merge_stored(const std::vector<StoredWisdom>& all) {
+  StoredWisdom merged;
   merged.library = JITGEMM_VERSION;
   TuningDb best(std::nullopt);
   std::set<std::string> taken;
-  for (const Wisdom& wisdom : all) {
+  for (const StoredWisdom& wisdom : all) {
     best.merge(wisdom.records);
-    for (const WisdomKernel& kernel : wisdom.kernels) {
+    for (const StoredKernel& kernel : wisdom.kernels) {
       if (taken.insert(kernel.digest).second) merged.kernels.push_back(kernel);
     }
     merged.foreign_records += wisdom.foreign_records;
@@ -116,8 +116,8 @@ Wisdom merge_wisdom(const std::vector<Wisdom>& all) {
   return merged;
 }
 
-WisdomDiff diff_wisdom(const Wisdom& a, const Wisdom& b) {
-  WisdomDiff diff;
+StoredDiff diff_stored(const StoredWisdom& a, const StoredWisdom& b) {
+  StoredDiff diff;
   struct Less {
     bool operator()(const TuningRecord& x, const TuningRecord& y) const { return key(x) < key(y); }
     static std::tuple<int, int, bool, const std::string&, std::string> key(const TuningRecord& r) {
@@ -125,9 +125,9 @@ WisdomDiff diff_wisdom(const Wisdom& a, const Wisdom& b) {
               to_string(r.problem) + " " + to_string(r.constraints)};
     }
   };
-  // Two records of one key are one, as merge_wisdom() has it.
-  const auto ordered = [](const Wisdom& wisdom) {
-    const Wisdom unique = merge_wisdom({wisdom});
+  // Two records of one key are one, as merge_stored() has it.
+  const auto ordered = [](const StoredWisdom& wisdom) {
+    const StoredWisdom unique = merge_stored({wisdom});
     return std::set<TuningRecord, Less>(unique.records.begin(), unique.records.end());
   };
   const auto of_a = ordered(a), of_b = ordered(b);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "backend/cuda/compiler_kind.hpp"
@@ -44,16 +43,16 @@ std::string text_of(int error) { return errno_text(error); }
 struct Manifest {
   std::string library;
   std::size_t records = 0;
-  std::vector<WisdomKernel> kernels;
+  std::vector<StoredKernel> kernels;
 };
 
-std::string to_text(const std::vector<TuningRecord>& records, const std::vector<WisdomKernel>& kernels) {
+std::string to_text(const std::vector<TuningRecord>& records, const std::vector<StoredKernel>& kernels) {
   JsonDocument document;
   json& manifest = document.root();
   manifest["library"] = JITGEMM_VERSION;
   manifest["records"] = records.size();
   json& list = manifest["kernels"] = json::array();
-  for (const WisdomKernel& kernel : kernels) {
+  for (const StoredKernel& kernel : kernels) {
     json& its = list.emplace_back();
     its["digest"] = kernel.digest;
     its["architecture"] = kernel.architecture;
@@ -75,7 +74,7 @@ Manifest parse_manifest(std::string_view text) {
   object.at("library").get_to(manifest.library);
   manifest.records = count_of(object.at("records"));
   for (const json& item : object.at("kernels")) {
-    WisdomKernel& kernel = manifest.kernels.emplace_back();
+    StoredKernel& kernel = manifest.kernels.emplace_back();
     item.at("digest").get_to(kernel.digest);
     item.at("architecture").get_to(kernel.architecture);
     kernel.bytes = count_of(item.at("bytes"));
@@ -86,13 +85,11 @@ Manifest parse_manifest(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(const fs::path& file) : file_(file) {}
+  explicit Reader(const fs::path& file) : file_(file), opened_(file) {}
 
-  Wisdom read() {
-    std::error_code error;
-    const std::uintmax_t size = fs::file_size(file_, error);
+  StoredWisdom read() {
+    const std::uintmax_t size = opened_.bytes();
     const std::string head = part(head_bytes);
-    if (error) fail(errno_text(error.value()));
     if (!magic.starts_with(head.substr(0, magic.size()))) fail("it is no wisdom file");
     if (head.size() < head_bytes) fail("it is cut short");
     const std::uint64_t version = little_endian(head, 8, 4);
@@ -118,10 +115,10 @@ class Reader {
       if (is_out_of_memory(error)) throw;
       why = "its manifest cannot be read";
     }
-    Wisdom wisdom;
+    StoredWisdom wisdom;
     if (why.empty()) {
       std::uintmax_t sum = 0;
-      for (const WisdomKernel& kernel : manifest.kernels) sum += kernel.bytes;  // at most 64 Mi of 256 MiB
+      for (const StoredKernel& kernel : manifest.kernels) sum += kernel.bytes;  // at most 64 Mi of 256 MiB
       if (sum != kernels_bytes) why = "its kernels are not those of its manifest";
     }
     if (why.empty()) why = take_kernels(std::move(manifest.kernels), wisdom);
@@ -139,10 +136,14 @@ class Reader {
     throw Error(ErrorCode::io, "cannot read the wisdom in " + file_.string() + ": " + why + "; " + way_out);
   }
 
+  [[noreturn]] void fail_to_open(int error) const {
+    fail(text_of(error), is_out_of_descriptors(error) ? more_descriptors : "give a wisdom file that can be read");
+  }
+
   /// The next bytes, which count for the checksum.
   std::string part(std::uintmax_t bytes) {
-    auto text = read_part(file_, offset_, bytes);
-    if (!text) fail(text_of(errno));
+    auto text = opened_.part(offset_, bytes);
+    if (!text) fail_to_open(errno);
     offset_ += text->size();
     hasher_.add(*text);
     return *std::move(text);
@@ -155,8 +156,8 @@ class Reader {
   }
 
   /// Returns what is wrong with them.
-  std::string take_kernels(std::vector<WisdomKernel> kernels, Wisdom& wisdom) {
-    for (WisdomKernel& kernel : kernels) {
+  std::string take_kernels(std::vector<StoredKernel> kernels, StoredWisdom& wisdom) {
+    for (StoredKernel& kernel : kernels) {
       kernel.file = file_;
       kernel.offset = offset_;
       const std::string bytes = part(kernel.bytes);
@@ -179,7 +180,7 @@ class Reader {
     return {};
   }
 
-  static std::string take_records(std::string_view text, std::size_t count, Wisdom& wisdom) {
+  static std::string take_records(std::string_view text, std::size_t count, StoredWisdom& wisdom) {
     std::size_t number = 0;
     for (; !text.empty(); ++number) {
       const std::size_t end = text.find('\n');
@@ -199,6 +200,7 @@ class Reader {
   }
 
   const fs::path& file_;
+  InputFile opened_;
   std::uintmax_t offset_ = 0;
   Hasher hasher_;
 };
@@ -209,9 +211,9 @@ bool is_gpu_kernel(const std::string& digest, const KernelSource& source) {
   return digest == cache_key(source, cuda::nvrtc_kind()).digest;
 }
 
-Wisdom read_wisdom(const fs::path& file) { return Reader(file).read(); }
+StoredWisdom read_wisdom_file(const fs::path& file) { return Reader(file).read(); }
 
-void write_wisdom(const fs::path& file, std::vector<TuningRecord> records, std::vector<WisdomKernel> kernels) {
+void write_wisdom_file(const fs::path& file, std::vector<TuningRecord> records, std::vector<StoredKernel> kernels) {
   std::vector<std::string> lines;
   for (const TuningRecord& record : records) lines.push_back(to_json_line(record) + '\n');
   std::sort(lines.begin(), lines.end());
@@ -219,10 +221,12 @@ void write_wisdom(const fs::path& file, std::vector<TuningRecord> records, std::
   for (const std::string& line : lines) records_text += line;
   std::sort(kernels.begin(), kernels.end(), [](const auto& x, const auto& y) { return x.digest < y.digest; });
   std::uintmax_t kernels_bytes = 0;
-  for (const WisdomKernel& kernel : kernels) kernels_bytes += kernel.bytes;
+  for (const StoredKernel& kernel : kernels) kernels_bytes += kernel.bytes;
   const std::string manifest = to_text(records, kernels);
   if (manifest.size() > max_manifest_bytes || records_text.size() > max_records_bytes) {
-    throw Error(ErrorCode::io, "there is more wisdom than one file takes; export less with --arch or --shapes");
+    throw Error(ErrorCode::io,
+                "there is more wisdom than one file takes; export less: of one architecture (--arch) or fewer problems "
+                "(--shapes)");
   }
 
   std::string head(magic);
@@ -240,14 +244,14 @@ void write_wisdom(const fs::path& file, std::vector<TuningRecord> records, std::
     }
   };
   for (const std::string& text : {head, manifest, records_text}) write(text);
-  for (const WisdomKernel& kernel : kernels) write(read_kernel(kernel));
+  for (const StoredKernel& kernel : kernels) write(read_kernel(kernel));
   write(hasher.digest());
   if (!out.publish()) {
     throw Error(ErrorCode::io, "cannot write " + file.string() + ": " + out.why() + "; make room or write elsewhere");
   }
 }
 
-std::string read_kernel(const WisdomKernel& kernel) {
+std::string read_kernel(const StoredKernel& kernel) {
   auto bytes = read_part(kernel.file, kernel.offset, kernel.bytes);
   std::string why = bytes ? "" : text_of(errno);
   if (bytes && unpack_entry(*bytes, kernel.digest, &why)) return *std::move(bytes);

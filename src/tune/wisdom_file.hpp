@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kernel.hpp"
+#include "jitgemm/wisdom.hpp"
 #include "tune/tuning_db.hpp"
 
 namespace jitgemm {
@@ -25,23 +26,22 @@ namespace jitgemm {
 // The manifest has "library", the version that wrote the file, "records", their number, and "kernels", of each in order
 // "digest", "architecture" and "bytes". The same content gives the same bytes.
 
-inline constexpr std::uint32_t wisdom_version = 1;
-
 /// Where an entry of the kernel cache lies: in a file of its own, or within a wisdom file.
-struct WisdomKernel {
+struct StoredKernel {
   std::string digest, architecture = {};
   std::filesystem::path file = {};
   std::uintmax_t offset = 0, bytes = 0;
   bool current = true;  ///< is_current(): this library may ask for it
 };
 
-struct Wisdom {
+/// Wisdom as it is stored. The public Wisdom is what of it is shown.
+struct StoredWisdom {
   std::string library;  ///< the version that wrote it
   std::vector<TuningRecord> records;
-  std::vector<WisdomKernel> kernels;
+  std::vector<StoredKernel> kernels;
   /// Of another version, which this one cannot read and leaves out.
-  int foreign_records = 0, foreign_kernels = 0;
-  int strange_kernels = 0;  ///< left out since they are not is_gpu_kernel()
+  std::size_t foreign_records = 0, foreign_kernels = 0;
+  std::size_t strange_kernels = 0;  ///< left out since they are not is_gpu_kernel()
 };
 
 /// Whether the entry of this digest is what NVRTC makes of its source, by its key: no host code of the emulator's, nor
@@ -49,12 +49,12 @@ struct Wisdom {
 bool is_gpu_kernel(const std::string& digest, const KernelSource& source);
 
 /// Reads all of it once, a kernel at a time, and checks it. Throws Error{io}.
-Wisdom read_wisdom(const std::filesystem::path& file);
+StoredWisdom read_wisdom_file(const std::filesystem::path& file);
 /// Whole or not at all, over an older file. Throws Error{io}.
-void write_wisdom(const std::filesystem::path& file, std::vector<TuningRecord> records,
-                  std::vector<WisdomKernel> kernels);
+void write_wisdom_file(const std::filesystem::path& file, std::vector<TuningRecord> records,
+                       std::vector<StoredKernel> kernels);
 
 /// The entry's bytes, checked. Throws Error{io}, also for a file that has changed since it was listed.
-std::string read_kernel(const WisdomKernel& kernel);
+std::string read_kernel(const StoredKernel& kernel);
 
 }  // namespace jitgemm

@@ -183,13 +183,25 @@ std::optional<std::string> read_trusted_head(const std::filesystem::path& path, 
   return text;
 }
 
-std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes) {
+InputFile::InputFile(const std::filesystem::path& path) {
   struct stat status{};
-  const Descriptor file(open_regular(path, &status));
-  if (file.get() < 0) return std::nullopt;
-  if (!std::in_range<off_t>(offset) || lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return std::nullopt;
-  const auto size = static_cast<std::uintmax_t>(status.st_size);
-  return read_up_to(file.get(), std::min<std::uintmax_t>(bytes, size - std::min(size, offset)));
+  file_ = Descriptor(open_regular(path, &status));
+  if (file_.get() < 0)
+    error_ = errno;
+  else
+    bytes_ = static_cast<std::uintmax_t>(status.st_size);
+}
+
+std::optional<std::string> InputFile::part(std::uintmax_t offset, std::size_t bytes) const {
+  errno = error_;
+  if (file_.get() < 0) return std::nullopt;
+  if (!std::in_range<off_t>(offset) || lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
+    return std::nullopt;
+  return read_up_to(file_.get(), std::min<std::uintmax_t>(bytes, bytes_ - std::min(bytes_, offset)));
+}
+
+std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes) {
+  return InputFile(path).part(offset, bytes);
 }
 
 FileLock::FileLock(const std::filesystem::path& path, double timeout_seconds) {

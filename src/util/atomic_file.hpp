@@ -56,7 +56,21 @@ std::optional<std::string> read_trusted(const std::filesystem::path& path, std::
 /// At most the first `bytes` bytes of such a file.
 std::optional<std::string> read_trusted_head(const std::filesystem::path& path, std::string* why, std::size_t bytes);
 
-/// The bytes of a regular file from `offset` on, at most so many.
+/// A regular file, to read in parts: one and the same, even if another takes its name meanwhile.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  std::uintmax_t bytes() const { return bytes_; }
+  /// The bytes from `offset` on, at most so many. nullopt, with the reason in errno, also if there is no such file.
+  std::optional<std::string> part(std::uintmax_t offset, std::size_t bytes) const;
+
+ private:
+  Descriptor file_{-1};
+  std::uintmax_t bytes_ = 0;
+  int error_ = 0;
+};
+
+/// One part of one.
 std::optional<std::string> read_part(const std::filesystem::path& path, std::uintmax_t offset, std::size_t bytes);
 
 /// An advisory lock on a file of the library's own, released on destruction or death of the process. An empty lock if

@@ -14,8 +14,7 @@
 #include "jitgemm/jitgemm.hpp"
 #include "sample_configs.hpp"
 #include "sandbox.hpp"
-#include "tune/tuning_db.hpp"
-#include "tuning_samples.hpp"
+#include "wisdom_samples.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -281,4 +280,46 @@ TEST_CASE("A tuning database that finds no memory loses no record", "[allocation
     REQUIRE(db->find(shape(256, 64, 64), h200).match == Match::exact);
   };
   CHECK(fail_each(prepare, add, after) > 0);
+}
+
+TEST_CASE("A cache and wisdom that find no memory say so, and lose nothing", "[allocations][cache][wisdom]") {
+  const ScopedEnvironment no_system("JITGEMM_SYSTEM_CACHE_DIR", nullptr);
+  const TemporaryDirectory root;
+  const auto path = [&](const char* name) { return (root.path() / name).string(); };
+  sample_wisdom(root.path());
+  const std::optional<std::string> directory = path("sample"), into = path("into");
+  const std::string file = path("sample.wisdom"), copy = path("copy.wisdom"), folder = path("folder");
+  const std::vector<std::string> files{file};
+  const WisdomSelection selection{.cache_dir = directory};
+  const WisdomImportOptions import{.kernels = true, .cache_dir = into};
+  Cache cache(directory);
+  const TuningResult result = cache.tuning_results().at(0);
+
+  const auto is_whole = [](const Cache& cache) {
+    const std::vector<CachedKernel> kernels = cache.verify();
+    return kernels.size() == 2 && kernels[0].fault.empty() && kernels[1].fault.empty() &&
+           cache.tuning_results().size() == 2;
+  };
+  const std::vector<std::function<void()>> calls{
+      [&] { Cache{directory}; },
+      [&] { cache.directory(); },
+      [&] { cache.kernels(); },
+      [&] { cache.verify(); },
+      [&] { cache.prune(); },
+      [&] { cache.export_kernels(folder); },
+      [&] { cache.export_binaries(folder); },
+      [&] { cache.tuning_results(); },
+      [&] { result.json(); },
+      [&] { cached_wisdom(selection); },
+      [&] { export_wisdom(copy, selection); },
+      [&] { read_wisdom(file); },
+      [&] { merge_wisdom(copy, files); },
+      [&] { diff_wisdom(file, file); },
+  };
+  for (const auto& call : calls) CHECK(fail_each({}, call, [&] { REQUIRE(is_whole(cache)); }) > 0);
+  CHECK(fail_each([&] { std::filesystem::remove_all(*into); }, [&] { import_wisdom(files, import); },
+                  [&] {
+                    import_wisdom(files, import);  // goes on from there
+                    REQUIRE(is_whole(Cache(into)));
+                  }) > 0);
 }

@@ -43,24 +43,24 @@ std::string text_in(const std::filesystem::path& file) {
 }
 
 void check(const std::filesystem::path& file) {
-  Wisdom wisdom;
+  StoredWisdom wisdom;
   try {
-    wisdom = read_wisdom(file);
+    wisdom = read_wisdom_file(file);
   } catch (const Error& error) {
     fuzz::expect(error.code() == ErrorCode::io, "the error is about the file");
     fuzz::expect(std::string_view(error.what()).find(file.string()) != std::string_view::npos,
                  "the error names the file");
     return;
   }
-  const Wisdom merged = merge_wisdom({wisdom, wisdom});
-  fuzz::expect(diff_wisdom(merged, wisdom).equal(), "merged with itself it stays the same");
+  const StoredWisdom merged = merge_stored({wisdom, wisdom});
+  fuzz::expect(diff_stored(merged, wisdom).equal(), "merged with itself it stays the same");
   const auto again = fuzz::scratch() / "again.wisdom", third = fuzz::scratch() / "third.wisdom";
-  write_wisdom(again, merged.records, merged.kernels);
-  const Wisdom same = read_wisdom(again);
-  fuzz::expect(diff_wisdom(wisdom, same).equal() && same.kernels.size() == merged.kernels.size(),
+  write_wisdom_file(again, merged.records, merged.kernels);
+  const StoredWisdom same = read_wisdom_file(again);
+  fuzz::expect(diff_stored(wisdom, same).equal() && same.kernels.size() == merged.kernels.size(),
                "what is written reads the same");
   fuzz::expect(same.foreign_records == 0 && same.foreign_kernels == 0, "what is written is of this version");
-  write_wisdom(third, same.records, same.kernels);
+  write_wisdom_file(third, same.records, same.kernels);
   fuzz::expect(text_in(again) == text_in(third), "the same content gives the same bytes");
 }
 

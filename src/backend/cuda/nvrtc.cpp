@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "jitgemm/error.hpp"
+#include "util/directory.hpp"
 #include "util/environment.hpp"
 #include "util/log.hpp"
 
@@ -38,9 +39,9 @@ std::optional<fs::path> library_under(const fs::path& folder) {
 void load_builtins_beside(const void* symbol) {
   Dl_info info;
   if (!dladdr(symbol, &info)) return;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(fs::path(info.dli_fname).parent_path(), ignored)) {
-    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) dlopen(entry.path().c_str(), RTLD_NOW);
+  const fs::path folder = fs::path(info.dli_fname).parent_path();
+  for (const std::string& name : names_in(folder)) {
+    if (name.starts_with("libnvrtc-builtins.so.")) dlopen((folder / name).c_str(), RTLD_NOW);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <set>
 
 #include "jitgemm/error.hpp"
+#include "util/directory.hpp"
 #include "util/environment.hpp"
 #include "util/errno_text.hpp"
 
@@ -53,13 +54,12 @@ bool is_left_behind(const fs::path& path, const Descriptor& locked) {
 
 /// Removes the directories in `parent` whose processes are gone.
 void sweep(const fs::path& parent) {
-  std::error_code ignored;
-  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : names_in(parent)) {
     if (!name.starts_with(prefix) || name.size() != prefix.size() + letters.size()) continue;
-    const Descriptor locked = lock(entry->path());
+    const fs::path path = parent / name;
+    const Descriptor locked = lock(path);
     std::error_code stays;
-    if (is_left_behind(entry->path(), locked)) fs::remove_all(entry->path(), stays);
+    if (is_left_behind(path, locked)) fs::remove_all(path, stays);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "common/options.hpp"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -82,14 +81,6 @@ CLI::Validator number_of_64_bits() {
         return errno == 0 && text.find('-') == std::string::npos ? "" : "\"" + text + "\" is not from 0 to 2^64 - 1";
       },
       "");
-}
-
-std::filesystem::path existing_cache_directory(const std::string& given) {
-  const std::filesystem::path path = checked_directory(given, "--cache-dir");
-  struct stat found;
-  if (::stat(path.c_str(), &found) == 0 || errno != ENOENT) return path;  // its reader says what else is wrong with it
-  throw Error(ErrorCode::io,
-              fmt::format("there is no cache directory {}: correct --cache-dir, or `jitgemm warm` it", path.string()));
 }
 
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {

@@ -22,9 +22,6 @@ CLI::Validator number_from_0();
 /// What CLI11 would wrap or clip: it reads unsigned 64-bit numbers as strtoull() does.
 CLI::Validator number_of_64_bits();
 
-/// --cache-dir, as a full path, for what makes none: throws Error if there is no such directory.
-std::filesystem::path existing_cache_directory(const std::string& given);
-
 /// -m -n -k, --problem and whatever else describes a Problem; and --config.
 class ProblemOptions {
  public:

@@ -1,30 +1,22 @@
 // wisdom: what one machine has tuned and compiled, for others.
 #include "wisdom/command.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <map>
+#include <optional>
 
 #include "common/exit_status.hpp"
 #include "common/options.hpp"
 #include "common/text.hpp"
-#include "core/device_info.hpp"
-#include "jit/cache_directory.hpp"
 #include "jitgemm/version.hpp"
-#include "plan/constraints.hpp"
-#include "tune/wisdom.hpp"
-#include "util/trust.hpp"
-#include "wisdom/input.hpp"
+#include "wisdom/cover.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct Options {
@@ -33,47 +25,36 @@ struct Options {
   bool no_kernels = false, kernels = false, json = false;
 };
 
-struct Home {
-  KernelCache cache;
-  TuningDb db;
-};
-
-KernelCacheOptions cache_options(const Options& options) {
-  KernelCacheOptions cache_options;
-  if (!options.directory.empty()) cache_options.directory = checked_directory(options.directory, "--cache-dir");
-  return cache_options;
+/// Without --cache-dir what the environment says.
+std::optional<std::string> cache_dir(const Options& options) {
+  return options.directory.empty() ? std::nullopt : std::optional(options.directory);
 }
 
-/// shared: what is created is for others to read.
-Home open_home(const Options& options, bool shared = false) {
-  KernelCacheOptions kernels = cache_options(options);
-  if (!shared && kernels.directory) existing_cache_directory(options.directory);
-  kernels.shared = shared;
-  KernelCache cache(kernels);
-  std::optional<fs::path> own, system;
-  if (const auto directory = cache.directory()) own = *directory / tuning_db_name;
-  if (const auto directory = readable_system_cache_directory()) system = *directory / tuning_db_name;
-  return {cache, TuningDb(own, system, shared ? shared_file_mode : 0600)};
-}
-
-std::uintmax_t kernel_bytes(const Wisdom& wisdom) {
-  std::uintmax_t bytes = 0;
+std::uint64_t kernel_bytes(const Wisdom& wisdom) {
+  std::uint64_t bytes = 0;
   for (const WisdomKernel& kernel : wisdom.kernels) bytes += kernel.bytes;
   return bytes;
+}
+
+std::size_t results_of_other_versions(const Wisdom& wisdom) {
+  return std::size_t(std::count_if(wisdom.results.begin(), wisdom.results.end(),
+                                   [](const TuningResult& result) { return result.library != JITGEMM_VERSION; }));
+}
+
+std::size_t kernels_of_other_templates(const Wisdom& wisdom) {
+  return std::size_t(std::count_if(wisdom.kernels.begin(), wisdom.kernels.end(),
+                                   [](const WisdomKernel& kernel) { return !kernel.current; }));
 }
 
 /// What is in it that this library has no use for, in words; "" if nothing.
 std::string remarks(const Wisdom& wisdom) {
   std::string text;
-  const auto add = [&](std::int64_t count, const std::string& unit, const char* what) {
-    if (count > 0) text += fmt::format("\n{} {}", counted(std::uint64_t(count), unit), what);
+  const auto add = [&](std::size_t count, const std::string& unit, const char* what) {
+    if (count > 0) text += fmt::format("\n{} {}", counted(count, unit), what);
   };
-  add(std::count_if(wisdom.records.begin(), wisdom.records.end(),
-                    [](const TuningRecord& record) { return record.library_version != JITGEMM_VERSION; }),
-      "record", "measured by another version of jitgemm");
-  add(std::count_if(wisdom.kernels.begin(), wisdom.kernels.end(), [](const auto& kernel) { return !kernel.current; }),
-      "kernel", "of other templates, which this version will not ask for");
-  add(wisdom.foreign_records, "record", "of another version, which this one cannot read, left out");
+  add(results_of_other_versions(wisdom), "record", "measured by another version of jitgemm");
+  add(kernels_of_other_templates(wisdom), "kernel", "of other templates, which this version will not ask for");
+  add(wisdom.foreign_results, "record", "of another version, which this one cannot read, left out");
   add(wisdom.foreign_kernels, "kernel", "of another version, which this one cannot read, left out");
   add(wisdom.strange_kernels, "kernel", "of the emulator, of another version or forged, left out");
   return text;
@@ -81,66 +62,43 @@ std::string remarks(const Wisdom& wisdom) {
 
 Json facts_of(const Wisdom& wisdom) {
   return {{"library", wisdom.library},
-          {"records", wisdom.records.size()},
-          {"records_of_other_versions",
-           std::count_if(wisdom.records.begin(), wisdom.records.end(),
-                         [](const TuningRecord& record) { return record.library_version != JITGEMM_VERSION; })},
+          {"records", wisdom.results.size()},
+          {"records_of_other_versions", results_of_other_versions(wisdom)},
           {"kernels", wisdom.kernels.size()},
           {"kernel_bytes", kernel_bytes(wisdom)},
-          {"kernels_of_other_templates", std::count_if(wisdom.kernels.begin(), wisdom.kernels.end(),
-                                                       [](const auto& kernel) { return !kernel.current; })},
-          {"foreign_records", wisdom.foreign_records},
+          {"kernels_of_other_templates", kernels_of_other_templates(wisdom)},
+          {"foreign_records", wisdom.foreign_results},
           {"foreign_kernels", wisdom.foreign_kernels},
           {"strange_kernels", wisdom.strange_kernels}};
 }
 
 std::string size_text(const Wisdom& wisdom) {
-  return fmt::format("{}, {} ({})", counted(wisdom.records.size(), "record"), counted(wisdom.kernels.size(), "kernel"),
+  return fmt::format("{}, {} ({})", counted(wisdom.results.size(), "record"), counted(wisdom.kernels.size(), "kernel"),
                      bytes_text(double(kernel_bytes(wisdom))));
 }
 
-std::string device_of(const TuningRecord& record) {
-  return fmt::format("{}{}, {} SMs", record.device_name, record.emulated ? " (emulated)" : "", record.sm_count);
+std::string device_of(const TuningResult& result) {
+  return fmt::format("{}{}, {} SMs", result.device, result.emulated ? " (emulated)" : "", result.sm_count);
 }
 
-std::string problem_of(const TuningRecord& record) {
-  const std::string constraints = to_string(record.constraints);
-  return to_string(record.problem) + (constraints.empty() ? "" : " (" + constraints + ")");
+std::string problem_of(const TuningResult& result) {
+  const std::string constraints = to_string(result.constraints);
+  return to_string(result.problem) + (constraints.empty() ? "" : " (" + constraints + ")");
 }
 
-Json to_json(const TuningRecord& record) { return Json::parse(to_json_line(record)); }
-
-/// Throws Error if there is nothing to read. The system's layer alone will do unless another one is named.
-void check_readable(const Options& options, const Home& home) {
-  const auto directory = home.cache.directory();
-  if (!directory && options.directory.empty() && readable_system_cache_directory()) return;
-  const fs::path wanted =
-      options.directory.empty() ? default_cache_directory() : checked_directory(options.directory, "--cache-dir");
-  std::string why = directory ? why_not_readable(*directory) : why_not_writable(wanted);
-  if (directory && why.empty()) {
-    const Descriptor results = open_trusted(*directory / tuning_db_name, O_RDONLY, &why);
-    if (results.get() >= 0 || errno == ENOENT) return;
-    why = std::string(tuning_db_name) + ": " + why;
-  }
-  throw Error(ErrorCode::io, fmt::format("there is nothing to read: {} is not used: {}; name a cache directory "
-                                         "of your own with --cache-dir or JITGEMM_CACHE_DIR",
-                                         wanted.string(), why));
-}
+Json to_json(const TuningResult& result) { return Json::parse(result.json()); }
 
 void export_wisdom(const Options& options) {
-  Home home = open_home(options);
-  check_readable(options, home);
-  WisdomSelection selection;
-  if (!options.architecture.empty()) selection.architecture = device_info_for(options.architecture).architecture();
-  selection.kernels = !options.no_kernels;
+  WisdomSelection selection{
+      .cache_dir = cache_dir(options), .architecture = options.architecture, .kernels = !options.no_kernels};
   if (!options.shapes.empty()) {
-    selection.problem = [shapes = read_shapes(options.shapes)](const Problem& p) {
+    selection.result = [shapes = read_shapes(options.shapes)](const TuningResult& result) {
+      const Problem& p = result.problem;
       return std::any_of(shapes.begin(), shapes.end(),
                          [&](const Shape& shape) { return shape.m == p.m && shape.n == p.n && shape.k == p.k; });
     };
   }
-  const Wisdom wisdom = collect_wisdom(home.db, home.cache, selection);
-  write_wisdom(options.file, wisdom.records, wisdom.kernels);
+  const Wisdom wisdom = jitgemm::export_wisdom(options.file, selection);
   if (options.json) {
     Json json = facts_of(wisdom);
     json["file"] = options.file;
@@ -150,66 +108,50 @@ void export_wisdom(const Options& options) {
 }
 
 void import_wisdom(const Options& options) {
-  std::vector<Wisdom> all;  // so that nothing is changed if one cannot be read
-  for (const std::string& input : options.inputs) all.push_back(read_wisdom(input));
-  // A directory of our own is nobody else's matter; one that is named may serve as JITGEMM_SYSTEM_CACHE_DIR.
-  Home home = open_home(options, !options.directory.empty());
   const WisdomImport done =
-      jitgemm::import_wisdom(all, home.db, home.cache, options.kernels ? Kernels::take : Kernels::leave);
-  const Wisdom merged = merge_wisdom(all);
-  const std::size_t asked = options.kernels ? merged.kernels.size() : 0, left_out = merged.kernels.size() - asked;
-  const fs::path directory = *home.cache.directory();
+      jitgemm::import_wisdom(options.inputs, {.kernels = options.kernels, .cache_dir = cache_dir(options)});
+  const std::size_t asked = done.wisdom.kernels.size() - done.kernels_left_out;
   if (options.json) {
-    Json json = facts_of(merged);
+    Json json = facts_of(done.wisdom);
     json.erase("library");
-    json["imported_records"] = done.records;
+    json["imported_records"] = done.results;
     json["imported_kernels"] = done.kernels;
-    json["kernels_left_out"] = left_out;
-    json["directory"] = directory.string();
+    json["kernels_left_out"] = done.kernels_left_out;
+    json["directory"] = done.directory;
     return print_json(json);
   }
-  const bool all_new = done.records == merged.records.size() && done.kernels == asked;
-  fmt::print("imported {} of {} and {} of {} into {}{}\n", done.records, counted(merged.records.size(), "record"),
-             done.kernels, counted(asked, "kernel"), directory.string(),
+  const bool all_new = done.results == done.wisdom.results.size() && done.kernels == asked;
+  fmt::print("imported {} of {} and {} of {} into {}{}\n", done.results, counted(done.wisdom.results.size(), "record"),
+             done.kernels, counted(asked, "kernel"), done.directory,
              all_new ? "" : "; the others were here, or better");
-  if (left_out > 0) {
+  if (done.kernels_left_out > 0) {
     fmt::print(
         "{} left out, which would be compiled when needed: they are code for your GPU, take them with --kernels "
         "if you trust who made the file\n",
-        counted(left_out, "kernel"));
+        counted(done.kernels_left_out, "kernel"));
   }
-  if (const std::string text = remarks(merged); !text.empty()) fmt::print("{}\n", text.substr(1));
+  if (const std::string text = remarks(done.wisdom); !text.empty()) fmt::print("{}\n", text.substr(1));
 }
 
 void merge(const Options& options) {
-  std::vector<Wisdom> all;
-  for (const std::string& input : options.inputs) all.push_back(read_wisdom(input));
-  const Wisdom merged = merge_wisdom(all);
-  write_wisdom(options.file, merged.records, merged.kernels);
+  const Wisdom merged = merge_wisdom(options.file, options.inputs);
   if (options.json) {
     Json json = facts_of(merged);
     json["file"] = options.file;
     return print_json(json);
   }
-  fmt::print("merged {} into {}: {}{}\n", counted(all.size(), "file"), options.file, size_text(merged),
+  fmt::print("merged {} into {}: {}{}\n", counted(options.inputs.size(), "file"), options.file, size_text(merged),
              remarks(merged));
 }
 
-/// A file's, or else what this user has tuned and compiled, or the system has for all.
-Wisdom read_what_to_show(const Options& options) {
-  if (!options.file.empty()) return read_wisdom_or_database(options.file);
-  Home home = open_home(options);
-  check_readable(options, home);
-  return collect_wisdom(home.db, home.cache, {});
-}
-
 void show(const Options& options) {
-  const Wisdom wisdom = read_what_to_show(options);
+  const Wisdom wisdom =
+      options.file.empty() ? cached_wisdom({.cache_dir = cache_dir(options)}) : read_wisdom(options.file);
   if (options.json) {
     Json json = facts_of(wisdom);
     json["version"] = wisdom_version;
     json["list"] = {{"records", Json::array()}, {"kernels", Json::array()}};
-    for (const TuningRecord& record : wisdom.records) json["list"]["records"].push_back(to_json(record));
+    for (const TuningResult& result : wisdom.results) json["list"]["records"].push_back(to_json(result));
     for (const WisdomKernel& kernel : wisdom.kernels) {
       json["list"]["kernels"].push_back({{"digest", kernel.digest},
                                          {"architecture", kernel.architecture},
@@ -218,11 +160,11 @@ void show(const Options& options) {
     }
     return print_json(json);
   }
-  for (const TuningRecord& record : wisdom.records) {
-    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", record.median_us, record.date, device_of(record), problem_of(record),
-               to_string(record.config));
+  for (const TuningResult& result : wisdom.results) {
+    fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", result.median_us, result.date, device_of(result), problem_of(result),
+               to_string(result.config));
   }
-  std::map<std::string, std::pair<std::size_t, std::uintmax_t>> architectures;
+  std::map<std::string, std::pair<std::size_t, std::uint64_t>> architectures;
   for (const WisdomKernel& kernel : wisdom.kernels) {
     auto& [count, bytes] = architectures[kernel.architecture];
     ++count;
@@ -240,7 +182,7 @@ void show(const Options& options) {
 /// Returns whether they are equal.
 bool diff(const Options& options) {
   const std::string &a = options.inputs.at(0), &b = options.inputs.at(1);
-  const WisdomDiff diff = diff_wisdom(read_wisdom_or_database(a), read_wisdom_or_database(b));
+  const WisdomDiff diff = diff_wisdom(a, b);
   if (options.json) {
     Json json = {{"equal", diff.equal()},
                  {"same", diff.same},
@@ -250,18 +192,18 @@ bool diff(const Options& options) {
                  {"kernels_same", diff.kernels_same},
                  {"kernels_only_a", diff.kernels_only_a},
                  {"kernels_only_b", diff.kernels_only_b}};
-    for (const TuningRecord& record : diff.only_a) json["only_a"].push_back(to_json(record));
-    for (const TuningRecord& record : diff.only_b) json["only_b"].push_back(to_json(record));
+    for (const TuningResult& result : diff.only_a) json["only_a"].push_back(to_json(result));
+    for (const TuningResult& result : diff.only_b) json["only_b"].push_back(to_json(result));
     for (const auto& [x, y] : diff.differ) {
       json["differ"].push_back({{"a", to_json(x)}, {"b", to_json(y)}, {"ratio", y.median_us / x.median_us}});
     }
     print_json(json);
     return diff.equal();
   }
-  for (const auto& [records, file] : {std::pair(&diff.only_a, &a), std::pair(&diff.only_b, &b)}) {
-    for (const TuningRecord& record : *records) {
-      fmt::print("only in {}: {} on {}, {:.2f} us, {}\n", *file, problem_of(record), device_of(record),
-                 record.median_us, to_string(record.config));
+  for (const auto& [results, file] : {std::pair(&diff.only_a, &a), std::pair(&diff.only_b, &b)}) {
+    for (const TuningResult& result : *results) {
+      fmt::print("only in {}: {} on {}, {:.2f} us, {}\n", *file, problem_of(result), device_of(result),
+                 result.median_us, to_string(result.config));
     }
   }
   for (const auto& [x, y] : diff.differ) {

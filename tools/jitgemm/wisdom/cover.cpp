@@ -1,4 +1,6 @@
 // wisdom cover: which few kernels serve many problems.
+#include "wisdom/cover.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include "core/problem.hpp"
 #include "tune/kernel_cover.hpp"
 #include "util/output_file.hpp"
-#include "wisdom/input.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -50,12 +51,13 @@ std::vector<CoveredProblem> from_csv(const fs::path& file, const RatedDevice& de
 
 std::vector<CoveredProblem> from_wisdom(const fs::path& file) {
   std::vector<CoveredProblem> problems;
-  for (const TuningRecord& record : read_wisdom_or_database(file).records) {
-    RatedDevice device(device_info_for("sm_" + std::to_string(record.compute_capability)));
-    device.name = record.device_name;
-    device.sm_count = record.sm_count;
-    device.emulated = record.emulated;
-    problems.push_back({record.problem, device, {{record.config, record.median_us}}, record.constraints});
+  for (const TuningResult& result : read_wisdom(file.string()).results) {
+    RatedDevice device(device_info_for(result.architecture));
+    device.name = result.device;
+    device.sm_count = result.sm_count;
+    device.emulated = result.emulated;
+    problems.push_back(
+        {shape_of(normalise(result.problem)), device, {{result.config, result.median_us}}, result.constraints});
   }
   return problems;
 }

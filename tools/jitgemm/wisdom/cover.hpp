@@ -2,12 +2,7 @@
 
 #include <string>
 
-#include "tune/wisdom_file.hpp"
-
 namespace jitgemm::cli {
-
-/// A wisdom file, or the records of a tuning database, which is what is named *.jsonl. Throws Error{io}.
-Wisdom read_wisdom_or_database(const std::filesystem::path& file);
 
 struct CoverOptions {
   std::string file, sizes = "8,16,24,48", list, architecture = "sm_90a";
