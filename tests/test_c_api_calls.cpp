@@ -264,7 +264,8 @@ TEST_CASE("A plan made by way of C says what C++ says, and runs what C++ runs", 
           binary);
     std::size_t kernels = 0;
     REQUIRE(jitgemm_plan_kernel_count(plan, &kernels) == JITGEMM_STATUS_SUCCESS);
-    const std::vector<KernelText> sources = context.sources(problem, config), binaries = context.binaries(problem, config);
+    const std::vector<KernelText> sources = context.sources(problem, config),
+                                  binaries = context.binaries(problem, config);
     REQUIRE(kernels == sources.size());
     for (std::size_t i = 0; pins && i < kernels; ++i) {
       const auto of = [&](auto get) {
@@ -303,8 +304,7 @@ TEST_CASE("A plan asks for its binaries once, whoever queries and fetches", "[c]
   REQUIRE(jitgemm_plan_create(f.context, &f.problem, nullptr, &plan) == JITGEMM_STATUS_SUCCESS);
   CHECK(compiles == 0);
   std::size_t needed = 0;
-  for (int i = 0; i < 3; ++i)
-    REQUIRE(jitgemm_plan_binary(plan, nullptr, 0, &needed) == JITGEMM_STATUS_SUCCESS);
+  for (int i = 0; i < 3; ++i) REQUIRE(jitgemm_plan_binary(plan, nullptr, 0, &needed) == JITGEMM_STATUS_SUCCESS);
   CHECK(needed > 0);
   CHECK(compiles == 1);
   jitgemm_plan_destroy(plan);
@@ -489,9 +489,8 @@ TEST_CASE("A progress callback in C sees a measurement, and ends it", "[c]") {
     auto config = made_by<jitgemm_config>(jitgemm_config_init);
     auto candidate = made_by<jitgemm_tuned_candidate>(jitgemm_tuned_candidate_init);
     REQUIRE(jitgemm_tune_report_candidate(report, i, &config, &candidate) == JITGEMM_STATUS_SUCCESS);
-    const std::string skipped = line_of([&](char* b, std::size_t c, std::size_t* n) {
-      return jitgemm_tune_report_skipped(report, i, b, c, n);
-    });
+    const std::string skipped = line_of(
+        [&](char* b, std::size_t c, std::size_t* n) { return jitgemm_tune_report_skipped(report, i, b, c, n); });
     CHECK(candidate.predicted_us > 0);
     CHECK(skipped.empty() == (candidate.measured_us > 0));
     measured += skipped.empty();

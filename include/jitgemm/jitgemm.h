@@ -523,6 +523,235 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_tune_report_candidate(const jitgemm_tune
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tune_report_skipped(const jitgemm_tune_report* report, size_t index,
                                                             char* buffer, size_t capacity, size_t* needed);
 
+/* ------------------------------------------------------------------------------------------------ cache and wisdom */
+
+// Texts in the structs below belong to the handle that they came from, and are "" where there is nothing to say. What
+// comes of a call may be NULL where it says so, if it is of no interest.
+
+/// Tuning results: TuningResult of cache.hpp.
+typedef struct jitgemm_tuning_results jitgemm_tuning_results;
+typedef struct jitgemm_tuning_result {
+  size_t size;
+  jitgemm_constraints constraints;
+  const char* device;        ///< its name: "NVIDIA H200"
+  const char* architecture;  ///< "sm_90a"
+  const char* date;          ///< of the measurement: "2026-11-21"
+  const char* library;       ///< the version of jitgemm that measured
+  const char* candidates;    ///< a digest of what was measured; "" in old results
+  double median_us;
+  double spread;  ///< (p90 - p10) / median
+  size_t runner_up_count;
+  int32_t sm_count;
+  int32_t emulated;  ///< flag
+} jitgemm_tuning_result;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_result_init_sized(jitgemm_tuning_result* result, size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_results_count(const jitgemm_tuning_results* results, size_t* count);
+/// `problem`, `config` and `result` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_results_get(const jitgemm_tuning_results* results, size_t index,
+                                                           jitgemm_problem* problem, jitgemm_config* config,
+                                                           jitgemm_tuning_result* result);
+/// `config` and `median_us` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_results_runner_up(const jitgemm_tuning_results* results, size_t index,
+                                                                 size_t runner_up, jitgemm_config* config,
+                                                                 double* median_us);
+/// One object, in a line.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_results_json(const jitgemm_tuning_results* results, size_t index,
+                                                            char* buffer, size_t capacity, size_t* needed);
+JITGEMM_C_EXPORT void jitgemm_tuning_results_destroy(jitgemm_tuning_results* results);  ///< not of what others own
+
+/// Compiled kernels on disk: CachedKernel of cache.hpp.
+typedef struct jitgemm_cached_kernels jitgemm_cached_kernels;
+typedef struct jitgemm_cached_kernel {
+  size_t size;
+  const char* digest;        ///< 32 hex digits
+  const char* path;          ///< of its file
+  const char* fault;         ///< what is wrong with it; "" if nothing is
+  const char* entry;         ///< the name of its function
+  const char* architecture;  ///< "sm_90a"
+  const char* config;        ///< what of a configuration is compiled in; or "packing"
+  const char* compiler;      ///< name and version: "nvrtc 13.0.88"
+  uint64_t bytes;
+  int64_t last_used;  ///< seconds since 1970; up to a minute late
+  int32_t read_only;  ///< flag: of JITGEMM_SYSTEM_CACHE_DIR
+  int32_t registers;  ///< a thread
+  int32_t spill_bytes;
+  int32_t reserved_word;
+} jitgemm_cached_kernel;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cached_kernel_init_sized(jitgemm_cached_kernel* kernel, size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cached_kernels_count(const jitgemm_cached_kernels* kernels, size_t* count);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cached_kernels_get(const jitgemm_cached_kernels* kernels, size_t index,
+                                                           jitgemm_cached_kernel* kernel);
+JITGEMM_C_EXPORT void jitgemm_cached_kernels_destroy(jitgemm_cached_kernels* kernels);
+
+/// Kernels and tuning results on disk: Cache of cache.hpp.
+typedef struct jitgemm_cache jitgemm_cache;
+/// NULL: the default directory. JITGEMM_STATUS_IO if there is nothing to read.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_create(const char* directory, jitgemm_cache** cache);
+JITGEMM_C_EXPORT void jitgemm_cache_destroy(jitgemm_cache* cache);
+/// As a full path; "" if it cannot be used.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_directory(const jitgemm_cache* cache, char* buffer, size_t capacity,
+                                                        size_t* needed);
+/// What contexts hold the kernels to.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_max_bytes(const jitgemm_cache* cache, uint64_t* bytes);
+/// Last used first. Reads no more of a kernel than its head: some faults only jitgemm_cache_verify() sees.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_kernels(const jitgemm_cache* cache, jitgemm_cached_kernels** kernels);
+/// The same, each read whole and checked.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_verify(const jitgemm_cache* cache, jitgemm_cached_kernels** kernels);
+/// Removes damaged kernels, then the least recently used until `max_bytes` at most are left; UINT64_MAX: the damaged
+/// alone. `freed_bytes` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_prune(jitgemm_cache* cache, uint64_t max_bytes, uint64_t* freed_bytes);
+/// Removes all kernels. Tuning results stay. `freed_bytes` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_clear(jitgemm_cache* cache, uint64_t* freed_bytes);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_tuning_results(const jitgemm_cache* cache,
+                                                             jitgemm_tuning_results** results);
+
+/// What an export did: CacheExport of cache.hpp.
+typedef struct jitgemm_cache_export jitgemm_cache_export;
+typedef struct jitgemm_cache_export_info {
+  size_t size;
+  size_t kernels;         ///< copied
+  const char* directory;  ///< the folder, as a full path
+  const char* remark;     ///< what keeps others from using exported kernels; "" if nothing does
+} jitgemm_cache_export_info;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_export_info_init_sized(jitgemm_cache_export_info* info, size_t size);
+/// Copies the whole kernels to a folder for all users to read. `done` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_export_kernels(const jitgemm_cache* cache, const char* folder,
+                                                             jitgemm_cache_export** done);
+/// Each as two files instead, binary and source. `done` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_export_binaries(const jitgemm_cache* cache, const char* folder,
+                                                              jitgemm_cache_export** done);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_export_get_info(const jitgemm_cache_export* done,
+                                                              jitgemm_cache_export_info* info);
+JITGEMM_C_EXPORT void jitgemm_cache_export_destroy(jitgemm_cache_export* done);
+
+/// What a machine has learned, in a file or a cache: Wisdom of wisdom.hpp.
+typedef struct jitgemm_wisdom jitgemm_wisdom;
+typedef struct jitgemm_wisdom_info {
+  size_t size;
+  const char* library;                                       ///< the version of jitgemm that wrote it
+  size_t kernels;                                            ///< for jitgemm_wisdom_get_kernel()
+  size_t foreign_results, foreign_kernels, strange_kernels;  ///< left out
+} jitgemm_wisdom_info;
+typedef struct jitgemm_wisdom_kernel {
+  size_t size;
+  const char* digest;
+  const char* architecture;  ///< "sm_90a"
+  uint64_t bytes;
+  int32_t current;  ///< flag; 0: of other templates, so this version of jitgemm will not ask for it
+  int32_t reserved_word;
+} jitgemm_wisdom_kernel;
+/// Sets *take to 1 for a result that is wanted; it is 0. Texts are valid until it returns. Nonzero ends the call with
+/// JITGEMM_STATUS_INTERRUPTED.
+typedef int (*jitgemm_wisdom_filter)(void* user, const jitgemm_problem* problem, const jitgemm_config* config,
+                                     const jitgemm_tuning_result* result, int32_t* take);
+/// Which of a machine's wisdom: WisdomSelection of wisdom.hpp.
+typedef struct jitgemm_wisdom_selection {
+  size_t size;
+  const char* cache_dir;         ///< NULL: the default one
+  const char* architecture;      ///< "sm_90a": of GPUs alone, not emulated ones; NULL: all
+  jitgemm_wisdom_filter filter;  ///< of tuning results, and of the kernels that they use; NULL: all
+  void* filter_user;
+  int32_t kernels;  ///< flag; 0: tuning results only
+  int32_t reserved_word;
+} jitgemm_wisdom_selection;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_info_init_sized(jitgemm_wisdom_info* info, size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_kernel_init_sized(jitgemm_wisdom_kernel* kernel, size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_selection_init_sized(jitgemm_wisdom_selection* selection, size_t size);
+
+/// Of the cache directory and of the system's. NULL selects all.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_cached(const jitgemm_wisdom_selection* selection,
+                                                      jitgemm_wisdom** wisdom);
+/// Writes that to a file, whole or not at all, over an older one. `written` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_export(const char* file, const jitgemm_wisdom_selection* selection,
+                                                      jitgemm_wisdom** written);
+/// Reads a file whole and checks it.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_read(const char* file, jitgemm_wisdom** wisdom);
+/// Makes one file of `count` others. `written` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_merge(const char* file, const char* const* from, size_t count,
+                                                     jitgemm_wisdom** written);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_get_info(const jitgemm_wisdom* wisdom, jitgemm_wisdom_info* info);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_get_kernel(const jitgemm_wisdom* wisdom, size_t index,
+                                                          jitgemm_wisdom_kernel* kernel);
+/// The wisdom's own: they go with it. NULL of NULL.
+JITGEMM_C_EXPORT const jitgemm_tuning_results* jitgemm_wisdom_results(const jitgemm_wisdom* wisdom);
+JITGEMM_C_EXPORT void jitgemm_wisdom_destroy(jitgemm_wisdom* wisdom);  ///< not of what others own
+
+/// WisdomImportOptions of wisdom.hpp.
+typedef struct jitgemm_wisdom_import_options {
+  size_t size;
+  const char* cache_dir;  ///< NULL: the default one
+  int32_t kernels;        ///< flag: takes kernels too, from whom you trust: they are code that runs on your GPU
+  int32_t reserved_word;
+} jitgemm_wisdom_import_options;
+/// WisdomImport of wisdom.hpp.
+typedef struct jitgemm_wisdom_import jitgemm_wisdom_import;
+typedef struct jitgemm_wisdom_import_info {
+  size_t size;
+  size_t results, kernels;  ///< taken; of the others there were as good ones, or better
+  size_t kernels_left_out;  ///< since jitgemm_wisdom_import_options.kernels is 0
+  const char* directory;    ///< that took them
+} jitgemm_wisdom_import_info;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_import_options_init_sized(jitgemm_wisdom_import_options* options,
+                                                                         size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_import_info_init_sized(jitgemm_wisdom_import_info* info, size_t size);
+/// Adds what is new, or better, to what this machine knows. NULL options are the defaults; `done` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_import_files(const char* const* files, size_t count,
+                                                            const jitgemm_wisdom_import_options* options,
+                                                            jitgemm_wisdom_import** done);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_import_get_info(const jitgemm_wisdom_import* done,
+                                                               jitgemm_wisdom_import_info* info);
+/// What the files have, merged: the import's own. NULL of NULL.
+JITGEMM_C_EXPORT const jitgemm_wisdom* jitgemm_wisdom_import_wisdom(const jitgemm_wisdom_import* done);
+JITGEMM_C_EXPORT void jitgemm_wisdom_import_destroy(jitgemm_wisdom_import* done);
+
+/// How two files differ: WisdomDiff of wisdom.hpp.
+typedef struct jitgemm_wisdom_diff jitgemm_wisdom_diff;
+typedef struct jitgemm_wisdom_diff_info {
+  size_t size;
+  size_t same;  ///< tuning results
+  size_t kernels_only_a, kernels_only_b, kernels_same;
+  int32_t equal;  ///< flag: in what they choose
+  int32_t reserved_word;
+} jitgemm_wisdom_diff_info;
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_diff_info_init_sized(jitgemm_wisdom_diff_info* info, size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_diff_create(const char* a, const char* b, jitgemm_wisdom_diff** diff);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_wisdom_diff_get_info(const jitgemm_wisdom_diff* diff,
+                                                             jitgemm_wisdom_diff_info* info);
+/// The diff's own. Those that differ are of one problem and device, at one index of both lists. NULL of NULL.
+JITGEMM_C_EXPORT const jitgemm_tuning_results* jitgemm_wisdom_diff_only_a(const jitgemm_wisdom_diff* diff);
+JITGEMM_C_EXPORT const jitgemm_tuning_results* jitgemm_wisdom_diff_only_b(const jitgemm_wisdom_diff* diff);
+JITGEMM_C_EXPORT const jitgemm_tuning_results* jitgemm_wisdom_diff_differ_a(const jitgemm_wisdom_diff* diff);
+JITGEMM_C_EXPORT const jitgemm_tuning_results* jitgemm_wisdom_diff_differ_b(const jitgemm_wisdom_diff* diff);
+JITGEMM_C_EXPORT void jitgemm_wisdom_diff_destroy(jitgemm_wisdom_diff* diff);
+
+static inline jitgemm_status jitgemm_tuning_result_init(jitgemm_tuning_result* result) {
+  return jitgemm_tuning_result_init_sized(result, sizeof *result);
+}
+static inline jitgemm_status jitgemm_cached_kernel_init(jitgemm_cached_kernel* kernel) {
+  return jitgemm_cached_kernel_init_sized(kernel, sizeof *kernel);
+}
+static inline jitgemm_status jitgemm_cache_export_info_init(jitgemm_cache_export_info* info) {
+  return jitgemm_cache_export_info_init_sized(info, sizeof *info);
+}
+static inline jitgemm_status jitgemm_wisdom_info_init(jitgemm_wisdom_info* info) {
+  return jitgemm_wisdom_info_init_sized(info, sizeof *info);
+}
+static inline jitgemm_status jitgemm_wisdom_kernel_init(jitgemm_wisdom_kernel* kernel) {
+  return jitgemm_wisdom_kernel_init_sized(kernel, sizeof *kernel);
+}
+static inline jitgemm_status jitgemm_wisdom_selection_init(jitgemm_wisdom_selection* selection) {
+  return jitgemm_wisdom_selection_init_sized(selection, sizeof *selection);
+}
+static inline jitgemm_status jitgemm_wisdom_import_options_init(jitgemm_wisdom_import_options* options) {
+  return jitgemm_wisdom_import_options_init_sized(options, sizeof *options);
+}
+static inline jitgemm_status jitgemm_wisdom_import_info_init(jitgemm_wisdom_import_info* info) {
+  return jitgemm_wisdom_import_info_init_sized(info, sizeof *info);
+}
+static inline jitgemm_status jitgemm_wisdom_diff_info_init(jitgemm_wisdom_diff_info* info) {
+  return jitgemm_wisdom_diff_info_init_sized(info, sizeof *info);
+}
+
 #ifdef __cplusplus
 }
 #endif

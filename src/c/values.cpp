@@ -20,8 +20,6 @@ void check_reserved(const char* name, const std::int64_t (&words)[count], std::i
       std::string(name) + " has a reserved word that is not 0; call the struct's _init() first, and leave those alone");
 }
 
-void check_reserved(const char* name, std::int32_t word) { check_reserved(name, {0}, word); }
-
 /// Copied whole where both sides are texts or numbers.
 template <std::size_t capacity>
 void put(char (&to)[capacity], const std::string& text) {
@@ -81,6 +79,8 @@ Constraints constraints_of(const jitgemm_constraints& from) {
 }
 
 }  // namespace
+
+void check_reserved(const char* name, std::int32_t word) { check_reserved(name, {0}, word); }
 
 jitgemm_problem to_c(const Problem& problem) {
   const auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation] = problem;

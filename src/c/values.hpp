@@ -17,6 +17,9 @@ Enum enumerator_of(std::int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
 }
 
+/// Fails for a word of the struct `name` to which later versions will give a meaning.
+void check_reserved(const char* name, std::int32_t word);
+
 // Each names all fields of the C++ struct, so that one that is added there and forgotten here does not compile.
 jitgemm_problem to_c(const Problem& problem);
 jitgemm_operands to_c(const Operands& operands);
@@ -36,13 +39,6 @@ KernelConfig config_of(const jitgemm_config* config);
 std::optional<KernelConfig> optional_config_of(const jitgemm_config* config);  ///< none of nullptr
 ContextOptions options_of(const jitgemm_options* options);
 
-#define JITGEMM_VERSIONED(Struct, from_default, ...)                         \
-  template <>                                                                \
-  struct Versioned<Struct> {                                                 \
-    static constexpr const char* name = #Struct;                             \
-    static constexpr auto sizes = std::to_array<std::size_t>({__VA_ARGS__}); \
-    static Struct defaults() { return from_default; }                        \
-  };
 JITGEMM_VERSIONED(jitgemm_problem, to_c(Problem{}), 400)
 JITGEMM_VERSIONED(jitgemm_operands, to_c(Operands{}), 88)
 JITGEMM_VERSIONED(jitgemm_config, to_c(KernelConfig{}), 80)
@@ -52,6 +48,5 @@ JITGEMM_VERSIONED(jitgemm_counters, to_c(Counters{}), 88)
 JITGEMM_VERSIONED(jitgemm_predicted_time, to_c(PredictedTime{}), 72)
 JITGEMM_VERSIONED(jitgemm_plan_info, info_to_c(Plan{}), 160)
 JITGEMM_VERSIONED(jitgemm_tuned_candidate, to_c(TunedCandidate{}), 32)
-#undef JITGEMM_VERSIONED
 
 }  // namespace jitgemm::c

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -12,6 +13,13 @@ namespace jitgemm::c {
 /// `defaults()`. Who adds a field at its end adds a number to `sizes`.
 template <typename T>
 struct Versioned;
+#define JITGEMM_VERSIONED(Struct, from_default, ...)                         \
+  template <>                                                                \
+  struct Versioned<Struct> {                                                 \
+    static constexpr const char* name = #Struct;                             \
+    static constexpr auto sizes = std::to_array<std::size_t>({__VA_ARGS__}); \
+    static Struct defaults() { return from_default; }                        \
+  };
 
 /// Bytes of a struct, by its program's version, that this library knows. Fails for sizes that no version has, or could
 /// have: of what comes later is known that it is larger, yet no book.

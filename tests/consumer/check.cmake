@@ -30,6 +30,8 @@ list(LENGTH errors count)
 if(status EQUAL 0 OR NOT count EQUAL 1 OR NOT errors MATCHES "jitgemm needs C\\+\\+20")
   message(FATAL_ERROR "C++17 gets ${count} errors: ${messages}")
 endif()
+# But the C header is for it, too.
+run(${CXX} -x c++ -std=c++17 -pedantic -Wall -Wextra -Werror -fsyntax-only -I${prefix}/include ${SOURCE_DIR}/main.c)
 
 find_program(pkg_config NAMES pkg-config pkgconf)
 if(NOT pkg_config)

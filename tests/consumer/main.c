@@ -60,7 +60,7 @@ int main(void) {
   check(jitgemm_plan_get_info(plan, &info));
   require(info.registers >= 0 && info.source == JITGEMM_CHOICE_MODEL, "the plan knows its kernel");
   check(jitgemm_plan_source(plan, NULL, 0, &needed));
-  text = malloc(needed);
+  text = (char*)malloc(needed);
   require(text != NULL, "there is memory");
   check(jitgemm_plan_source(plan, text, needed, NULL));
   require(strlen(text) + 1 == needed && strstr(text, "__global__"), "the source is one");
