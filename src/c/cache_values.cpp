@@ -60,8 +60,8 @@ jitgemm_wisdom_kernel to_c(const WisdomKernel& kernel) {
 
 jitgemm_wisdom_info to_c(const Wisdom& wisdom) {
   const auto& [library, results, kernels, foreign_results, foreign_kernels, strange_kernels] = wisdom;
-  return {sizeof(jitgemm_wisdom_info), library.c_str(), kernels.size(), foreign_results, foreign_kernels,
-          strange_kernels};
+  return {
+      sizeof(jitgemm_wisdom_info), library.c_str(), kernels.size(), foreign_results, foreign_kernels, strange_kernels};
 }
 
 jitgemm_wisdom_import_info to_c(const WisdomImport& done) {

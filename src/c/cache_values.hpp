@@ -39,7 +39,7 @@ jitgemm_cache_export_info to_c(const CacheExport& done);
 jitgemm_wisdom_kernel to_c(const WisdomKernel& kernel);
 jitgemm_wisdom_info to_c(const Wisdom& wisdom);
 jitgemm_wisdom_import_info to_c(const WisdomImport& done);
-jitgemm_wisdom_selection to_c(const WisdomSelection& selection);     ///< without texts and the filter
+jitgemm_wisdom_selection to_c(const WisdomSelection& selection);         ///< without texts and the filter
 jitgemm_wisdom_import_options to_c(const WisdomImportOptions& options);  ///< without texts
 
 WisdomSelection selection_of(const jitgemm_wisdom_selection* selection);  ///< nullptr: the defaults

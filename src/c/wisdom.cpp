@@ -7,8 +7,8 @@ namespace {
 std::vector<std::string> texts_of(const char* const* texts, std::size_t count, const char* name) {
   constexpr std::size_t most = 1 << 16;  // so that a wrong count does not read whatever there is
   if (count > most) {
-    refuse(JITGEMM_STATUS_INVALID_ARGUMENT, "count is " + std::to_string(count) + ", more than " +
-                                                std::to_string(most) + "; give the files in parts");
+    refuse(JITGEMM_STATUS_INVALID_ARGUMENT,
+           "count is " + std::to_string(count) + ", more than " + std::to_string(most) + "; give the files in parts");
   }
   std::vector<std::string> all;
   if (count > 0) given(texts, name);
