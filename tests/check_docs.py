@@ -33,13 +33,16 @@ class Docs(unittest.TestCase):
         self.assertLessEqual(len(text(".github/CONTRIBUTING.md").split()), 900)
 
     def test_examples_are_short_and_the_first_one_is_the_first_page_s(self):
-        examples = sorted((ROOT / "tools/examples").glob("*.cpp"))
-        self.assertEqual(len(examples), 4)
+        examples = sorted((ROOT / "tools/examples").glob("*.c*"))
+        self.assertEqual(len(examples), 5)
         for example in examples:
             self.assertLessEqual(len(example.read_text().splitlines()), 40, example)
-            self.assertEqual(set(re.findall(r'#include "(.*)"|#include <(?!jitgemm/jitgemm\.hpp)(.*/.*)>', example.read_text())), set())
+            self.assertEqual(set(re.findall(r'#include "(.*)"|#include <(?!jitgemm/jitgemm\.h(?:pp)?>)(.*/.*)>', example.read_text())), set())
         block = re.search(r"(?s)```cpp\n(.*?)```", text("README.md"))
         self.assertEqual(block[1], text("tools/examples/first_gemm.cpp"))
+        excerpt = re.search(r"(?s)```c\n(.*?)```", text("README.md"))[1].splitlines()
+        lines = text("tools/examples/first_gemm.c").splitlines()
+        self.assertEqual(excerpt, [line for line in lines if line in excerpt])
 
     def test_what_a_figure_is(self):
         page = "Ubuntu 24.04, C++20: 1.214 or 2 to 3 ms, 5 us more, 7 %, 300 shapes, 16x8x4\n    0.5 in code\n```\n9.9\n```\nx.y 1.5."

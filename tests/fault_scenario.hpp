@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "c_context.hpp"
 #include "fake_gpu.hpp"
 #include "fake_nvrtc.hpp"
 #include "fault_injection.hpp"
@@ -28,7 +29,9 @@ struct Books {
   std::size_t count() const { return objects + programs + std::size_t(retained); }
 };
 
-/// A process that uses the library, from loading the driver to the end of the Context, step by step.
+/// A process that uses the library, from loading the driver to the end of the Context, step by step: Context itself, or
+/// what has its face.
+template <typename AnyContext>
 class Scenario {
  public:
   Scenario() {
@@ -69,14 +72,14 @@ class Scenario {
     nvrtc_.name = cuda::exact_name(nvrtc_);
     cuda::nvrtc_for_tests = &nvrtc_;
   }
-  void list_devices() { require(cuda_devices().size() == 1, "the device is listed"); }
+  void list_devices() { require(count_devices<AnyContext>() == 1, "the device is listed"); }
   void make_context() {
     const WithCurrent none(nullptr);
     context_.emplace(options());
   }
   void make_context_in_own() {
     const WithCurrent own(FakeGpu::context(1));
-    Context(options()).device();
+    AnyContext(options()).device();
   }
   void compile() { require(context_->compile(problem, split).registers == 96, "registers are read"); }
   void gemm_split() { run(problem, &split); }
@@ -234,35 +237,38 @@ class Scenario {
   cuda::NvrtcApi nvrtc_;
   void* memory_[3] = {};
   void* peer_memory_[2] = {};
-  std::optional<Context> context_;
+  std::optional<AnyContext> context_;
 };
 
+template <typename AnyContext>
 struct Step {
   const char* name;
-  void (Scenario::*run)();
+  void (Scenario<AnyContext>::*run)();
   std::optional<ErrorCode> fails = {};  ///< what it ends with without a further fault
   bool tunes = false;                   ///< keeps fewer kernels when something fails
   std::size_t keeps_each_time = 0;      ///< what every call keeps that succeeds
 };
-inline const std::vector<Step> steps{
-    {"loading the driver", &Scenario::load_driver},
-    {"loading NVRTC", &Scenario::load_nvrtc},
-    {"cuda_devices()", &Scenario::list_devices},
-    {"Context()", &Scenario::make_context},
-    {"a Context's life in the thread's own CUDA context", &Scenario::make_context_in_own},
-    {"compile()", &Scenario::compile},
-    {"gemm(), cached on disk", &Scenario::gemm_split},
-    {"gemm() again", &Scenario::gemm_split},
-    {"gemm() into memory of another device", &Scenario::gemm_to_peer},
-    {"gemm(), new, by TMA", &Scenario::gemm_tma},
-    {"gemm(), captured", &Scenario::gemm_captured},
-    {"gemm(), captured by an older driver", &Scenario::gemm_captured_by_older_driver},
-    {"gemm(), captured by a graph that holds nothing", &Scenario::gemm_captured_in_vain, ErrorCode::not_capturable},
-    {"gemm(), refused by the driver", &Scenario::gemm_refused, ErrorCode::load_failed},
-    {"compile(), refused by NVRTC", &Scenario::compile_refused, ErrorCode::compile_failed},
-    {"gemm() that tunes first", &Scenario::gemm_tuned, {}, true},
-    {"tune()", &Scenario::tune, {}, true},
-    {"~Context()", &Scenario::end},
+template <typename AnyContext>
+inline const std::vector<Step<AnyContext>> steps{
+    {"loading the driver", &Scenario<AnyContext>::load_driver},
+    {"loading NVRTC", &Scenario<AnyContext>::load_nvrtc},
+    {"cuda_devices()", &Scenario<AnyContext>::list_devices},
+    {"Context()", &Scenario<AnyContext>::make_context},
+    {"a Context's life in the thread's own CUDA context", &Scenario<AnyContext>::make_context_in_own},
+    {"compile()", &Scenario<AnyContext>::compile},
+    {"gemm(), cached on disk", &Scenario<AnyContext>::gemm_split},
+    {"gemm() again", &Scenario<AnyContext>::gemm_split},
+    {"gemm() into memory of another device", &Scenario<AnyContext>::gemm_to_peer},
+    {"gemm(), new, by TMA", &Scenario<AnyContext>::gemm_tma},
+    {"gemm(), captured", &Scenario<AnyContext>::gemm_captured},
+    {"gemm(), captured by an older driver", &Scenario<AnyContext>::gemm_captured_by_older_driver},
+    {"gemm(), captured by a graph that holds nothing", &Scenario<AnyContext>::gemm_captured_in_vain,
+     ErrorCode::not_capturable},
+    {"gemm(), refused by the driver", &Scenario<AnyContext>::gemm_refused, ErrorCode::load_failed},
+    {"compile(), refused by NVRTC", &Scenario<AnyContext>::compile_refused, ErrorCode::compile_failed},
+    {"gemm() that tunes first", &Scenario<AnyContext>::gemm_tuned, {}, true},
+    {"tune()", &Scenario<AnyContext>::tune, {}, true},
+    {"~Context()", &Scenario<AnyContext>::end},
 };
 
 }  // namespace jitgemm::test

@@ -1,5 +1,5 @@
 // Every driver and NVRTC call in turn fails, wherever a Context makes it: what the user sees then is the table of
-// tools/results/faults.md.
+// tools/results/faults.md, in C++ and by way of C.
 #include <cstddef>
 #include <regex>
 
@@ -61,10 +61,11 @@ struct Counted {
 };
 
 /// What each step calls and keeps when nothing fails.
+template <typename AnyContext>
 std::vector<Counted> without_faults() {
-  Scenario scenario;
+  Scenario<AnyContext> scenario;
   std::vector<Counted> counted;
-  for (const Step& step : steps) {
+  for (const Step<AnyContext>& step : steps<AnyContext>) {
     Faults::counts.clear();
     std::optional<ErrorCode> failed;
     try {
@@ -88,9 +89,11 @@ int count(const std::vector<std::string>& lines, const std::string& word) {
 }
 
 /// Runs the scenario up to a step in which a call fails, checks what that leaves behind, and says what the user sees.
+template <typename AnyContext>
 std::string with_fault(std::size_t place, const Faults::Fault& fault, const std::vector<Counted>& expected) {
-  const Step& step = steps[place];
-  Scenario scenario;
+  const auto& steps = test::steps<AnyContext>;
+  const Step<AnyContext>& step = steps[place];
+  Scenario<AnyContext> scenario;
   for (std::size_t i = 0; i < place; ++i) {
     try {
       (scenario.*steps[i].run)();
@@ -124,10 +127,10 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
     lost += std::size_t(count(said, "stays until"));
     if (count(said, "current context may be another")) {
       FakeGpu::stack.clear();
-      FakeGpu::current = Scenario::own_context();
+      FakeGpu::current = scenario.own_context();
     }
     if (count(said, "capture mode stays relaxed")) FakeGpu::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CHECK(FakeGpu::current == Scenario::own_context());
+    CHECK(FakeGpu::current == scenario.own_context());
     CHECK(FakeGpu::stack.empty());
     CHECK(FakeGpu::capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 
@@ -153,8 +156,8 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
     }
     if (!error || step.fails) {
       // Gone: the driver has freed what was not.
-      lost +=
-          step.run == &Scenario::end && fault.function == "cuCtxGetCurrent" && fault.result == CUDA_ERROR_DEINITIALIZED;
+      lost += step.run == &Scenario<AnyContext>::end && fault.function == "cuCtxGetCurrent" &&
+              fault.result == CUDA_ERROR_DEINITIALIZED;
       break;
     }
     after_failures.push_back(Books().count());
@@ -162,7 +165,7 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
   // Failing again and again keeps no more each time, once the parts that work are done.
   if (after_failures.size() == rounds) CHECK(after_failures[rounds - 1] == after_failures[rounds - 2]);
 
-  if (!step.fails && step.run != &Scenario::end) {
+  if (!step.fails && step.run != &Scenario<AnyContext>::end) {
     CHECK_NOTHROW((scenario.*step.run)());
     CHECK(scenario.said() == std::vector<std::string>{});
     ++successes;
@@ -178,13 +181,13 @@ std::string with_fault(std::size_t place, const Faults::Fault& fault, const std:
 }
 
 /// Which of n calls are made to fail.
-std::vector<int> occurrences(int n, const Step& step) {
+std::vector<int> occurrences(int n, bool tunes) {
   std::vector<int> some;
   // Who wins is not always the same, what it needs, and which thread loads it: of a tuning step's calls the later ones
   // may be anyone's.
-  const int first = step.tunes ? 4 : 6;
+  const int first = tunes ? 4 : 6;
   for (int i = 1; i <= std::min(n, first); ++i) some.push_back(i);
-  if (n > first && !step.tunes) some.push_back(n);
+  if (n > first && !tunes) some.push_back(n);
   return some;
 }
 
@@ -193,6 +196,7 @@ struct Row {
   std::vector<std::string> where;
 };
 
+template <typename AnyContext>
 class FaultTable {
  public:
   explicit FaultTable(const std::vector<Counted>& counted) : counted_(counted) {}
@@ -224,19 +228,20 @@ class FaultTable {
  private:
   void fail(const std::string& function) {
     bool called = false;
+    const auto& steps = test::steps<AnyContext>;
     for (std::size_t place = 0; place < steps.size(); ++place) {
       for (const bool helper_thread : {false, true}) {
         const auto found = counted_[place].calls.find({function, helper_thread});
         if (found == counted_[place].calls.end()) continue;
         called = true;
         const std::vector<int> results = failures_of(function);
-        for (const int occurrence : helper_thread ? std::vector{1} : occurrences(found->second, steps[place])) {
+        for (const int occurrence : helper_thread ? std::vector{1} : occurrences(found->second, steps[place].tunes)) {
           for (const int result : results) {
             if (occurrence > 1 && result != results[0]) continue;
             const std::string where = std::string(steps[place].name) + (helper_thread ? ", on a compiling thread" : "");
             INFO(function << " = " << name_of(function, result) << ", call " << occurrence << " in " << where);
             add(function, name_of(function, result),
-                with_fault(place, {function, helper_thread, occurrence, result}, counted_), where);
+                with_fault<AnyContext>(place, {function, helper_thread, occurrence, result}, counted_), where);
           }
         }
       }
@@ -249,8 +254,8 @@ class FaultTable {
   std::vector<Row> rows_;
 };
 
-template <typename Functions, typename Load>
-void miss_each(FaultTable& table, const char* where, ErrorCode code, Load load) {
+template <typename Functions, typename Table, typename Load>
+void miss_each(Table& table, const char* where, ErrorCode code, Load load) {
   for_each_function<Functions>([&](auto function) {
     if (is_optional(function.text)) return;
     try {
@@ -285,14 +290,15 @@ stand for what depends on the problem.
 
 }  // namespace
 
-TEST_CASE("Whichever driver or NVRTC call fails, there is one Error or one line in the log, and nothing is lost",
-          "[faults]") {
-  const std::vector<Counted> counted = without_faults();
-  FaultTable table(counted);
-  table.fail_each<DriverFunctions>();
-  table.fail_each<NvrtcFunctions>();
+TEMPLATE_TEST_CASE(
+    "Whichever driver or NVRTC call fails, there is one Error or one line in the log, and nothing is lost", "[faults]",
+    Context, CContext) {
+  const std::vector<Counted> counted = without_faults<TestType>();
+  FaultTable<TestType> table(counted);
+  table.template fail_each<DriverFunctions>();
+  table.template fail_each<NvrtcFunctions>();
   {
-    Scenario scenario;
+    Scenario<TestType> scenario;
     miss_each<DriverFunctions>(table, "loading the driver", ErrorCode::no_device,
                                [](const char* name) { cuda::bind_driver(symbols<DriverFunctions>(name)); });
     miss_each<NvrtcFunctions>(table, "loading NVRTC", ErrorCode::no_compiler,

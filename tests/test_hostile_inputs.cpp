@@ -1,8 +1,10 @@
-// Inputs that are out to break a Context: each ends in one Error that says what to do, and the next call works. What
-// concerns a Problem alone is in test_problem.cpp, failing CUDA calls in test_fault_injection.cpp.
+// Inputs that are out to break a Context: each ends in one Error that says what to do, and the next call works, in C++
+// and by way of C. What concerns a Problem alone is in test_problem.cpp, failing CUDA calls in
+// test_fault_injection.cpp, what C alone can give in test_c_api.cpp.
 #include <limits>
 
 #include "backend/cuda/cuda_backend.hpp"
+#include "c_context.hpp"
 #include "catch.hpp"
 #include "errors.hpp"
 #include "fake_gpu.hpp"
@@ -79,10 +81,10 @@ std::string in_a_process(const std::string& name, const std::string& environment
 
 }  // namespace
 
-TEST_CASE("Values that are no enumerators are refused by name", "[hostile]") {
+TEMPLATE_TEST_CASE("Values that are no enumerators are refused by name", "[hostile]", Context, CContext) {
   const TemporaryDirectory cache;
   ContextOptions options{.device = Device::compile_only, .architecture = "sm_80", .cache_dir = cache.path().string()};
-  Context context(options);
+  TestType context(options);
   const auto refused = [&](auto change, const char* word) {
     Problem problem{.m = 64, .n = 64, .k = 64};
     change(problem);
@@ -111,18 +113,18 @@ TEST_CASE("Values that are no enumerators are refused by name", "[hostile]") {
     illegal([&](KernelConfig& c) { c.schedule = Schedule(value); });
 
     options.tuning = Tuning(value);
-    CHECK_THAT(refusal([&] { Context made(options); }).what(), ContainsSubstring("Tuning::off"));
+    CHECK_THAT(refusal([&] { TestType made(options); }).what(), ContainsSubstring("Tuning::off"));
     options.tuning = Tuning::off;
-    const Error device = refusal([&] { Context made({.device = Device(value)}); });
+    const Error device = refusal([&] { TestType made({.device = Device(value)}); });
     CHECK(device.code() == ErrorCode::invalid_option);
     CHECK_THAT(device.what(), ContainsSubstring("Device::cuda, emulator"));
   }
   CHECK_NOTHROW(context.plan({.m = 64, .n = 64, .k = 64}));
 }
 
-TEST_CASE("Configurations with numbers out of all range are refused", "[hostile]") {
+TEMPLATE_TEST_CASE("Configurations with numbers out of all range are refused", "[hostile]", Context, CContext) {
   const TemporaryDirectory cache;
-  Context context({.device = Device::compile_only, .architecture = "sm_90a", .cache_dir = cache.path().string()});
+  TestType context({.device = Device::compile_only, .architecture = "sm_90a", .cache_dir = cache.path().string()});
   constexpr int least = std::numeric_limits<int>::min(), most = std::numeric_limits<int>::max();
   for (const MainLoop main_loop : {MainLoop::sm80, MainLoop::sm90}) {
     for (int KernelConfig::* const field :
@@ -142,10 +144,10 @@ TEST_CASE("Configurations with numbers out of all range are refused", "[hostile]
   }
 }
 
-TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA device, by the operand's name",
-          "[hostile]") {
+TEMPLATE_TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA device, by the operand's name",
+                   "[hostile]", Context, CContext) {
   FakeCuda cuda;
-  Context context(cuda.options());
+  TestType context(cuda.options());
   Small small;
   Problem problem = small.problem;
   problem.beta = 1;
@@ -187,11 +189,11 @@ TEST_CASE("Memory of the host, of nobody or misaligned is refused on a CUDA devi
   CHECK_NOTHROW(context.gemm(problem, elsewhere, nullptr, config));
 }
 
-TEST_CASE("A device that is not there, too old or too small is one Error", "[hostile]") {
+TEMPLATE_TEST_CASE("A device that is not there, too old or too small is one Error", "[hostile]", Context, CContext) {
   FakeCuda cuda;
   Small small;
   cuda.driver.device_get_count = [](int* count) { return *count = 0, CUDA_SUCCESS; };
-  const Error none = refusal([&] { Context context(cuda.options()); });
+  const Error none = refusal([&] { TestType context(cuda.options()); });
   CHECK(none.code() == ErrorCode::no_device);
   CHECK_THAT(none.what(), ContainsSubstring("CUDA_VISIBLE_DEVICES"));
   CHECK(cuda_devices().empty());
@@ -202,7 +204,7 @@ TEST_CASE("A device that is not there, too old or too small is one Error", "[hos
     if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return *value = 5, CUDA_SUCCESS;
     return FakeGpu::api().device_get_attribute(value, attribute, device);
   };
-  const Error old = refusal([&] { Context context(cuda.options()); });
+  const Error old = refusal([&] { TestType context(cuda.options()); });
   CHECK(old.code() == ErrorCode::no_device);
   CHECK_THAT(old.what(), ContainsSubstring("7.5") && ContainsSubstring("8.0"));
   CHECK(FakeGpu::retained == 0);
@@ -211,7 +213,7 @@ TEST_CASE("A device that is not there, too old or too small is one Error", "[hos
     if (attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) return *value = 4096, CUDA_SUCCESS;
     return FakeGpu::api().device_get_attribute(value, attribute, device);
   };
-  Context context(cuda.options());
+  TestType context(cuda.options());
   const Error pinned = refusal([&] { context.gemm(small.problem, small.operands, nullptr, small_sm80); });
   CHECK(pinned.code() == ErrorCode::invalid_config);
   CHECK_THAT(pinned.what(), ContainsSubstring("bytes of shared memory, the device has 4096"));
@@ -221,13 +223,14 @@ TEST_CASE("A device that is not there, too old or too small is one Error", "[hos
   CHECK(FakeGpu::alive.size() == 1);  // the backend's own stream
 }
 
-TEST_CASE("A kernel whose text does not compile is one Error with the compiler's log", "[hostile]") {
+TEMPLATE_TEST_CASE("A kernel whose text does not compile is one Error with the compiler's log", "[hostile]", Context,
+                   CContext) {
   const TemporaryDirectory cache, templates;
   std::filesystem::copy(JITGEMM_SOURCE_DIR "/templates", templates.path(), std::filesystem::copy_options::recursive);
   write_file(templates.path() / "epilogue.cuh", "this is no C++;\n");
   FakeGpu::reset();
   Small small;
-  Context context(emulator_in(cache));
+  TestType context(emulator_in(cache));
   {
     const ScopedEnvironment broken("JITGEMM_TEMPLATES_DIR", templates.path().c_str());
     const Error error = refusal([&] { context.gemm(small.problem, small.operands, nullptr, small_sm80); });
@@ -246,7 +249,8 @@ TEST_CASE("A kernel whose text does not compile is one Error with the compiler's
   FakeGpu::reset();
 }
 
-TEST_CASE("Variables with nonsense in them are refused by name, and empty ones do not count", "[hostile]") {
+TEMPLATE_TEST_CASE("Variables with nonsense in them are refused by name, and empty ones do not count", "[hostile]",
+                   Context, CContext) {
   const TemporaryDirectory cache, home;
   const std::string endless(100000, '9');
   struct Nonsense {
@@ -268,17 +272,17 @@ TEST_CASE("Variables with nonsense in them are refused by name, and empty ones d
     for (const char* value : nonsense.values) {
       CAPTURE(nonsense.variable, std::string(value).substr(0, 40));
       const ScopedEnvironment set(nonsense.variable, value);
-      const Error error = refusal([&] { Context context(options); });
+      const Error error = refusal([&] { TestType context(options); });
       CHECK(error.code() == ErrorCode::invalid_option);
       CHECK_THAT(error.what(), ContainsSubstring(nonsense.variable));
     }
     const ScopedEnvironment empty(nonsense.variable, "");
     const ScopedEnvironment fallback("XDG_CACHE_HOME", home.path().c_str());
-    CHECK_NOTHROW(Context(options));
+    CHECK_NOTHROW(TestType{options});
   }
   FakeGpu::reset();
   Small small;
-  Context context(options);
+  TestType context(options);
   {
     const ScopedEnvironment compiler("JITGEMM_CXX", "/nowhere/c++");
     const Error error = refusal([&] { context.gemm(small.problem, small.operands, nullptr, small_sm80); });
@@ -324,9 +328,10 @@ TEST_CASE("an NVRTC that JITGEMM_NVRTC names", "[.]") {
   }
 }
 
-TEST_CASE("A workspace that is too small leaves D alone, and the next call works", "[hostile]") {
+TEMPLATE_TEST_CASE("A workspace that is too small leaves D alone, and the next call works", "[hostile]", Context,
+                   CContext) {
   FakeCuda cuda;
-  Context context(cuda.options());
+  TestType context(cuda.options());
   Small small;
   KernelConfig config = small_sm80;
   config.schedule = Schedule::split_k;

@@ -1,5 +1,6 @@
 #include "jitgemm/error.hpp"
 
+#include "core/error_names.hpp"
 #include "core/out_of_memory.hpp"
 
 namespace jitgemm {
@@ -20,6 +21,7 @@ const Error& prepared =
 }  // namespace
 
 void throw_out_of_memory() { throw Error(prepared); }
+const Error& out_of_memory_error() noexcept { return prepared; }
 
 bool is_out_of_memory(const std::exception& error) noexcept {
   if (dynamic_cast<const std::bad_alloc*>(&error)) return true;
@@ -29,9 +31,7 @@ bool is_out_of_memory(const std::exception& error) noexcept {
 
 Error::Error(ErrorCode code, const std::string& message) : std::runtime_error(one_line(message)), code_(code) {}
 
-namespace {
-
-const char* name_of(ErrorCode code) {
+const char* name_of(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::invalid_problem:
       return "invalid_problem";
@@ -66,8 +66,6 @@ const char* name_of(ErrorCode code) {
   }
   return "unknown";
 }
-
-}  // namespace
 
 std::string to_string(ErrorCode code) {
   return with_memory_errors([code] { return std::string(name_of(code)); });

@@ -1,9 +1,12 @@
 // Where operator new fails, at each call in turn, every function ends in an Error or does what it is for; nothing ends
 // the process, and what was half done stands in nobody's way.
+#include <cstring>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "allocations/counted_new.hpp"
+#include "c_context.hpp"
 #include "catch.hpp"
 #include "context_fixtures.hpp"
 #include "core/out_of_memory.hpp"
@@ -67,6 +70,8 @@ class Fixture {
     REQUIRE(context->counters().compiles == 0);
     REQUIRE(context->counters().rebuilt == 0);
   }
+
+  const ContextOptions& options() const { return options_; }
 
   std::optional<Context> context;
   HostOperands host{problem};
@@ -168,6 +173,86 @@ TEST_CASE("A refusal and a text that find no memory say so", "[allocations]") {
       [] { cuda_devices(); },
   };
   for (const auto& call : calls) CHECK(fail_each({}, call, [] {}) > 0);
+}
+
+TEST_CASE("A C function that finds no memory says so, in the library's words", "[allocations][c]") {
+  Fixture f;
+  const CContext context(f.options());
+  const CPlan plan(context, problem, nullptr);
+  const jitgemm_problem asked = c::to_c(problem);
+  const jitgemm_config config = c::to_c(stream_k);
+  const jitgemm_operands operands = c::to_c(f.host.operands);
+  jitgemm_problem wrong = asked;
+  wrong.m = -1;
+  std::size_t n = 0;
+  std::vector<char> memory(1 << 20);
+  jitgemm_options options = c::to_c(f.options());
+  const std::string cache_dir = *f.options().cache_dir;
+  options.cache_dir = cache_dir.c_str();
+  const std::vector<std::function<jitgemm_status()>> calls{
+      [&] {
+        jitgemm_context* made = nullptr;
+        const jitgemm_status status = jitgemm_context_create(&options, &made);
+        CHECK((made != nullptr) == (status == JITGEMM_STATUS_SUCCESS));
+        jitgemm_context_destroy(made);
+        return status;
+      },
+      [&] {
+        jitgemm_plan* made = nullptr;
+        const jitgemm_status status = jitgemm_plan_create(context, &asked, &config, &made);
+        CHECK((made != nullptr) == (status == JITGEMM_STATUS_SUCCESS));
+        jitgemm_plan_destroy(made);
+        return status;
+      },
+      [&] { return jitgemm_plan_update(plan); },
+      [&] { return jitgemm_plan_explain(plan, memory.data(), memory.size(), &n); },
+      [&] { return jitgemm_plan_json(plan, memory.data(), memory.size(), &n); },
+      [&] {
+        const jitgemm_status status = jitgemm_plan_update(plan);  // forgets the source
+        return status ? status : jitgemm_plan_source(plan, memory.data(), memory.size(), &n);
+      },
+      [&] { return jitgemm_problem_to_string(&asked, memory.data(), memory.size(), &n); },
+      [&] { return jitgemm_workspace_size(context, &asked, &config, &n); },
+      [&] {
+        jitgemm_candidates* made = nullptr;
+        const jitgemm_status status = jitgemm_candidates_create(context, &asked, &made);
+        jitgemm_candidates_destroy(made);
+        return status;
+      },
+      // What is wrong anyway: its words may find no memory, and nor may those of the last error.
+      [&] { return jitgemm_gemm(context, &wrong, nullptr, &operands, nullptr); },
+      [&] { return jitgemm_problem_parse("m=1 n=1 k=1 shape=none", &wrong); },
+      [&] { return jitgemm_plan_run(nullptr, &operands, nullptr); },
+  };
+  for (const auto& call : calls) {
+    std::optional<jitgemm_status> usual;
+    {
+      const jitgemm_status status = call();
+      if (status != JITGEMM_STATUS_SUCCESS) usual = status;
+    }
+    const auto of_this_thread = [&] {
+      const jitgemm_status status = call();
+      if (status == JITGEMM_STATUS_SUCCESS || status == usual) return;
+      if (status != JITGEMM_STATUS_OUT_OF_MEMORY || jitgemm_last_error_status() != status ||
+          std::strcmp(jitgemm_last_error_message(), out_of_memory_error().what()) != 0)
+        throw 0;
+      throw_out_of_memory();
+    };
+    CHECK(fail_each({}, of_this_thread, [] {}) > 0);
+  }
+
+  // Of a thread that has no last error yet, and finds no memory for one.
+  std::string seen;
+  std::thread([&] {
+    seen.reserve(1000);
+    jitgemm_status status = JITGEMM_STATUS_SUCCESS;
+    {
+      const FailingAllocation failing(0, true);
+      status = jitgemm_plan_run(nullptr, &operands, nullptr);
+    }
+    seen = jitgemm_status_name(status) + std::string(": ") + jitgemm_last_error_message();
+  }).join();
+  CHECK(seen == std::string("out_of_memory: ") + out_of_memory_error().what());
 }
 
 TEST_CASE("A tuning database that finds no memory loses no record", "[allocations][tuning]") {

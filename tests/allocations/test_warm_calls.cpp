@@ -1,6 +1,12 @@
 // A warm call takes no memory from the heap. A program of its own, since it replaces operator new.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <vector>
+
 #include "allocations/counted_new.hpp"
 #include "backend/cuda/cuda_backend.hpp"
+#include "c_context.hpp"
 #include "catch.hpp"
 #include "fake_gpu.hpp"
 #include "fake_nvrtc.hpp"
@@ -28,7 +34,7 @@ class Fixture {
     driver_.device_get_attribute = FakeGpu::api().device_get_attribute;
     cuda::driver_for_tests = &driver_;
     cuda::nvrtc_for_tests = &nvrtc_;
-    context.emplace(ContextOptions{.tuning = Tuning::off, .cache_dir = cache_.path().string()});
+    context.emplace(options());
   }
   ~Fixture() {
     context.reset();
@@ -54,6 +60,8 @@ class Fixture {
     call();
     return launches;
   }
+
+  ContextOptions options() const { return {.tuning = Tuning::off, .cache_dir = cache_.path().string()}; }
 
   static inline int launches = 0;
   std::optional<Context> context;
@@ -172,5 +180,73 @@ TEST_CASE("A warm call with the caller's workspace allocates nothing", "[allocat
     if (one.config) continue;
     operands.workspace_bytes = 256;  // what would be chosen without it may need more
     CHECK(f.allocations_of([&] { call(*f.context, one, operands); }) == 0);
+  }
+}
+
+TEST_CASE("A warm call by way of C allocates nothing", "[allocations][c]") {
+  Fixture f;
+  const CContext context(f.options());
+  for (const Case& one : cases()) {
+    INFO(one.what);
+    const CPlan plan(context, one.problem, one.config ? &*one.config : nullptr);
+    const jitgemm_operands operands = c::to_c(operands_at(one.offset));
+    jitgemm_status status = JITGEMM_STATUS_SUCCESS;
+    const auto again = [&] { status = jitgemm_plan_run(plan, &operands, nullptr); };
+    CHECK(f.allocations_of(again) == 0);
+    CHECK(status == JITGEMM_STATUS_SUCCESS);
+    if (one.launches > 0) CHECK(f.launches_of(again) == one.launches);
+
+    const jitgemm_problem problem = c::to_c(one.problem);
+    const auto config = one.config ? std::optional(c::to_c(*one.config)) : std::nullopt;
+    CHECK(f.allocations_of(
+              [&] { status = jitgemm_gemm(context, &problem, config ? &*config : nullptr, &operands, nullptr); }) == 0);
+    CHECK(status == JITGEMM_STATUS_SUCCESS);
+  }
+}
+
+namespace {
+
+template <typename Call>
+double ns_of(const Call& call) {
+  constexpr int calls = 1000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / calls;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ptrdiff_t(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+// Hidden, since it measures: allocation_tests "[.time]"
+TEST_CASE("A warm call by way of C takes 0.1 us more than in C++ at most", "[.time]") {
+  Fixture f;
+  const CContext context(f.options());
+  std::cout << "ns of a warm call to a driver that only counts, medians of 1000 rounds\n"
+               "  C++    plan_run    gemm   plan_run - C++\n";
+  for (const Case& one : cases()) {
+    const Operands operands = operands_at(one.offset);
+    const jitgemm_operands c_operands = c::to_c(operands);
+    const jitgemm_problem c_problem = c::to_c(one.problem);
+    const auto c_config = one.config ? std::optional(c::to_c(*one.config)) : std::nullopt;
+    const CPlan plan(context, one.problem, one.config ? &*one.config : nullptr);
+    std::vector<double> in_cpp, by_plan, by_gemm, more;
+    for (int round = -10; round < 1000; ++round) {
+      const double cpp_ns = ns_of([&] { call(*f.context, one, operands); });
+      const double plan_ns = ns_of([&] { jitgemm_plan_run(plan, &c_operands, nullptr); });
+      const double gemm_ns =
+          ns_of([&] { jitgemm_gemm(context, &c_problem, c_config ? &*c_config : nullptr, &c_operands, nullptr); });
+      if (round < 0) continue;
+      in_cpp.push_back(cpp_ns);
+      by_plan.push_back(plan_ns);
+      by_gemm.push_back(gemm_ns);
+      more.push_back(plan_ns - cpp_ns);
+    }
+    std::printf("%5.0f %11.0f %7.0f %+16.1f   %s\n", median(in_cpp), median(by_plan), median(by_gemm), median(more),
+                one.what.c_str());
+    CHECK(median(more) <= 100);
   }
 }

@@ -170,14 +170,14 @@ def test_other_threads_run_while_one_tunes():
 
 def test_warm_compiles_what_matmul_runs(tmp_path):
     assert jitgemm.warm([(32, 32, 32), "16x16x16 a=f16", jitgemm.Problem(8, 8, 8, a="f32")], dtype="f32",
-                        cache_dir=str(tmp_path / "cache")) == 3
+                        cache_dir=str(tmp_path / "cache"), device="cpu") == 3
     context = jitgemm.Context("cpu", cache_dir=str(tmp_path / "cache"), tuning="off")
     jitgemm.matmul(np.eye(32, dtype="f4"), np.eye(32, dtype="f4"), context=context)
     assert context.counters.compiles == 0
     shapes = tmp_path / "shapes.txt"
     shapes.write_text("# m n k\n8 8 8\n\n16 8 8\n")
     seen = []
-    assert jitgemm.warm(shapes, dtype="f32", cache_dir=str(tmp_path / "cache"), progress=lambda *at: seen.append(at)) == 2
+    assert jitgemm.warm(shapes, dtype="f32", cache_dir=str(tmp_path / "cache"), device="cpu", progress=lambda *at: seen.append(at)) == 2
     assert seen == [(1, 2), (2, 2)]
     shapes.write_text("8 8\n")
     with pytest.raises(ValueError, match="shapes.txt:1: .* write three integers a line"):

@@ -312,3 +312,14 @@ def test_random_calls():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             check(a, b)
+
+
+def test_arrays_of_jax():
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
+    a, b = jnp.asarray(random((5, 7))), jnp.asarray(random((7, 9)))
+    d = jitgemm.matmul(a, b.T.T)
+    assert type(d) is type(a) and np.allclose(d, a @ b, atol=1e-5)
+    assert jitgemm.matmul(a.astype("bfloat16"), b.astype("bfloat16")).dtype == jnp.bfloat16
+    assert type(jitgemm.Matmul(a, b)()) is type(a)
+    with pytest.raises(TypeError, match="out is of JAX, whose arrays are immutable"):
+        jitgemm.matmul(a, b, out=jnp.zeros((5, 9)))

@@ -5,7 +5,7 @@
 #include <vector>
 
 int main() {
-  // The emulator needs no GPU and takes host pointers. Without options: this thread's CUDA device and its pointers.
+  // The emulator takes host pointers. Without options: this thread's CUDA device.
   jitgemm::Context context({.device = jitgemm::Device::emulator});
 
   jitgemm::Problem problem{.m = 64, .n = 96, .k = 128, .a = {jitgemm::f16}, .b = {jitgemm::f16}, .d = {jitgemm::f32}};

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jitgemm._core import linear, matmul
     from jitgemm._warm import warm
 else:
-    from jitgemm._core import builtin_linear as linear
-    from jitgemm._core import builtin_matmul as matmul
+    from jitgemm._core import _linear as linear
+    from jitgemm._core import _matmul as matmul
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Matmul", "Plan", "Problem",
            "TuneReport", "TunedCandidate", "__version__", "bench", "cache", "default_context", "devices", "explain",

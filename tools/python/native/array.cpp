@@ -241,6 +241,8 @@ void Array::read_numpy(const char* name, bool written) {
 }
 
 void Array::read_capsule(const char* name, bool written, std::optional<std::intptr_t> stream) {
+  if (written && type_->is_jax())
+    throw nb::type_error((std::string(name) + " is of JAX, whose arrays are immutable; leave it out").c_str());
   nb::dict arguments;
   const auto device = nb::cast<std::pair<int, int>>(object_.attr("__dlpack_device__")());
   const bool cuda = device.first == dlpack::kDLCUDA || device.first == dlpack::kDLCUDAManaged;
@@ -306,7 +308,7 @@ Stream stream_of(nb::handle stream) {
 nb::object empty_array(const Array& like, const Shape& shape, DataType type) {
   if (like.type().api) return allocate(like, shape, type);
   const std::string& package = like.type().package;
-  if (like.type().kind == ArrayType::Kind::numpy)
+  if (like.type().kind == ArrayType::Kind::numpy || (like.type().is_jax() && !like.place().cuda))
     return nb::module_::import_("numpy").attr("empty")(tuple_of(shape), named_dtype("numpy", type));
   if (package == "cupy" && like.place().cuda) {
     nb::object cupy = nb::module_::import_("cupy");
@@ -319,10 +321,16 @@ nb::object empty_array(const Array& like, const Shape& shape, DataType type) {
   throw nb::type_error(("jitgemm cannot make arrays of " + python_name(like.type().type) + "; pass out=").c_str());
 }
 
+nb::object finished_array(const Array& like, nb::object written) {
+  if (!like.type().is_jax()) return written;
+  return nb::module_::import_("jax.numpy").attr("asarray")(written);
+}
+
 nb::object contiguous_copy(const Array& array, const char* name) {
   if (array.type().is_torch()) return array.object().attr("contiguous")();
-  if (array.type().kind == ArrayType::Kind::numpy || array.type().package == "cupy") {
-    const char* module = array.type().kind == ArrayType::Kind::numpy ? "numpy" : "cupy";
+  const bool numpy = array.type().kind == ArrayType::Kind::numpy || (array.type().is_jax() && !array.place().cuda);
+  if (numpy || array.type().package == "cupy") {
+    const char* module = numpy ? "numpy" : "cupy";
     return nb::module_::import_(module).attr("ascontiguousarray")(array.object());
   }
   throw nb::type_error((std::string(name) +

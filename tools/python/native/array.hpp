@@ -37,6 +37,10 @@ struct ArrayType {
   std::string package;  // the first word of its module: "cupy"
 
   bool is_torch() const { return kind == Kind::torch || kind == Kind::torch_subclass; }
+  bool is_jax() const { return package == "jaxlib"; }
+  /// Whether the framework frees and reads memory in the order of the stream that is used. Of others the stream is
+  /// waited for.
+  bool follows_stream() const { return api || is_torch() || package == "cupy"; }
 };
 
 /// Throws TypeError for what is no array; `name` is the argument's.
@@ -75,8 +79,11 @@ Stream current_stream(const ArrayType& type, const Place& place);
 /// Of an integer, an object with `__cuda_stream__`, torch's or CuPy's. Throws TypeError.
 Stream stream_of(nb::handle stream);
 
-/// A new array of the same framework, contents undefined. Throws TypeError where the framework cannot make one.
+/// A new array of the same framework to write to, contents undefined; of JAX's on the CPU, which nobody may write to,
+/// one of NumPy's. Throws TypeError where the framework cannot make one.
 nb::object empty_array(const Array& like, const Shape& shape, DataType type);
+/// What the caller gets of it, once it is written.
+nb::object finished_array(const Array& like, nb::object written);
 /// A contiguous copy. Throws TypeError for frameworks that are not known to make one.
 nb::object contiguous_copy(const Array& array, const char* name);
 

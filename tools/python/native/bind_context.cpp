@@ -357,7 +357,8 @@ void bind_context(nb::module_& module) {
           "warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
           nb::call_guard<nb::gil_scoped_release>(), "Compiles into the cache on disk what would run.")
       .def("tune", &tune, "problem"_a, "progress"_a = nb::none(),
-           nb::sig("def tune(self, problem: Problem, progress: bool | Callable[[int, int], None] | None = None) -> "
+           nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
+                   "None = None) -> "
                    "TuneReport"),
            "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
       .def(

@@ -134,8 +134,8 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
               "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
       "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
       "The other arguments are matmul's.");
-  module.attr("builtin_matmul") = builtin<0>(module.attr("matmul"), "matmul");
-  module.attr("builtin_linear") = builtin<1>(module.attr("linear"), "linear");
+  module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
+  module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
   module.def("compute", taking_arguments<nb::object>(&compute), nb::arg("a").none(), nb::arg("b").none(),
              JITGEMM_MATMUL_ARGUMENTS,
              nb::sig("def compute(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
@@ -206,7 +206,8 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
           "tune",
           [](Matmul& self, nb::handle progress) { return tune(self.context(), self.product().problem, progress); },
           "progress"_a = nb::none(),
-          nb::sig("def tune(self, progress: bool | Callable[[int, int], None] | None = None) -> TuneReport"),
+          nb::sig("def tune(self, progress: bool | collections.abc.Callable[[int, int], None] | None = None) -> "
+                  "TuneReport"),
           "Measures candidates now; later calls run the winner. progress: True shows a bar.")
       .def("explain",
            [](Matmul& self) { return plan_of(self.context(), self.product().problem, self.config(), false).explain(); })

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 
+#include "backend/backend.hpp"
+#include "context_internals.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -262,6 +265,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     out_ = nb::borrow(it.out);
   } else if (purpose == Purpose::run) {
     out_ = empty_array(*a_, shape, like.d.type);
+    made_out_ = true;
     d_.emplace(out_, "out", true, used);
     d = d_->view();
   } else {
@@ -317,17 +321,18 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     context_->require(place_);
   }
   if (it.stream.is_none()) stream_ = current_stream(a_->type(), place_);
+  for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
+    waits_ = waits_ || must_wait(*array);
 }
 
-void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
-                 const KernelConfig* config) {
-  const nb::gil_scoped_release unlock;
-  const auto run = [&](const Operands& at) {
-    if (config)
-      context.gemm(product.problem, at, stream, *config);
-    else
-      context.gemm(product.problem, at, stream);
-  };
+bool must_wait(const std::optional<Array>& array) {
+  return array && array->place().cuda && !array->type().follows_stream();
+}
+
+namespace {
+
+/// `run` with the operands of each GEMM of a product.
+void for_each_gemm(const Product& product, const Operands& operands, FunctionRef<void(const Operands&)> run) {
   if (product.loops == 0) return run(operands);
   std::array<std::int64_t, max_rank> index = {};
   const auto moved = [](const void* pointer, std::int64_t bytes) {
@@ -338,7 +343,6 @@ void run_product(Context& context, const Product& product, const Operands& opera
     for (int i = 0; i < product.loops; ++i) {
       const Product::Loop& loop = product.loop[std::size_t(i)];
       const std::int64_t step = index[std::size_t(i)];
-      if (loop.extent == 0) return;
       at.a = moved(at.a, step * loop.a);
       at.b = moved(at.b, step * loop.b);
       at.c = moved(at.c, step * loop.c);
@@ -354,8 +358,25 @@ void run_product(Context& context, const Product& product, const Operands& opera
   }
 }
 
-void PreparedMatmul::run() const {
-  run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr);
+}  // namespace
+
+void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
+                 const KernelConfig* config, bool wait) {
+  const nb::gil_scoped_release unlock;
+  for_each_gemm(product, operands, [&](const Operands& at) {
+    if (config)
+      context.gemm(product.problem, at, stream, *config);
+    else
+      context.gemm(product.problem, at, stream);
+  });
+  if (!wait) return;
+  Backend& backend = ContextInternals::backend(context);
+  if (backend.capture_status(stream) != CaptureStatus::capturing) backend.synchronize(stream);
+}
+
+nb::object PreparedMatmul::run() const {
+  run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
+  return made_out_ ? finished_array(*a_, out_) : out_;
 }
 
 nb::object matmul(const MatmulArguments& arguments) {
@@ -388,9 +409,7 @@ nb::object matmul(const MatmulArguments& arguments) {
 }
 
 nb::object compute(const MatmulArguments& arguments) {
-  const PreparedMatmul prepared(arguments, PreparedMatmul::Purpose::run);
-  prepared.run();
-  return prepared.out();
+  return PreparedMatmul(arguments, PreparedMatmul::Purpose::run).run();
 }
 
 }  // namespace jitgemm::python

@@ -34,9 +34,9 @@ class PreparedMatmul {
   const std::optional<KernelConfig>& config() const { return config_; }
   ContextHandle& context() const { return *context_; }
   const Place& place() const { return place_; }
-  nb::object out() const { return out_; }
 
-  void run() const;
+  /// Queues the GEMMs. Returns `out`, or the array that was made for it.
+  nb::object run() const;
 
  private:
   friend class Matmul;
@@ -47,15 +47,19 @@ class PreparedMatmul {
   ContextHandle* context_ = nullptr;
   Place place_;
   Stream stream_ = nullptr;
+  bool waits_ = false;
   nb::object out_;
+  bool made_out_ = false;
   // Keep copies and capsules while the GEMMs are queued.
   std::optional<Array> a_, b_, c_, bias_, d_, scale_a_, scale_b_, scale_d_;
   nb::object copy_a_, copy_b_, copy_c_, copy_bias_;
 };
 
-/// Queues the GEMMs of a product. Releases Python's lock meanwhile.
+/// Queues the GEMMs of a product, without Python's lock. `wait`: until they are done.
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
-                 const KernelConfig* config);
+                 const KernelConfig* config, bool wait);
+/// Whether to wait, since a framework would reuse an array's memory before they are done.
+bool must_wait(const std::optional<Array>& array);
 
 /// By torch's operators where something looks at them, else compute().
 nb::object matmul(const MatmulArguments& arguments);

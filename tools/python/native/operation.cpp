@@ -1,5 +1,6 @@
 #include "operation.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace jitgemm::python {
@@ -107,11 +108,12 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
     std::swap(operands.scale_a, operands.scale_b);
   }
   nb::object out = it.out.is_none() ? arrays_[role_d] : nb::borrow(it.out);
-  if (!out.is_valid() || out.is_none()) out = empty_array(*held[role_a], shape_, product_.problem.d.type);
+  const bool made = !out.is_valid() || out.is_none();
+  if (made) out = empty_array(*held[role_a], shape_, product_.problem.d.type);
   operands.d = pointer_of(role_d, out, used, held[role_d]);
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
-  run_product(**context_, product_, operands, queue, config());
-  return out;
+  run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
+  return made ? finished_array(*held[role_a], std::move(out)) : out;
 }
 
 }  // namespace jitgemm::python

@@ -1,0 +1,377 @@
+#include "c/values.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace jitgemm::c {
+namespace {
+
+template <typename Enum>
+std::int32_t number_of(Enum value) {
+  return static_cast<std::int32_t>(value);
+}
+
+/// Words that later versions will give a meaning.
+template <std::size_t count>
+void check_reserved(const char* name, const std::int64_t (&words)[count], std::int32_t word = 0) {
+  if (word == 0 && std::all_of(std::begin(words), std::end(words), [](std::int64_t one) { return one == 0; })) return;
+  refuse(
+      JITGEMM_STATUS_INVALID_ARGUMENT,
+      std::string(name) + " has a reserved word that is not 0; call the struct's _init() first, and leave those alone");
+}
+
+/// Copied whole where both sides are texts or numbers.
+template <std::size_t capacity>
+void put(char (&to)[capacity], const std::string& text) {
+  text.copy(to, capacity - 1);  // the rest is 0 already
+}
+
+jitgemm_matrix to_c(const Matrix& matrix) {
+  const auto& [type, layout, ld, stride, alignment] = matrix;
+  jitgemm_matrix to{};
+  to.type = number_of(type);
+  to.layout = number_of(layout);
+  to.ld = ld;
+  to.stride = stride;
+  to.alignment = alignment;
+  return to;
+}
+
+Matrix matrix_of(const jitgemm_matrix& from, const char* name) {
+  check_reserved(name, from.reserved, from.reserved_word);
+  Matrix to;
+  auto& [type, layout, ld, stride, alignment] = to;
+  type = enumerator_of<DataType>(from.type);
+  layout = enumerator_of<Layout>(from.layout);
+  ld = from.ld;
+  stride = from.stride;
+  alignment = from.alignment;
+  return to;
+}
+
+jitgemm_epilogue to_c(const Epilogue& epilogue) {
+  const auto& [bias, activation, slope] = epilogue;
+  jitgemm_epilogue to{};
+  to.bias = number_of(bias);
+  to.activation = number_of(activation);
+  to.slope = slope;
+  return to;
+}
+
+Epilogue epilogue_of(const jitgemm_epilogue& from) {
+  check_reserved("jitgemm_problem.epilogue", from.reserved);
+  Epilogue to;
+  auto& [bias, activation, slope] = to;
+  bias = enumerator_of<Bias>(from.bias);
+  activation = enumerator_of<Activation>(from.activation);
+  slope = from.slope;
+  return to;
+}
+
+Constraints constraints_of(const jitgemm_constraints& from) {
+  check_reserved("jitgemm_options.constraints", from.reserved);
+  Constraints to;
+  auto& [batch_invariant, workspace_bytes, sms] = to;
+  batch_invariant = from.batch_invariant != 0;
+  workspace_bytes = from.workspace_bytes;
+  sms = from.sms;
+  return to;
+}
+
+}  // namespace
+
+void check_reserved(const char* name, std::int32_t word) { check_reserved(name, {0}, word); }
+
+jitgemm_problem to_c(const Problem& problem) {
+  const auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation] = problem;
+  jitgemm_problem to{};
+  to.size = sizeof to;
+  to.m = m;
+  to.n = n;
+  to.k = k;
+  to.batch = batch;
+  to.a = to_c(a);
+  to.b = to_c(b);
+  to.c = to_c(c);
+  to.d = to_c(d);
+  to.alpha = alpha;
+  to.beta = beta;
+  to.epilogue = to_c(epilogue);
+  to.accumulation = number_of(accumulation);
+  return to;
+}
+
+Problem problem_of(const jitgemm_problem* given) {
+  const jitgemm_problem from = read(given);
+  check_reserved("jitgemm_problem", from.reserved_word);
+  Problem to;
+  auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation] = to;
+  m = from.m;
+  n = from.n;
+  k = from.k;
+  batch = from.batch;
+  a = matrix_of(from.a, "jitgemm_problem.a");
+  b = matrix_of(from.b, "jitgemm_problem.b");
+  c = matrix_of(from.c, "jitgemm_problem.c");
+  d = matrix_of(from.d, "jitgemm_problem.d");
+  alpha = from.alpha;
+  beta = from.beta;
+  epilogue = epilogue_of(from.epilogue);
+  accumulation = enumerator_of<Accumulation>(from.accumulation);
+  return to;
+}
+
+jitgemm_operands to_c(const Operands& operands) {
+  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes] = operands;
+  return {sizeof(jitgemm_operands), a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes};
+}
+
+Operands operands_of(const jitgemm_operands* given) {
+  const jitgemm_operands from = read(given);
+  Operands to;
+  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes] = to;
+  a = from.a;
+  b = from.b;
+  c = from.c;
+  d = from.d;
+  bias = from.bias;
+  scale_a = from.scale_a;
+  scale_b = from.scale_b;
+  scale_d = from.scale_d;
+  workspace = from.workspace;
+  workspace_bytes = from.workspace_bytes;
+  return to;
+}
+
+jitgemm_config to_c(const KernelConfig& config) {
+  const auto& [main_loop, block_m, block_n, block_k, group_m, stages, warps, cluster_m, cluster_n, cluster_k, ping_pong,
+               swap_ab, pack_a, pack_b, schedule, splits, grid] = config;
+  jitgemm_config to{};
+  to.size = sizeof to;
+  to.main_loop = number_of(main_loop);
+  to.block_m = block_m;
+  to.block_n = block_n;
+  to.block_k = block_k;
+  to.group_m = group_m;
+  to.stages = stages;
+  to.warps = warps;
+  to.cluster_m = cluster_m;
+  to.cluster_n = cluster_n;
+  to.cluster_k = cluster_k;
+  to.ping_pong = ping_pong;
+  to.swap_ab = swap_ab;
+  to.pack_a = pack_a;
+  to.pack_b = pack_b;
+  to.schedule = number_of(schedule);
+  to.splits = splits;
+  to.grid = grid;
+  return to;
+}
+
+KernelConfig config_of(const jitgemm_config* given) {
+  const jitgemm_config from = read(given);
+  check_reserved("jitgemm_config", from.reserved_word);
+  KernelConfig to;
+  auto& [main_loop, block_m, block_n, block_k, group_m, stages, warps, cluster_m, cluster_n, cluster_k, ping_pong,
+         swap_ab, pack_a, pack_b, schedule, splits, grid] = to;
+  main_loop = enumerator_of<MainLoop>(from.main_loop);
+  block_m = from.block_m;
+  block_n = from.block_n;
+  block_k = from.block_k;
+  group_m = from.group_m;
+  stages = from.stages;
+  warps = from.warps;
+  cluster_m = from.cluster_m;
+  cluster_n = from.cluster_n;
+  cluster_k = from.cluster_k;
+  ping_pong = from.ping_pong != 0;
+  swap_ab = from.swap_ab != 0;
+  pack_a = from.pack_a != 0;
+  pack_b = from.pack_b != 0;
+  schedule = enumerator_of<Schedule>(from.schedule);
+  splits = from.splits;
+  grid = from.grid;
+  return to;
+}
+
+std::optional<KernelConfig> optional_config_of(const jitgemm_config* config) {
+  return config ? std::optional(config_of(config)) : std::nullopt;
+}
+
+jitgemm_constraints to_c(const Constraints& constraints) {
+  const auto& [batch_invariant, workspace_bytes, sms] = constraints;
+  jitgemm_constraints to{};
+  to.batch_invariant = batch_invariant;
+  to.workspace_bytes = workspace_bytes;
+  to.sms = sms;
+  return to;
+}
+
+jitgemm_options to_c(const ContextOptions& options) {
+  const auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
+               constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback,
+               cache_dir, emulator_sm_count, emulator_seed] = options;
+  jitgemm_options to{};
+  to.size = sizeof to;
+  to.device = number_of(device);
+  to.cuda_device = cuda_device;
+  to.tuning_budget_seconds = tuning_budget_seconds;
+  to.tuning_total_budget_seconds = tuning_total_budget_seconds;
+  to.constraints = to_c(constraints);
+  to.workspace_bound_bytes = workspace_bound_bytes;
+  to.tuning = tuning ? number_of(*tuning) : JITGEMM_TUNING_DEFAULT;
+  to.bucket_m = bucket_m;
+  to.dependent_launch = dependent_launch;
+  to.compile_in_background = compile_in_background;
+  to.emulator_seed = emulator_seed;
+  to.emulator_sm_count = emulator_sm_count;
+  return to;
+}
+
+ContextOptions options_of(const jitgemm_options* given) {
+  const jitgemm_options from = read(given);
+  check_reserved("jitgemm_options", from.reserved_word);
+  ContextOptions to;
+  auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
+         constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback, cache_dir,
+         emulator_sm_count, emulator_seed] = to;
+  device = enumerator_of<Device>(from.device);
+  cuda_device = from.cuda_device;
+  if (from.architecture) architecture = from.architecture;
+  if (from.tuning != JITGEMM_TUNING_DEFAULT) tuning = enumerator_of<Tuning>(from.tuning);
+  tuning_budget_seconds = from.tuning_budget_seconds;
+  tuning_total_budget_seconds = from.tuning_total_budget_seconds;
+  if (from.progress) {
+    progress = [call = from.progress, user = from.progress_user](const Problem& measured, int done, int total) {
+      const jitgemm_problem problem = to_c(measured);
+      run_callback("progress", [&] { return call(user, &problem, done, total); });
+    };
+  }
+  constraints = constraints_of(from.constraints);
+  workspace_bound_bytes = from.workspace_bound_bytes;
+  bucket_m = from.bucket_m != 0;
+  dependent_launch = from.dependent_launch != 0;
+  compile_in_background = from.compile_in_background != 0;
+  if (from.fallback) {
+    fallback = [call = from.fallback, user = from.fallback_user](const Problem& asked, const Operands& memory,
+                                                                 Stream stream) {
+      const jitgemm_problem problem = to_c(asked);
+      const jitgemm_operands operands = to_c(memory);
+      std::int32_t served = 0;
+      run_callback("fallback", [&] { return call(user, &problem, &operands, stream, &served); });
+      return served != 0;
+    };
+  }
+  if (from.cache_dir) cache_dir = from.cache_dir;
+  emulator_sm_count = from.emulator_sm_count;
+  emulator_seed = from.emulator_seed;
+  return to;
+}
+
+jitgemm_device to_c(const DeviceDescription& device) {
+  const auto& [name, architecture, sm_count, smem_bytes_per_block, l2_bytes, memory_bytes, emulated] = device;
+  jitgemm_device to{};
+  to.size = sizeof to;
+  put(to.name, name);
+  put(to.architecture, architecture);
+  to.smem_bytes_per_block = smem_bytes_per_block;
+  to.l2_bytes = l2_bytes;
+  to.memory_bytes = memory_bytes;
+  to.sm_count = sm_count;
+  to.emulated = emulated;
+  return to;
+}
+
+jitgemm_counters to_c(const Counters& counters) {
+  const auto& [launches, compiles, disk_hits, memory_hits, rebuilt, tuned, stopgaps, unkept, workspace_bytes,
+               graph_workspace_bytes] = counters;
+  return {sizeof(jitgemm_counters),
+          launches,
+          compiles,
+          disk_hits,
+          memory_hits,
+          rebuilt,
+          tuned,
+          stopgaps,
+          unkept,
+          workspace_bytes,
+          graph_workspace_bytes};
+}
+
+jitgemm_predicted_time to_c(const PredictedTime& time) {
+  const auto& [us, launch_us, packing_us, main_loop_us, epilogue_us, fixup_us, memory_us, power_us] = time;
+  return {sizeof(jitgemm_predicted_time),
+          us,
+          launch_us,
+          packing_us,
+          main_loop_us,
+          epilogue_us,
+          fixup_us,
+          memory_us,
+          power_us};
+}
+
+jitgemm_plan_info info_to_c(const Plan& plan) {
+  const auto& [problem, config, source, why, predicted, rates, measured_us, spread, expected_regret, runners_up,
+               constraints, device, tiles_m, tiles_n, stream_k_tiles, data_parallel_tiles, ctas, k_blocks_per_tile,
+               stream_k_blocks, workspace_bytes, smem_bytes, packed_bytes, threads, registers, spill_bytes] = plan;
+  jitgemm_plan_info to{};
+  to.size = sizeof to;
+  to.constraints = to_c(constraints);
+  to.measured_us = measured_us;
+  to.spread = spread;
+  to.expected_regret = expected_regret;
+  to.runner_up_count = runners_up.size();
+  to.workspace_bytes = workspace_bytes;
+  to.smem_bytes = smem_bytes;
+  to.packed_bytes = packed_bytes;
+  to.stream_k_blocks = stream_k_blocks;
+  to.source = number_of(source);
+  to.tiles_m = tiles_m;
+  to.tiles_n = tiles_n;
+  to.stream_k_tiles = stream_k_tiles;
+  to.data_parallel_tiles = data_parallel_tiles;
+  to.ctas = ctas;
+  to.k_blocks_per_tile = k_blocks_per_tile;
+  to.threads = threads;
+  to.registers = registers;
+  to.spill_bytes = spill_bytes;
+  return to;
+}
+
+jitgemm_tuned_candidate to_c(const TunedCandidate& candidate) {
+  const auto& [config, predicted_us, measured_us, spread, skipped] = candidate;
+  return {sizeof(jitgemm_tuned_candidate), predicted_us, measured_us, spread};
+}
+
+}  // namespace jitgemm::c
+
+using namespace jitgemm::c;
+
+jitgemm_status jitgemm_problem_init_sized(jitgemm_problem* problem, std::size_t size) {
+  return guarded([&] { init(problem, size); });
+}
+jitgemm_status jitgemm_operands_init_sized(jitgemm_operands* operands, std::size_t size) {
+  return guarded([&] { init(operands, size); });
+}
+jitgemm_status jitgemm_config_init_sized(jitgemm_config* config, std::size_t size) {
+  return guarded([&] { init(config, size); });
+}
+jitgemm_status jitgemm_options_init_sized(jitgemm_options* options, std::size_t size) {
+  return guarded([&] { init(options, size); });
+}
+jitgemm_status jitgemm_device_init_sized(jitgemm_device* device, std::size_t size) {
+  return guarded([&] { init(device, size); });
+}
+jitgemm_status jitgemm_counters_init_sized(jitgemm_counters* counters, std::size_t size) {
+  return guarded([&] { init(counters, size); });
+}
+jitgemm_status jitgemm_predicted_time_init_sized(jitgemm_predicted_time* time, std::size_t size) {
+  return guarded([&] { init(time, size); });
+}
+jitgemm_status jitgemm_plan_info_init_sized(jitgemm_plan_info* info, std::size_t size) {
+  return guarded([&] { init(info, size); });
+}
+jitgemm_status jitgemm_tuned_candidate_init_sized(jitgemm_tuned_candidate* candidate, std::size_t size) {
+  return guarded([&] { init(candidate, size); });
+}
