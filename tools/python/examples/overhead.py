@@ -37,15 +37,16 @@ def arms_of(size: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     d = torch.empty(size, size, device="cuda", dtype=dtype)
     product = jitgemm.Matmul(a, b)
     layer, theirs = jitgemm.torch.Linear(size, size, device="cuda", dtype=dtype), torch.nn.Linear(size, size).cuda().to(dtype)
-    matmul = jitgemm.matmul
+    matmul, execute = jitgemm.matmul, product.execute
     return {
         "torch    a @ b": lambda: a @ b,
         "torch    mm(a, b, out=d)": lambda: torch.mm(a, b, out=d),
         "torch    nn.Linear": lambda: theirs(a),
         "jitgemm  matmul(a, b, out=d)": lambda: matmul(a, b, out=d),
         "jitgemm  matmul(a, b)": lambda: matmul(a, b),
-        "jitgemm  Matmul, out=d": lambda: product(a, b, out=d),
-        "jitgemm  Matmul": lambda: product(a, b),
+        "jitgemm  Matmul.execute, out=d": lambda: execute(a, b, out=d),
+        "jitgemm  Matmul(), out=d": lambda: product(a, b, out=d),
+        "jitgemm  Matmul.execute": lambda: execute(a, b),
         "jitgemm  torch.Linear": lambda: layer(a),
         "jitgemm  torch operator": lambda: jitgemm.torch.matmul(a, b),
     }

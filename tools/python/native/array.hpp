@@ -46,6 +46,9 @@ struct ArrayType {
 /// Throws TypeError for what is no array; `name` is the argument's.
 const ArrayType& array_type(nb::handle array, const char* name);
 
+/// Whether one of them was torch's so far.
+bool knows_torch();
+
 /// An argument: a view of its memory, valid while this lives and Python's lock is held or the array is.
 class Array {
  public:

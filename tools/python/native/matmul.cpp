@@ -178,9 +178,9 @@ bool needs_torch_operators(const MatmulArguments& it) {
   return false;
 }
 
-bool requires_gradient(const Array& array) {
-  return array.type().is_torch() && requires_grad(array.object()) && TorchModes::gradients();
-}
+bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
+
+bool records_gradients() { return knows_torch() && TorchModes::gradients(); }
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   std::optional<std::intptr_t> used;
