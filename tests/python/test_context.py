@@ -199,3 +199,19 @@ def test_bench_makes_a_table(tmp_path):
 
 def test_signals_are_left_alone():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_another_default_context():
+    program = """
+        import jitgemm, numpy, pytest
+        mine = jitgemm.Context("cpu", tuning="off")
+        jitgemm.set_default_context(mine)
+        assert jitgemm.default_context("cpu") is mine
+        a = numpy.ones((4, 4), "f4")
+        assert (jitgemm.matmul(a, a) == 4).all() and mine.counters.launches == 1
+        with pytest.raises(ValueError, match="compile_only serves no arrays"):
+            jitgemm.set_default_context(jitgemm.Context("compile_only", architecture="sm_80"))
+        with pytest.raises(TypeError, match="context is no jitgemm.Context"):
+            jitgemm.set_default_context(3)
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call costs the host, on a GPU: torch's matrix product and ours in turns of random order, medians.
 
-    overhead.py [--size 512] [--rounds 60]
+    tools/python/examples/overhead.py [--size 512] [--rounds 60]
 
 Each sample is the time to queue 200 products of one kind on an idle GPU, which is fast enough to keep up.
 """
@@ -14,12 +14,22 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
-
-import jitgemm
-import jitgemm.torch
-
 CALLS = 200
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=512, help="rows and columns of all matrices [512]")
+    parser.add_argument("--rounds", type=int, default=60, help="samples of each [60]")
+    return parser.parse_args()
+
+
+ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of what is imported now
+
+import torch  # noqa: E402
+
+import jitgemm  # noqa: E402
+import jitgemm.torch  # noqa: E402
 
 
 def arms_of(size: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
@@ -41,11 +51,7 @@ def arms_of(size: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=512, help="rows and columns of all matrices [512]")
-    parser.add_argument("--rounds", type=int, default=60, help="samples of each [60]")
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> int:
     if not torch.cuda.is_available():
         print("overhead.py: there is no GPU, and what a launch costs is all that it measures", file=sys.stderr)
         return 1
@@ -73,4 +79,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ARGUMENTS))

@@ -379,6 +379,9 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<nb::gil_scoped_release>(),
              "The visible CUDA devices; empty without a driver.");
+  module.def("set_default_context", &set_default_context, "context"_a,
+             nb::sig("def set_default_context(context: Context) -> None"),
+             "Makes a Context the one that serves arrays on its device where no other is named.");
   module.def(
       "default_context",
       [](const std::string& device) -> ContextHandle& {

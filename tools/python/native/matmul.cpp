@@ -61,8 +61,7 @@ class TorchModes {
  public:
   static bool any() {
     static TorchModes& modes = *new TorchModes;
-    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.function_modes_) ||
-           modes.is_on(modes.transforms_);
+    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.transforms_);
   }
   static bool gradients() {
     static nb::object& enabled = *new nb::object(nb::module_::import_("torch").attr("is_grad_enabled"));
@@ -75,7 +74,6 @@ class TorchModes {
     const nb::object torch = nb::module_::import_("torch").attr("_C");
     autocast_ = nb::getattr(torch, "_is_any_autocast_enabled", nb::none());
     dispatch_modes_ = nb::getattr(torch, "_len_torch_dispatch_stack", nb::none());
-    function_modes_ = nb::getattr(torch, "_len_torch_function_stack", nb::none());
     if (nb::hasattr(torch, "_functorch"))
       transforms_ = nb::getattr(torch.attr("_functorch"), "peek_interpreter_stack", nb::none());
   }
@@ -83,7 +81,7 @@ class TorchModes {
     return !question.is_none() && PyObject_IsTrue(question().ptr()) == 1;
   }
 
-  nb::object autocast_, dispatch_modes_, function_modes_, transforms_;
+  nb::object autocast_, dispatch_modes_, transforms_;
 };
 
 /// An operand that may be a number instead of an array: what it multiplies the product by.
@@ -95,6 +93,16 @@ bool is_number(nb::handle value) {
 bool requires_grad(nb::handle tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   return nb::steal(PyObject_GetAttr(tensor.ptr(), name)).is(nb::handle(Py_True));
+}
+
+/// Of a view whose elements are those in memory with the other sign.
+bool is_negative(nb::handle tensor) {
+  static PyObject* const question =
+      nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg")).release().ptr();
+  PyObject* self = tensor.ptr();
+  const nb::object answer = nb::steal(PyObject_Vectorcall(question, &self, 1, nullptr));
+  if (!answer.is_valid()) throw nb::python_error();
+  return answer.is(nb::handle(Py_True));
 }
 
 View transposed(View view) {
@@ -164,15 +172,9 @@ bool needs_torch_operators(const MatmulArguments& it) {
   }
   if (!any) return false;
   if (subclass || TorchModes::any()) return true;
-  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
   const bool gradients = TorchModes::gradients();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (gradients && requires_grad(tensors[i])) return true;
-    PyObject* self = tensors[i].ptr();
-    const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
-    if (!negated.is_valid()) throw nb::python_error();
-    if (negated.is(nb::handle(Py_True))) return true;
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    if ((gradients && requires_grad(tensors[i])) || is_negative(tensors[i])) return true;
   return false;
 }
 
