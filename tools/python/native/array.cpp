@@ -170,7 +170,9 @@ const ArrayType& array_type(nb::handle array, const char* name) {
 
 Array::Array(nb::handle array, const char* name, bool written, std::optional<std::intptr_t> stream)
     : object_(array), type_(&array_type(array, name)) {
-  if (type_->api) {
+  if (type_->api && type_->is_torch()) {
+    read_torch(name);
+  } else if (type_->api) {
     dlpack::Tensor tensor = {};
     if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) throw nb::python_error();
     read(tensor, name);
@@ -201,11 +203,13 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
   const auto row = std::find_if(std::begin(type_rows), std::end(type_rows), [&](const TypeRow& candidate) {
     return candidate.code == tensor.dtype.code && candidate.bits == tensor.dtype.bits && tensor.dtype.lanes == 1;
   });
-  if (row == std::end(type_rows))
-    refuse_type(name, nb::hasattr(object_, "dtype") ? nb::cast<std::string>(nb::str(object_.attr("dtype")))
-                                                    : "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
-                                                          std::to_string(tensor.dtype.bits) + " bits, " +
-                                                          std::to_string(tensor.dtype.lanes) + " lanes");
+  if (row == std::end(type_rows)) {
+    const nb::object dtype = nb::getattr(object_, "dtype", nb::none());
+    refuse_type(name, dtype.is_none() ? "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
+                                            std::to_string(tensor.dtype.bits) + " bits, " +
+                                            std::to_string(tensor.dtype.lanes) + " lanes"
+                                      : nb::cast<std::string>(nb::str(nb::handle(dtype))));
+  }
   if (tensor.ndim > max_rank)
     throw nb::value_error(
         (std::string(name) + " has more than " + std::to_string(max_rank) + " dimensions; reshape it").c_str());
@@ -222,6 +226,30 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
     view_.strides[at] = tensor.strides ? tensor.strides[i] : packed;
     packed *= tensor.shape[i];
   }
+}
+
+// The exchange API hands out the memory of tensors that mean something else by it.
+void Array::read_torch(const char* name) {
+  dlpack::Tensor tensor = {};
+  if (type_->api->dltensor_from_py_object_no_sync(object_.ptr(), &tensor) != 0) {
+    const nb::python_error error;
+    const std::string words = nb::cast<std::string>(nb::str(error.value()));
+    throw UnreadableTensor(std::string(name) + " cannot be read: torch says \"" + words.substr(0, words.find('\n')) +
+                           "\"; pass a dense tensor on a CUDA device or the CPU");
+  }
+  read(tensor, name);
+  if (!tensor.data && view_.elements() > 0)
+    throw UnreadableTensor(std::string(name) + " has no memory; pass a tensor that has");
+  // The imaginary part of a conjugated tensor is a view of every other element, with a note to negate them.
+  if (view_.type != DataType::f16 && view_.type != DataType::f32 && view_.type != DataType::f64) return;
+  for (int i = 0; i < view_.rank; ++i)
+    if (view_.shape[std::size_t(i)] > 1 && view_.strides[std::size_t(i)] == 1) return;
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  PyObject* self = object_.ptr();
+  const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
+  if (!negated.is_valid()) throw nb::python_error();
+  if (negated.is(nb::handle(Py_True)))
+    throw UnreadableTensor(std::string(name) + " is to be negated when it is read; pass its resolve_neg()");
 }
 
 // Not by __dlpack__: that refuses arrays that are read-only, and types that NumPy has from ml_dtypes.

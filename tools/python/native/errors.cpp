@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "array.hpp"
 #include "jitgemm/error.hpp"
 #include "product.hpp"
 
@@ -56,7 +57,8 @@ void raise(const Error& error) {
 
 }  // namespace
 
-void register_errors() {
+void register_errors(nb::module_& module) {
+  nb::exception<UnreadableTensor>(module, "UnreadableTensor", PyExc_TypeError);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "torch_state.hpp"
+
 namespace jitgemm::python {
 namespace {
 
@@ -117,7 +119,9 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   operands.d = pointer(role_d, out);
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
   run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
-  return made ? finished_array(*held[role_a], std::move(out)) : out;
+  if (made) return finished_array(*held[role_a], std::move(out));
+  if (held[role_d]->type().is_torch()) note_written(out);
+  return out;
 }
 
 }  // namespace jitgemm::python
