@@ -82,6 +82,8 @@ std::deque<ArrayType>& known_types() {
   return types;
 }
 
+std::string text_of(const nb::object& object) { return nb::cast<std::string>(nb::steal(PyObject_Str(object.ptr()))); }
+
 bool speaks_dlpack(const ArrayType& type) {
   return type.api || type.kind == ArrayType::Kind::numpy || nb::hasattr(type.type, "__dlpack__");
 }
@@ -172,7 +174,13 @@ Array::Array(nb::handle array, const char* name, bool written, std::optional<std
     : object_(array), type_(&array_type(array, name)) {
   if (type_->api) {
     dlpack::Tensor tensor = {};
-    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) throw nb::python_error();
+    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) {
+      PyErr_Clear();  // pages of torch's own code
+      throw UnreadableTensor(
+          std::string(name) + " is a tensor of layout " + text_of(array.attr("layout")) + " on " +
+          text_of(array.attr("device")) + ", type " + text_of(array.attr("dtype")) +
+          ", without memory that can be read as it lies; pass a dense one on the CPU or a CUDA device");
+    }
     read(tensor, name);
   } else if (type_->kind == ArrayType::Kind::numpy) {
     read_numpy(name, written);
@@ -202,7 +210,7 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
     return candidate.code == tensor.dtype.code && candidate.bits == tensor.dtype.bits && tensor.dtype.lanes == 1;
   });
   if (row == std::end(type_rows))
-    refuse_type(name, nb::hasattr(object_, "dtype") ? nb::cast<std::string>(nb::str(object_.attr("dtype")))
+    refuse_type(name, nb::hasattr(object_, "dtype") ? text_of(object_.attr("dtype"))
                                                     : "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
                                                           std::to_string(tensor.dtype.bits) + " bits, " +
                                                           std::to_string(tensor.dtype.lanes) + " lanes");

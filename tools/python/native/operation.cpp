@@ -78,6 +78,8 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
                            to_string(place_) + "; make another one")
                               .c_str());
+  if (is_negated(*held))
+    throw nb::value_error((std::string(name) + " has torch's lazy negation; pass resolve_neg() of it").c_str());
   if (gradients && requires_gradient(*held)) {
     PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
                                                              "jitgemm.matmul, or use torch.no_grad()")
@@ -117,6 +119,7 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   operands.d = pointer(role_d, out);
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
   run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
+  if (!made) mark_written(*held[role_d]);
   return made ? finished_array(*held[role_a], std::move(out)) : out;
 }
 
