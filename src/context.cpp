@@ -88,9 +88,7 @@ struct Context::Impl {
     return texts(problem, pinned, [this](const KernelSource& source) { return store.warm(source).binary.code; });
   }
   KernelSource gemm_source(const Problem& problem, const KernelConfig* pinned);
-  KernelBinary gemm_binary(const Problem& problem, const KernelConfig* pinned) {
-    return store.warm(gemm_source(problem, pinned)).binary;
-  }
+  KernelBinary gemm_binary(const Problem& problem, const KernelConfig* pinned);
   std::size_t workspace_size(const Problem& problem, const KernelConfig* pinned);
 
   ChooserOptions chooser_options;
@@ -233,11 +231,13 @@ Plan Context::Impl::plan(const Problem& asked, const KernelConfig* pinned) {
 Plan Context::Impl::compile(const Problem& asked, const KernelConfig* pinned) {
   const NormalProblem problem = normalise(asked);
   Plan plan = make_plan(problem, preview(problem, pinned));
-  for (const KernelRole* role : roles_of(problem, plan.config)) {
-    const KernelBinary binary = store.warm(role->generate(problem, plan.config, backend->device())).binary;
-    plan.registers = binary.registers;  // the last one's: the GEMM kernel's
-    plan.spill_bytes = binary.spill_bytes;
-  }
+  with_names(asked, &plan.config, [&] {
+    for (const KernelRole* role : roles_of(problem, plan.config)) {
+      const KernelBinary binary = store.warm(role->generate(problem, plan.config, backend->device())).binary;
+      plan.registers = binary.registers;  // the last one's: the GEMM kernel's
+      plan.spill_bytes = binary.spill_bytes;
+    }
+  });
   return plan;
 }
 
@@ -245,18 +245,27 @@ std::vector<KernelText> Context::Impl::texts(const Problem& asked, const KernelC
                                              FunctionRef<std::string(const KernelSource&)> text_of) {
   const NormalProblem problem = normalise(asked);
   const KernelConfig config = preview(problem, pinned).config;
-  std::vector<KernelText> texts;
-  for (const KernelRole* role : roles_of(problem, config)) {
-    const KernelSource source = role->generate(problem, config, backend->device());
-    texts.push_back({std::string(role->name), source.entry, text_of(source)});
-  }
-  return texts;
+  return with_names(asked, &config, [&] {
+    std::vector<KernelText> texts;
+    for (const KernelRole* role : roles_of(problem, config)) {
+      const KernelSource source = role->generate(problem, config, backend->device());
+      texts.push_back({std::string(role->name), source.entry, text_of(source)});
+    }
+    return texts;
+  });
 }
 
 KernelSource Context::Impl::gemm_source(const Problem& asked, const KernelConfig* pinned) {
   const NormalProblem problem = normalise(asked);
   const KernelConfig config = preview(problem, pinned).config;
   return gemm_role().generate(problem, config, backend->device());
+}
+
+KernelBinary Context::Impl::gemm_binary(const Problem& asked, const KernelConfig* pinned) {
+  const NormalProblem problem = normalise(asked);
+  const KernelConfig config = preview(problem, pinned).config;
+  return with_names(asked, &config,
+                    [&] { return store.warm(gemm_role().generate(problem, config, backend->device())).binary; });
 }
 
 std::size_t Context::Impl::workspace_size(const Problem& asked, const KernelConfig* pinned) {

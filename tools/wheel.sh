@@ -75,7 +75,8 @@ check() {  # python, its version, wheel
     awk -F'|' 'END { printf "%d\n", $2 / 1000 }'; done | sort -n | head -n 1)
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
   quietly "$environment/bin/pip" install -q numpy pytest
-  (cd "$work" && "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
+  # A shell's background jobs ignore Ctrl-C, which is tested.
+  (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
     die "tests of $3 fail with $1"
   say "$(basename "$3"): $bytes bytes, imported in $ms ms by Python $2"
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import jitgemm
 from jitgemm import _core
@@ -112,7 +113,7 @@ def _by_operators(*arguments) -> Tensor:
             transform = torch._C._functorch.peek_interpreter_stack().key()
             if transform != torch._C._functorch.TransformType.Functionalize:
                 return _Transformed.apply(*arguments)
-        elif torch.autograd.forward_ad._current_level >= 0:  # operators of a library lose tangents
+        elif forward_ad._current_level >= 0:  # operators of a library lose tangents
             return _Recorded.apply(torch.ops.jitgemm.matmul, *arguments)
     return torch.ops.jitgemm.matmul(*arguments)
 
@@ -222,7 +223,7 @@ def _keep(ctx, inputs: tuple, output: Tensor, needs: tuple[bool, ...] | None = N
     ctx.save_for_backward(a if needs_b or again else None, b if needs_a or again else None, c if again else None,
                           bias if again else None, output if by_output else None, scale_a if again else None,
                           scale_b if again else None)
-    if torch.autograd.forward_ad._current_level >= 0:
+    if forward_ad._current_level >= 0:
         ctx.save_for_forward(a, b, c, bias, output, scale_a, scale_b)
 
 
@@ -466,7 +467,9 @@ class Linear(torch.nn.Linear):
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, *, activation: str | None = None, slope: float = 0.01) -> Linear:
-        """One that shares the parameters of another."""
+        """One that shares the parameters of another. TypeError for what is no torch.nn.Linear."""
+        if not isinstance(module, torch.nn.Linear):
+            raise TypeError(f"from_linear() takes a torch.nn.Linear, and this is a {type(module).__name__}")
         made = cls(module.in_features, module.out_features, bias=False, device="meta", dtype=module.weight.dtype,
                    activation=activation, slope=slope)
         made.weight = module.weight

@@ -82,6 +82,8 @@ std::deque<ArrayType>& known_types() {
   return types;
 }
 
+std::string text_of(const nb::object& object) { return nb::cast<std::string>(nb::steal(PyObject_Str(object.ptr()))); }
+
 bool speaks_dlpack(const ArrayType& type) {
   return type.api || type.kind == ArrayType::Kind::numpy || nb::hasattr(type.type, "__dlpack__");
 }
@@ -203,13 +205,11 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
   const auto row = std::find_if(std::begin(type_rows), std::end(type_rows), [&](const TypeRow& candidate) {
     return candidate.code == tensor.dtype.code && candidate.bits == tensor.dtype.bits && tensor.dtype.lanes == 1;
   });
-  if (row == std::end(type_rows)) {
-    const nb::object dtype = nb::getattr(object_, "dtype", nb::none());
-    refuse_type(name, dtype.is_none() ? "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
-                                            std::to_string(tensor.dtype.bits) + " bits, " +
-                                            std::to_string(tensor.dtype.lanes) + " lanes"
-                                      : nb::cast<std::string>(nb::str(nb::handle(dtype))));
-  }
+  if (row == std::end(type_rows))
+    refuse_type(name, nb::hasattr(object_, "dtype") ? text_of(object_.attr("dtype"))
+                                                    : "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
+                                                          std::to_string(tensor.dtype.bits) + " bits, " +
+                                                          std::to_string(tensor.dtype.lanes) + " lanes");
   if (tensor.ndim > max_rank)
     throw nb::value_error(
         (std::string(name) + " has more than " + std::to_string(max_rank) + " dimensions; reshape it").c_str());
@@ -232,10 +232,11 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
 void Array::read_torch(const char* name) {
   dlpack::Tensor tensor = {};
   if (type_->api->dltensor_from_py_object_no_sync(object_.ptr(), &tensor) != 0) {
-    const nb::python_error error;
-    const std::string words = nb::cast<std::string>(nb::str(error.value()));
-    throw UnreadableTensor(std::string(name) + " cannot be read: torch says \"" + words.substr(0, words.find('\n')) +
-                           "\"; pass a dense tensor on a CUDA device or the CPU");
+    PyErr_Clear();  // pages of torch's own code
+    throw UnreadableTensor(
+        std::string(name) + " is a tensor of layout " + text_of(object_.attr("layout")) + " on " +
+        text_of(object_.attr("device")) + ", type " + text_of(object_.attr("dtype")) +
+        ", without memory that can be read as it lies; pass a dense one on the CPU or a CUDA device");
   }
   read(tensor, name);
   if (!tensor.data && view_.elements() > 0)

@@ -4,7 +4,6 @@
 
 #include "array.hpp"
 #include "jitgemm/error.hpp"
-#include "product.hpp"
 
 namespace jitgemm::python {
 namespace nb = nanobind;
@@ -66,6 +65,8 @@ void register_errors(nb::module_& module) {
       raise(error);
     } catch (const ShapeError& error) {
       PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const std::bad_cast&) {
+      PyErr_SetString(PyExc_TypeError, "an argument, or an attribute of one, is of the wrong type or out of its range");
     }
   });
 }
