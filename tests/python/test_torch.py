@@ -259,6 +259,8 @@ def test_eight_bits_have_no_gradient():
     y = jitgemm.matmul(a, b)
     with pytest.raises(RuntimeError, match="8-bit floats, and scales, have no gradients"):
         y.sum().backward()
+    with pytest.raises(RuntimeError, match="scales have no gradients; detach"):
+        jitgemm.matmul(a, b, scale_a=torch.ones(1, requires_grad=True))
     bias = torch.randn(16, dtype=torch.bfloat16, requires_grad=True)
     scale = torch.full((1,), 0.5)
     jitgemm.matmul(a.detach(), b, bias=bias, scale_a=scale, activation="silu").sum().backward()

@@ -1,7 +1,8 @@
 """jitgemm as operators of torch: gradients, autocast, torch.compile, CUDA graphs; and a drop-in Linear.
 
-`torch.ops.jitgemm.matmul` and `torch.ops.jitgemm.matmul_out` are what `jitgemm.matmul` calls where something looks at
-operators; else it goes past torch's dispatcher, which costs less.
+`jitgemm.matmul` and `jitgemm.linear` ask one question a call. Where nobody looks, they go past torch's dispatcher. For
+gradients and autocast, an autograd function of ours stands in between. Where something looks at operators (compiling,
+fake tensors, subclasses, torch.func), they are `torch.ops.jitgemm.matmul` and `torch.ops.jitgemm.matmul_out`.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _recorded(a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, pre
     device = a.device.type
     if device in _AUTOCAST and torch.is_autocast_enabled(device):
         arguments = _cast_arguments(device, *arguments)
-    return _Recorded.apply(_compute, *arguments)
+    return _Recorded.apply(_compute, *arguments[:4], arguments[4:])
 
 
 def _compute(*arguments) -> Tensor:
@@ -92,6 +93,9 @@ def _arguments(a, b, c, alpha, beta, bias, activation, slope, out_dtype, precisi
         alpha, scale_a = alpha * scale_a, None
     if isinstance(scale_b, (int, float)):
         alpha, scale_b = alpha * scale_b, None
+    for scale in (scale_a, scale_b, scale_d):
+        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError("scales have no gradients; detach() them, or multiply by them in operators of their own")
     if beta is None:
         beta = 0.0 if c is None else 1.0
     return (a, b, c, bias, float(alpha), float(beta), activation or "none", float(slope),
@@ -114,7 +118,7 @@ def _by_operators(*arguments) -> Tensor:
             if transform != torch._C._functorch.TransformType.Functionalize:
                 return _Transformed.apply(*arguments)
         elif forward_ad._current_level >= 0:  # operators of a library lose tangents
-            return _Recorded.apply(torch.ops.jitgemm.matmul, *arguments)
+            return _Recorded.apply(torch.ops.jitgemm.matmul, *arguments[:4], arguments[4:])
     return torch.ops.jitgemm.matmul(*arguments)
 
 
@@ -218,7 +222,7 @@ def _keep(ctx, inputs: tuple, output: Tensor, needs: tuple[bool, ...] | None = N
     again = activation != "none" and not by_output  # the sum before the activation is computed again
     ctx.eight_bits = a.dtype in _EIGHT_BITS or scale_a is not None or scale_b is not None
     ctx.shapes = a.shape, b.shape, None if bias is None else bias.shape
-    ctx.by_columns = _by_columns(a), _by_columns(b)
+    ctx.by_columns = needs_a and _by_columns(a), needs_b and _by_columns(b)
     ctx.a_dtype = a.dtype
     ctx.save_for_backward(a if needs_b or again else None, b if needs_a or again else None, c if again else None,
                           bias if again else None, output if by_output else None, scale_a if again else None,
@@ -328,17 +332,17 @@ class _Recorded(torch.autograd.Function):
     """A product for autograd, going back and in forward mode. `run` computes it."""
 
     @staticmethod
-    def forward(ctx, run: Callable[..., Tensor], *arguments) -> Tensor:
-        output = run(*arguments)
-        _keep(ctx, arguments, output, ctx.needs_input_grad[1:3])
+    def forward(ctx, run: Callable[..., Tensor], a, b, c, bias, others: tuple) -> Tensor:  # each argument costs time
+        output = run(a, b, c, bias, *others)
+        _keep(ctx, (a, b, c, bias, *others), output, ctx.needs_input_grad[1:3])
         return output
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple:
-        return None, *_gradients(ctx, grad, ctx.needs_input_grad[1:]), *_NO_GRADIENT
+        return None, *_gradients(ctx, grad, ctx.needs_input_grad[1:]), None
 
     @staticmethod
-    def jvp(ctx, _, a, b, c, bias, *others) -> Tensor | None:
+    def jvp(ctx, _, a, b, c, bias, others) -> Tensor | None:
         return _tangent(ctx, a, b, c, bias)
 
 
