@@ -10,6 +10,7 @@
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "util/function_ref.hpp"
+#include "without_lock.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -62,7 +63,7 @@ class TorchModes {
   static bool any() {
     static TorchModes& modes = *new TorchModes;
     return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.transforms_) ||
-           modes.forward_gradients();
+           modes.is_on(modes.tracing_) || modes.forward_gradients();
   }
   static bool gradients() {
     static nb::object& enabled = *new nb::object(nb::module_::import_("torch").attr("is_grad_enabled"));
@@ -81,6 +82,7 @@ class TorchModes {
     const nb::object torch = nb::module_::import_("torch").attr("_C");
     autocast_ = nb::getattr(torch, "_is_any_autocast_enabled", nb::none());
     forward_ = nb::module_::import_("torch.autograd.forward_ad").attr("__dict__");
+    tracing_ = nb::getattr(torch, "_get_tracing_state", nb::none());
     dispatch_modes_ = nb::getattr(torch, "_len_torch_dispatch_stack", nb::none());
     if (nb::hasattr(torch, "_functorch"))
       transforms_ = nb::getattr(torch.attr("_functorch"), "peek_interpreter_stack", nb::none());
@@ -89,7 +91,7 @@ class TorchModes {
     return !question.is_none() && PyObject_IsTrue(question().ptr()) == 1;
   }
 
-  nb::object autocast_, dispatch_modes_, transforms_, forward_;
+  nb::object autocast_, dispatch_modes_, transforms_, tracing_, forward_;
 };
 
 /// An operand that may be a number instead of an array: what it multiplies the product by.
@@ -383,7 +385,7 @@ void for_each_gemm(const Product& product, const Operands& operands, FunctionRef
 
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
                  const KernelConfig* config, bool wait) {
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   for_each_gemm(product, operands, [&](const Operands& at) {
     if (config)
       context.gemm(product.problem, at, stream, *config);
