@@ -290,7 +290,8 @@ typedef struct jitgemm_constraints {
 
 /// Computes a call by other means, cuBLAS say, on the stream, and sets *served to 1; leaves it 0 where it cannot.
 /// Called by the thread that calls jitgemm_gemm() or jitgemm_plan_run(), with what it was given. Nonzero ends the call
-/// with JITGEMM_STATUS_INTERRUPTED.
+/// with JITGEMM_STATUS_INTERRUPTED. It must not ask this context for the same problem, which would call it again. No
+/// callback may destroy what the call uses; the structs it gets are of the size that the library knows.
 typedef int (*jitgemm_fallback)(void* user, const jitgemm_problem* problem, const jitgemm_operands* operands,
                                 jitgemm_stream stream, int32_t* served);
 /// Called between measurements by the thread that measures, with the candidates compiled and checked so far, of how
@@ -364,7 +365,8 @@ typedef struct jitgemm_context jitgemm_context;
 
 /// NULL options are the defaults: the thread's current CUDA device.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_context_create(const jitgemm_options* options, jitgemm_context** context);
-/// Waits for nothing: the caller synchronises its streams first. What was made with the context - plans, lists, reports
+/// Waits for nothing but a compile in the background that has begun: the caller synchronises its streams first. Not
+/// while a call uses it, so not in a callback. What was made with the context - plans, lists, reports
 /// - holds on to it, and may go before or after it: its memory is freed with the last of them.
 JITGEMM_C_EXPORT void jitgemm_context_destroy(jitgemm_context* context);
 

@@ -22,7 +22,12 @@ def test_problems_read_back_what_they_print():
     for words in [("64x64",), (64, 64), (64.0, 64, 64), ("64x64x64", 3)]:
         with pytest.raises((ValueError, TypeError)):
             jitgemm.Problem(*words)
-    with pytest.raises(ValueError, match="f99"):
+    assert jitgemm.Problem(np.int64(4), 4, 4, a=np.float32, activation="gelu", bias=None) == \
+        jitgemm.Problem("4x4x4 a=f32 activation=gelu_erf")
+    for words in (dict(alpha="2 k=7"), dict(bias="along_n m=99"), dict(alpha="")):
+        with pytest.raises(ValueError, match="is not one word"):
+            jitgemm.Problem(4, 4, 4, **words)
+    with pytest.raises(TypeError, match="f99"):
         jitgemm.Problem(4, 4, 4, a="f99")
 
 
@@ -59,14 +64,15 @@ def test_explain_and_source_of_arrays_problems_and_texts():
     (dict(device="cuda:x"), ValueError, 'device is "cuda:x"'),
     (dict(device="cuda:-1"), ValueError, 'device is "cuda:-1"'),
     (dict(device="cpu", tuning="maybe"), ValueError, 'tuning is "maybe"; choose one of off, cached, on'),
-    (dict(device="cpu", tuning=3), TypeError, "tuning is a int"),
-    (dict(device="cpu", bucket_m="yes"), TypeError, "bucket_m is a str"),
+    (dict(device="cpu", tuning=3), TypeError, "tuning is 3, which that option of Context does not take"),
+    (dict(device="cpu", bucket_m="yes"), TypeError, "bucket_m is 'yes'"),
+    (dict(device="cpu", cache_dir=3), TypeError, "expected str, bytes or os.PathLike"),
     (dict(device="cpu", sm_limit=-1), ValueError, "sms"),
     (dict(device="cpu", wrong=1), TypeError, "Context has no option wrong; it has architecture, tuning"),
     (dict(device="compile_only"), ValueError, "architecture"),
     (dict(device="compile_only", architecture="sm_1"), ValueError, "sm_1"),
     (dict(device="cpu", emulator_sm_count=0), ValueError, "emulator_sm_count"),
-    (dict(device="cpu", workspace_limit=-1), TypeError, "workspace_limit is a int"),
+    (dict(device="cpu", workspace_limit=-1), TypeError, "workspace_limit is -1"),
 ])
 def test_every_wrong_option_is_one_clear_error(words, error, message):
     with pytest.raises(error, match=message):
@@ -199,3 +205,26 @@ def test_bench_makes_a_table(tmp_path):
 
 def test_signals_are_left_alone():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_paths_may_be_bytes(tmp_path):
+    jitgemm.warm(["8x8x8 a=f32"], device="cpu", cache_dir=tmp_path / "one")
+    context = jitgemm.Context("cpu", cache_dir=bytes(tmp_path / "one"), tuning="off")
+    jitgemm.matmul(np.eye(8, dtype="f4"), np.eye(8, dtype="f4"), context=context)
+    assert context.counters.launches == 1 and not (tmp_path / "b'").exists()
+
+
+def test_another_default_context():
+    program = """
+        import jitgemm, numpy, pytest
+        mine = jitgemm.Context("cpu", tuning="off")
+        jitgemm.set_default_context(mine)
+        assert jitgemm.default_context("cpu") is mine
+        a = numpy.ones((4, 4), "f4")
+        assert (jitgemm.matmul(a, a) == 4).all() and mine.counters.launches == 1
+        with pytest.raises(ValueError, match="compile_only serves no arrays"):
+            jitgemm.set_default_context(jitgemm.Context("compile_only", architecture="sm_80"))
+        with pytest.raises(TypeError, match="context is no jitgemm.Context"):
+            jitgemm.set_default_context(3)
+        """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)

@@ -208,10 +208,55 @@ def test_views_that_mean_more_than_their_memory():
     assert close(result, a @ b)
 
 
+def test_backward_notices_that_a_saved_tensor_was_overwritten():
+    a, b = torch.randn(4, 8), torch.randn(8, 4)
+    product, weight = jitgemm.Matmul(a, b), torch.randn(4, 8)
+    for write in (lambda out: jitgemm.matmul(a, b, out=out), lambda out: product(out=out),
+                  lambda out: jitgemm.linear(a, weight, out=out), lambda out: jitgemm.torch.matmul(a, b, out=out),
+                  lambda out: torch.compile(lambda x: jitgemm.matmul(a, b, out=x), backend="aot_eager")(out)):
+        x, saved = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+        y = (x * saved).sum()
+        before = saved._version
+        write(saved)
+        assert saved._version > before
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+
+
+def test_out_with_lazy_negation():
+    a, b = torch.randn(4, 8), torch.randn(8, 4)
+    for out in (torch._neg_view(torch.zeros(4, 4)), torch.zeros(4, 4, dtype=torch.complex64).conj().imag):
+        assert out.is_neg() and jitgemm.matmul(a, b, out=out) is out
+        assert close(out, a @ b)
+    with pytest.raises(ValueError, match="a has torch's lazy negation"):
+        jitgemm.Matmul(a, b)(torch._neg_view(a))
+
+
+def test_tensors_without_memory_of_their_own():
+    a, b = torch.randn(4, 8), torch.randn(8, 4)
+    assert jitgemm.matmul(a.to("meta"), b.to("meta")).shape == (4, 4)
+    for tensor, message in [(a.to_sparse(), "a is a tensor of layout torch.sparse_coo on cpu"),
+                            (a.to_sparse_csr(), "a is a tensor of layout torch.sparse_csr"),
+                            (a.bool(), "a has elements of torch.bool"), (a.to(torch.complex64), "torch.complex64"),
+                            (a.to(torch.uint8), "torch.uint8")]:
+        with pytest.raises(TypeError, match=message) as caught:
+            jitgemm.matmul(tensor, b)
+        assert "\n" not in str(caught.value)
+
+
 def test_transforms():
     a, b = torch.randn(4, 8, dtype=torch.float64), torch.randn(8, 5, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="functorch transforms"):  # torch has them for no operator of a library
-        torch.func.grad(lambda x: jitgemm.matmul(x, b).square().sum())(a)
+    for transform in (torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
+        with pytest.raises(NotImplementedError, match="does not run inside torch.func.grad|no forward-mode derivative"):
+            transform(lambda x: jitgemm.matmul(x, b).square().sum())(a)
+    with pytest.raises(NotImplementedError, match="does not run inside|no forward-mode derivative"):
+        torch.func.jvp(lambda x: jitgemm.matmul(x, b), (a,), (a,))
+    import torch.autograd.forward_ad as forward_ad
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            jitgemm.matmul(dual, b)
+        assert close(jitgemm.matmul(a, b), a @ b, 1e-10)
     batch = torch.randn(3, 4, 8, dtype=torch.float64)
     vectors = torch.randn(3, 8, dtype=torch.float64)
     for f, x in [(lambda x: jitgemm.matmul(x, b), batch), (lambda x: jitgemm.matmul(x, b), vectors),
@@ -243,6 +288,10 @@ def test_linear_module():
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(2, 3, 8)
     assert close(ours(x), theirs(x))
+    with pytest.raises(ValueError, match='activation is "foo"; choose one of None, relu'):
+        jitgemm.torch.Linear(8, 5, activation="foo")
+    with pytest.raises(TypeError, match="from_linear.. takes a torch.nn.Linear, and this is a ReLU"):
+        jitgemm.torch.Linear.from_linear(torch.nn.ReLU())
     shared = jitgemm.torch.Linear.from_linear(theirs, activation="relu")
     assert shared.weight is theirs.weight and shared.bias is theirs.bias
     assert close(shared(x), torch.relu(theirs(x)))

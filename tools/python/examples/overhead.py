@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call costs the host, on a GPU: torch's matrix product and ours in turns of random order, medians.
 
-    overhead.py [--size 512] [--rounds 60]
+    tools/python/examples/overhead.py [--size 512] [--rounds 60]
 
 Each sample is the time to queue 200 products of one kind on an idle GPU, which is fast enough to keep up.
 """
@@ -14,12 +14,22 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
-
-import jitgemm
-import jitgemm.torch
-
 CALLS = 200
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=512, help="rows and columns of all matrices [512]")
+    parser.add_argument("--rounds", type=int, default=60, help="samples of each [60]")
+    return parser.parse_args()
+
+
+ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of what is imported now
+
+import torch  # noqa: E402
+
+import jitgemm  # noqa: E402
+import jitgemm.torch  # noqa: E402
 
 
 def arms_of(size: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
@@ -27,25 +37,22 @@ def arms_of(size: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     d = torch.empty(size, size, device="cuda", dtype=dtype)
     product = jitgemm.Matmul(a, b)
     layer, theirs = jitgemm.torch.Linear(size, size, device="cuda", dtype=dtype), torch.nn.Linear(size, size).cuda().to(dtype)
-    matmul = jitgemm.matmul
+    matmul, execute = jitgemm.matmul, product.execute
     return {
         "torch    a @ b": lambda: a @ b,
         "torch    mm(a, b, out=d)": lambda: torch.mm(a, b, out=d),
         "torch    nn.Linear": lambda: theirs(a),
         "jitgemm  matmul(a, b, out=d)": lambda: matmul(a, b, out=d),
         "jitgemm  matmul(a, b)": lambda: matmul(a, b),
-        "jitgemm  Matmul, out=d": lambda: product(a, b, out=d),
-        "jitgemm  Matmul": lambda: product(a, b),
+        "jitgemm  Matmul.execute, out=d": lambda: execute(a, b, out=d),
+        "jitgemm  Matmul(), out=d": lambda: product(a, b, out=d),
+        "jitgemm  Matmul.execute": lambda: execute(a, b),
         "jitgemm  torch.Linear": lambda: layer(a),
         "jitgemm  torch operator": lambda: jitgemm.torch.matmul(a, b),
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=512, help="rows and columns of all matrices [512]")
-    parser.add_argument("--rounds", type=int, default=60, help="samples of each [60]")
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> int:
     if not torch.cuda.is_available():
         print("overhead.py: there is no GPU, and what a launch costs is all that it measures", file=sys.stderr)
         return 1
@@ -73,4 +80,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ARGUMENTS))

@@ -6,7 +6,7 @@ jitgemm.torch.replace_linear(). First the outputs are compared with a float32 mo
 timed, each step as a CUDA graph, the two in turns of random order. The decoding graph picks the next token and moves
 on, so each replay is a step of generation.
 
-    transformer.py [--config llama-1b] [--prefill 2048] [--batches 1 8 64] [--rounds 15] [--json FILE]
+    tools/python/examples/transformer.py [--config llama-1b] [--prefill 2048] [--batches 1 8 64] [--rounds 15] [--json FILE]
 
 On a machine without a GPU it checks the outputs alone, of the tiny configuration.
 """
@@ -21,12 +21,6 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
-
-import jitgemm
-import jitgemm.torch
-
 CONFIGS = {
     "llama-1b": dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
                      num_key_value_heads=8, head_dim=64, vocab_size=128256, tie_word_embeddings=True),
@@ -35,6 +29,28 @@ CONFIGS = {
     "tiny": dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
                  num_key_value_heads=1, head_dim=16, vocab_size=64, tie_word_embeddings=True),
 }
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", choices=CONFIGS, help="[llama-1b; tiny without a GPU]")
+    parser.add_argument("--prefill", type=int, default=2048, help="tokens of the prefill [2048]")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64], help="sequences that are decoded at once")
+    parser.add_argument("--context", type=int, default=512, help="tokens before the first that is decoded [512]")
+    parser.add_argument("--rounds", type=int, default=15, help="that count [15]")
+    parser.add_argument("--no-dependent-launch", action="store_true",
+                        help="kernels wait for the one before them: see Context")
+    parser.add_argument("--json", help="write all figures to this file")
+    return parser.parse_args()
+
+
+ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of what is imported now
+
+import torch  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache  # noqa: E402
+
+import jitgemm  # noqa: E402
+import jitgemm.torch  # noqa: E402
 
 
 def make_models(name: str, device: torch.device) -> tuple[LlamaForCausalLM, LlamaForCausalLM, list[str]]:
@@ -135,17 +151,11 @@ def spread(values: list[float]) -> float:
     return (ordered[int(0.8 * (len(ordered) - 1))] - ordered[int(0.2 * (len(ordered) - 1))]) / statistics.median(ordered)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", choices=CONFIGS, help="[llama-1b; tiny without a GPU]")
-    parser.add_argument("--prefill", type=int, default=2048, help="tokens of the prefill [2048]")
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64], help="sequences that are decoded at once")
-    parser.add_argument("--context", type=int, default=512, help="tokens before the first that is decoded [512]")
-    parser.add_argument("--rounds", type=int, default=15, help="that count [15]")
-    parser.add_argument("--json", help="write all figures to this file")
-    arguments = parser.parse_args()
+def main(arguments: argparse.Namespace) -> int:
     gpu = torch.cuda.is_available()
     device = torch.device("cuda" if gpu else "cpu")
+    if arguments.no_dependent_launch:
+        jitgemm.set_default_context(jitgemm.Context("cuda" if gpu else "cpu", dependent_launch=False))
     name = arguments.config or ("llama-1b" if gpu else "tiny")
     draw = random.Random(1)
     with torch.inference_mode():
@@ -193,4 +203,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ARGUMENTS))

@@ -9,7 +9,7 @@ prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.c
 
 from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
-                           __version__, default_context, devices, explain, source)
+                           __version__, default_context, devices, explain, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ else:
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Matmul", "Plan", "Problem",
            "TuneReport", "TunedCandidate", "__version__", "bench", "cache", "default_context", "devices", "explain",
-           "linear", "matmul", "source", "torch", "warm", "wisdom"]
+           "linear", "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "warm": "_warm"}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import jitgemm
 from jitgemm import _core
@@ -46,6 +47,8 @@ def matmul(a: Tensor, b: Tensor, *, c: Tensor | None = None, alpha: float = 1.0,
         scale, scale_b = scale * scale_b, None
     if beta is None:
         beta = 0.0 if c is None else 1.0
+    if not torch.compiler.is_compiling():
+        _refuse_transforms((a, b, c, bias))
     arguments = (a, b, c, bias, float(alpha) * scale, float(beta), activation or "none", float(slope),
                  _dtype(out_dtype), precision or "", accumulation or "", scale_a, scale_b, scale_d, config or "")
     if out is None:
@@ -53,8 +56,23 @@ def matmul(a: Tensor, b: Tensor, *, c: Tensor | None = None, alpha: float = 1.0,
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (a, b, c, bias, out)):
         raise RuntimeError("matmul(out=...) does not support automatic differentiation, but one of the arguments "
                            "requires grad; leave out away, or use torch.no_grad()")
+    if not torch.compiler.is_compiling() and out.is_neg():  # its memory has the other sign
+        return out.copy_(torch.ops.jitgemm.matmul(*arguments))
     torch.ops.jitgemm.matmul_out(*arguments, out=out)
     return out
+
+
+def _refuse_transforms(tensors: tuple[Tensor | None, ...]) -> None:
+    """Of torch's transforms those that operators of a library do not have; unrefused, some would lose derivatives."""
+    if forward_ad._current_level >= 0:
+        if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+            raise NotImplementedError("jitgemm.matmul has no forward-mode derivative (jvp, jacfwd, make_dual); use "
+                                      "backward(), or torch.matmul there")
+    transform = torch._C._functorch.peek_interpreter_stack()
+    if transform is not None and transform.key() in (torch._C._functorch.TransformType.Grad,
+                                                     torch._C._functorch.TransformType.Jvp):
+        raise NotImplementedError("jitgemm.matmul does not run inside torch.func.grad, vjp, jvp, jacrev, jacfwd and "
+                                  "hessian; use backward() or torch.autograd.grad(), or torch.matmul there")
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None, slope: float = 0.01,
@@ -182,6 +200,8 @@ _ACTIVATION_BACKWARD: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "silu": lambda grad, x, slope: _silu_backward(grad, x),
 }
 
+_ACTIVATIONS = ("relu", *_ACTIVATION_BACKWARD)
+
 torch.library.register_autograd("jitgemm::matmul", _backward, setup_context=_setup_context, lib=_library)
 
 
@@ -257,6 +277,8 @@ class Linear(torch.nn.Linear):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: object = None,
                  dtype: torch.dtype | None = None, *, activation: str | None = None, slope: float = 0.01) -> None:
+        if activation is not None and activation not in _ACTIVATIONS:
+            raise ValueError(f'activation is "{activation}"; choose one of None, {", ".join(_ACTIVATIONS)}')
         super().__init__(in_features, out_features, bias, device, dtype)
         self.activation = activation
         self.slope = slope
@@ -266,7 +288,9 @@ class Linear(torch.nn.Linear):
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, *, activation: str | None = None, slope: float = 0.01) -> Linear:
-        """One that shares the parameters of another."""
+        """One that shares the parameters of another. TypeError for what is no torch.nn.Linear."""
+        if not isinstance(module, torch.nn.Linear):
+            raise TypeError(f"from_linear() takes a torch.nn.Linear, and this is a {type(module).__name__}")
         made = cls(module.in_features, module.out_features, bias=False, device="meta", dtype=module.weight.dtype,
                    activation=activation, slope=slope)
         made.weight = module.weight

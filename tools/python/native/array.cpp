@@ -26,7 +26,7 @@ constexpr TypeRow type_rows[] = {
     {DataType::s8, dlpack::kDLInt, 8, "int8"},
     {DataType::s32, dlpack::kDLInt, 32, "int32"},
 };
-constexpr const char* known_types =
+constexpr const char* type_names =
     "float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8, and int32 for results";
 
 const TypeRow& row_of(DataType type) {
@@ -37,7 +37,7 @@ const TypeRow& row_of(DataType type) {
 
 [[noreturn]] void refuse_type(const char* name, const std::string& type) {
   throw nb::type_error(
-      (std::string(name) + " has elements of " + type + "; convert it to one of " + known_types).c_str());
+      (std::string(name) + " has elements of " + type + "; convert it to one of " + type_names).c_str());
 }
 
 std::string python_name(nb::handle type) {
@@ -75,6 +75,14 @@ ArrayType inspect(nb::handle type) {
   result.api = exchange_api(type);
   return result;
 }
+
+/// Under Python's lock; outlives the interpreter.
+std::deque<ArrayType>& known_types() {
+  static auto& types = *new std::deque<ArrayType>;
+  return types;
+}
+
+std::string text_of(const nb::object& object) { return nb::cast<std::string>(nb::steal(PyObject_Str(object.ptr()))); }
 
 bool speaks_dlpack(const ArrayType& type) {
   return type.api || type.kind == ArrayType::Kind::numpy || nb::hasattr(type.type, "__dlpack__");
@@ -143,8 +151,13 @@ const char* name_of(DataType type) { return row_of(type).name; }
 
 std::string to_string(const Place& place) { return place.cuda ? "cuda:" + std::to_string(place.number) : "cpu"; }
 
+bool knows_torch() {
+  const std::deque<ArrayType>& known = known_types();
+  return std::any_of(known.begin(), known.end(), [](const ArrayType& type) { return type.is_torch(); });
+}
+
 const ArrayType& array_type(nb::handle array, const char* name) {
-  static std::deque<ArrayType>& known = *new std::deque<ArrayType>;  // under Python's lock; outlives the interpreter
+  std::deque<ArrayType>& known = known_types();
   const nb::handle type = array.type();
   for (const ArrayType& entry : known)
     if (entry.type.is(type)) return entry;
@@ -161,7 +174,13 @@ Array::Array(nb::handle array, const char* name, bool written, std::optional<std
     : object_(array), type_(&array_type(array, name)) {
   if (type_->api) {
     dlpack::Tensor tensor = {};
-    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) throw nb::python_error();
+    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) {
+      PyErr_Clear();  // pages of torch's own code
+      throw UnreadableTensor(
+          std::string(name) + " is a tensor of layout " + text_of(array.attr("layout")) + " on " +
+          text_of(array.attr("device")) + ", type " + text_of(array.attr("dtype")) +
+          ", without memory that can be read as it lies; pass a dense one on the CPU or a CUDA device");
+    }
     read(tensor, name);
   } else if (type_->kind == ArrayType::Kind::numpy) {
     read_numpy(name, written);
@@ -171,6 +190,8 @@ Array::Array(nb::handle array, const char* name, bool written, std::optional<std
 }
 
 void Array::read(const dlpack::Tensor& tensor, const char* name) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
+    throw nb::type_error((std::string(name) + " gave a DLPack tensor without a shape; it is not an array").c_str());
   switch (tensor.device.device_type) {
     case dlpack::kDLCPU:
     case dlpack::kDLCUDAHost:
@@ -189,8 +210,10 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
     return candidate.code == tensor.dtype.code && candidate.bits == tensor.dtype.bits && tensor.dtype.lanes == 1;
   });
   if (row == std::end(type_rows))
-    refuse_type(name, nb::hasattr(object_, "dtype") ? nb::cast<std::string>(nb::str(object_.attr("dtype")))
-                                                    : std::to_string(tensor.dtype.bits) + " bits");
+    refuse_type(name, nb::hasattr(object_, "dtype") ? text_of(object_.attr("dtype"))
+                                                    : "DLPack's code " + std::to_string(tensor.dtype.code) + ", " +
+                                                          std::to_string(tensor.dtype.bits) + " bits, " +
+                                                          std::to_string(tensor.dtype.lanes) + " lanes");
   if (tensor.ndim > max_rank)
     throw nb::value_error(
         (std::string(name) + " has more than " + std::to_string(max_rank) + " dimensions; reshape it").c_str());
@@ -200,6 +223,9 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
   std::int64_t packed = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     const auto at = std::size_t(i);
+    if (tensor.shape[i] < 0)
+      throw nb::type_error(
+          (std::string(name) + " gave a DLPack tensor of a negative extent; it is not an array").c_str());
     view_.shape[at] = tensor.shape[i];
     view_.strides[at] = tensor.strides ? tensor.strides[i] : packed;
     packed *= tensor.shape[i];
@@ -208,6 +234,14 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
 
 // Not by __dlpack__: that refuses arrays that are read-only, and types that NumPy has from ml_dtypes.
 void Array::read_numpy(const char* name, bool written) {
+  static nb::object& plain = *new nb::object(nb::module_::import_("numpy").attr("ndarray"));
+  if (!object_.type().is(plain)) {  // whose attributes may be anything
+    const nb::object masked = nb::module_::import_("numpy.ma").attr("MaskedArray");
+    if (PyObject_IsInstance(object_.ptr(), masked.ptr()) == 1)
+      throw nb::type_error((std::string(name) + " is a masked array; pass filled() of it").c_str());
+    keeper_ = nb::module_::import_("numpy").attr("asarray")(object_);
+    object_ = keeper_;
+  }
   const std::string dtype = nb::cast<std::string>(object_.attr("dtype").attr("name"));
   const auto row = std::find_if(std::begin(type_rows), std::end(type_rows),
                                 [&](const TypeRow& candidate) { return dtype == candidate.name; });
@@ -217,8 +251,7 @@ void Array::read_numpy(const char* name, bool written) {
   const nb::dict interface = nb::cast<nb::dict>(object_.attr("__array_interface__"));
   const auto [address, read_only] = nb::cast<std::pair<std::uintptr_t, bool>>(interface["data"]);
   if (written && read_only) {
-    PyErr_SetString(PyExc_BufferError,
-                    (std::string(name) + " is read-only; pass an array that can be written").c_str());
+    PyErr_SetString(PyExc_ValueError, (std::string(name) + " is read-only; pass an array that can be written").c_str());
     throw nb::python_error();
   }
   const nb::tuple shape = nb::cast<nb::tuple>(object_.attr("shape"));
@@ -244,7 +277,10 @@ void Array::read_capsule(const char* name, bool written, std::optional<std::intp
   if (written && type_->is_jax())
     throw nb::type_error((std::string(name) + " is of JAX, whose arrays are immutable; leave it out").c_str());
   nb::dict arguments;
-  const auto device = nb::cast<std::pair<int, int>>(object_.attr("__dlpack_device__")());
+  std::pair<int, int> device;
+  if (!nb::try_cast(object_.attr("__dlpack_device__")(), device))
+    throw nb::type_error(
+        (std::string(name) + ".__dlpack_device__() gave no pair of integers; it is not an array").c_str());
   const bool cuda = device.first == dlpack::kDLCUDA || device.first == dlpack::kDLCUDAManaged;
   if (cuda) {
     // The producer makes this stream wait for what it has queued elsewhere.
@@ -267,7 +303,7 @@ void Array::read_capsule(const char* name, bool written, std::optional<std::intp
     if (tensor.version.major != dlpack::major_version)
       throw nb::type_error((std::string(name) + " speaks another version of DLPack; update jitgemm").c_str());
     if (written && (tensor.flags & dlpack::flag_read_only)) {
-      PyErr_SetString(PyExc_BufferError,
+      PyErr_SetString(PyExc_ValueError,
                       (std::string(name) + " is read-only; pass an array that can be written").c_str());
       throw nb::python_error();
     }

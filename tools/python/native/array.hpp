@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,14 @@ struct ArrayType {
 
 /// Throws TypeError for what is no array; `name` is the argument's.
 const ArrayType& array_type(nb::handle array, const char* name);
+
+/// Whether one of them was torch's so far.
+bool knows_torch();
+
+/// A tensor of torch's without strided memory: sparse, on the meta device, inside a transform.
+struct UnreadableTensor : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
 
 /// An argument: a view of its memory, valid while this lives and Python's lock is held or the array is.
 class Array {

@@ -6,6 +6,7 @@
 
 #include "bindings.hpp"
 #include "jitgemm/error.hpp"
+#include "matmul.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -88,7 +89,9 @@ constexpr Option context_options[] = {
     {"compile_in_background", &set<&ContextOptions::compile_in_background>},
     {"fallback", [](ContextOptions& options, nb::handle value) { options.fallback = fallback_of(value); }},
     {"cache_dir",
-     [](ContextOptions& options, nb::handle value) { options.cache_dir = nb::cast<std::string>(nb::str(value)); }},
+     [](ContextOptions& options, nb::handle value) {
+       options.cache_dir = nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(value));
+     }},
     {"emulator_sm_count", &set<&ContextOptions::emulator_sm_count>},
     {"emulator_seed", &set<&ContextOptions::emulator_seed>},
 };
@@ -101,9 +104,9 @@ void set_option(ContextOptions& options, const std::string& name, nb::handle val
       try {
         return option.set(options, value);
       } catch (const std::bad_cast&) {
-        throw nb::type_error((name + " is a " + nb::cast<std::string>(value.type().attr("__name__")) +
-                              ", which that option of Context does not take")
-                                 .c_str());
+        throw nb::type_error(
+            (name + " is " + nb::cast<std::string>(nb::repr(value)) + ", which that option of Context does not take")
+                .c_str());
       }
     }
     names += (names.empty() ? "" : ", ") + std::string(option.name);
@@ -143,32 +146,50 @@ nb::dict as_dict(const std::vector<KernelText>& texts, bool binary) {
   return result;
 }
 
+std::string size_word(const char* name, nb::handle size) {
+  const nb::object integer = nb::steal(PyNumber_Index(size.ptr()));
+  if (!integer.is_valid()) {
+    PyErr_Clear();
+    throw nb::type_error((std::string(name) + " is no integer; pass m, n and k, or one text").c_str());
+  }
+  return std::string(name) + "=" + nb::cast<std::string>(nb::str(nb::handle(integer))) + " ";
+}
+
+/// A field as Problem's text has it; types also by the names of NumPy and torch.
+std::string field_word(const std::string& name, nb::handle value) {
+  if (value.is_none()) return "";
+  std::string text;
+  const bool is_type = name == "a" || name == "b" || name == "c" || name == "d";
+  if (is_type && !(PyUnicode_Check(value.ptr()) && nb::cast<std::string>(value) == "automatic"))
+    text = to_string(data_type_of(value, name.c_str()));
+  else
+    text = nb::cast<std::string>(nb::str(value));
+  if (name == "activation" && text == "gelu") text = "gelu_erf";
+  if (text.empty() || text.find_first_of(" =\t\n\r\f\v") != std::string::npos)
+    throw nb::value_error((name + " is not one word; see what str() of a Problem shows").c_str());
+  return " " + name + "=" + text;
+}
+
 void bind_problem(nb::module_& module) {
   nb::class_<Problem>(
       module, "Problem",
       "What is computed: D = activation(alpha * A * B + beta * C + bias), without the arrays.\n\n"
       "Problem(\"m=64 n=96 k=128 a=bf16 bias=along_n\"), or Problem(64, 96, 128, a=\"bf16\",\n"
       "bias=\"along_n\"). Fields are those that str() shows; `layout_b=\"column_major\"` says that B is\n"
-      "stored by columns, as torch.nn.Linear's weight is. ValueError for what no kernel can serve.")
+      "stored by columns, as torch.nn.Linear's weight is. ValueError for what cannot be read; whether\n"
+      "kernels can serve it is seen when it is used.",
+      nb::is_weak_referenceable())
       .def(
           "__init__",
           [](Problem* self, nb::handle text_or_m, nb::handle n, nb::handle k, const nb::kwargs& fields) {
-            Problem problem;
             std::string text;
             if (PyUnicode_Check(text_or_m.ptr())) {
               if (!n.is_none() || !k.is_none()) throw nb::type_error("a text says all sizes; pass either it or three");
               text = nb::cast<std::string>(text_or_m);
             } else {
-              const auto word = [&](const char* name, nb::handle size) {
-                if (!PyLong_Check(size.ptr())) throw nb::type_error((std::string(name) + " is no integer").c_str());
-                text += std::string(name) + "=" + nb::cast<std::string>(nb::str(size)) + " ";
-              };
-              word("m", text_or_m);
-              word("n", n);
-              word("k", k);
+              text = size_word("m", text_or_m) + size_word("n", n) + size_word("k", k);
             }
-            for (const auto [key, value] : fields)
-              text += " " + nb::cast<std::string>(key) + "=" + nb::cast<std::string>(nb::str(value));
+            for (const auto [key, value] : fields) text += field_word(nb::cast<std::string>(key), value);
             new (self) Problem(parse_problem(text));
           },
           "text_or_m"_a, "n"_a = nb::none(), "k"_a = nb::none(), "fields"_a,
@@ -303,7 +324,8 @@ void bind_context(nb::module_& module) {
       "workspace_limit (bytes a call), sm_limit, workspace_bound_bytes, bucket_m, dependent_launch,\n"
       "compile_in_background, fallback (a function of (problem, pointers, stream) that returns whether it has served\n"
       "the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a Context need it\n"
-      "for as long as they are launched.")
+      "for as long as they are launched.",
+      nb::is_weak_referenceable())
       .def(
           "__init__",
           [](ContextHandle* self, const std::string& device, const nb::kwargs& options) {
@@ -379,6 +401,9 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<nb::gil_scoped_release>(),
              "The visible CUDA devices; empty without a driver.");
+  module.def("set_default_context", &set_default_context, "context"_a,
+             nb::sig("def set_default_context(context: Context) -> None"),
+             "Makes a Context the one that serves arrays on its device where no other is named.");
   module.def(
       "default_context",
       [](const std::string& device) -> ContextHandle& {

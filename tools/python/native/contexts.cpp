@@ -47,22 +47,42 @@ void ContextHandle::require(const Place& place) const {
                             .c_str());
 }
 
+namespace {
+
+/// By the CUDA device's number, the emulator's at -1. Under Python's lock; never destroyed, since captured graphs and
+/// other threads may outlive the interpreter.
+std::map<int, ContextHandle*>& default_contexts() {
+  static auto& contexts = *new std::map<int, ContextHandle*>;
+  return contexts;
+}
+
+}  // namespace
+
 ContextHandle& default_context(const Place& place) {
-  // Under Python's lock; never destroyed, since captured graphs and other threads may outlive the interpreter.
-  static auto& contexts = *new std::map<int, std::unique_ptr<ContextHandle>>;
+  std::map<int, ContextHandle*>& contexts = default_contexts();
   const int key = place.cuda ? place.number : -1;
   if (const auto found = contexts.find(key); found != contexts.end()) return *found->second;
   ContextOptions options;
   options.device = place.cuda ? Device::cuda : Device::emulator;
   if (place.cuda) options.cuda_device = place.number;
   auto context = std::make_unique<ContextHandle>(options);  // other threads run meanwhile, and may have made one too
-  const auto [entry, added] = contexts.try_emplace(key, std::move(context));
+  const auto [entry, added] = contexts.try_emplace(key, context.get());
+  if (added) context.release();
   if (added && !place.cuda &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "jitgemm multiplies arrays on the CPU by its GPU emulator: right, and slow; this is said once",
                    1) != 0)
     throw nb::python_error();
   return *entry->second;
+}
+
+void set_default_context(nb::handle context) {
+  ContextHandle* handle = nullptr;
+  if (!nb::try_cast<ContextHandle*>(context, handle) || !handle) throw nb::type_error("context is no jitgemm.Context");
+  if (handle->device() == Device::compile_only)
+    throw nb::value_error("compile_only serves no arrays; make a Context of a device the default one");
+  context.inc_ref();  // for ever: calls in progress may use the one before, too
+  default_contexts()[handle->device() == Device::cuda ? handle->number() : -1] = handle;
 }
 
 }  // namespace jitgemm::python

@@ -22,6 +22,7 @@ class ContextHandle {
   /// Throws ValueError where arrays of this place are none of its memory.
   void require(const Place& place) const;
   Device device() const { return device_; }
+  int number() const { return number_; }
 
  private:
   std::unique_ptr<Context> context_;
@@ -32,6 +33,9 @@ class ContextHandle {
 /// The one that serves arrays there when no other is named; made on first use, and never destroyed. Says once that the
 /// CPU is an emulator.
 ContextHandle& default_context(const Place& place);
+
+/// Makes a context that one from now on. It lives as long as the process.
+void set_default_context(nb::handle context);
 
 /// Throws what a signal handler of Python's has raised, KeyboardInterrupt say. Takes Python's lock.
 void check_signals();

@@ -2,8 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "array.hpp"
 #include "jitgemm/error.hpp"
-#include "product.hpp"
 
 namespace jitgemm::python {
 namespace nb = nanobind;
@@ -64,6 +64,10 @@ void register_errors() {
       raise(error);
     } catch (const ShapeError& error) {
       PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const UnreadableTensor& error) {
+      PyErr_SetString(PyExc_TypeError, error.what());
+    } catch (const std::bad_cast&) {
+      PyErr_SetString(PyExc_TypeError, "an argument, or an attribute of one, is of the wrong type or out of its range");
     }
   });
 }

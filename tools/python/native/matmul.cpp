@@ -61,8 +61,8 @@ class TorchModes {
  public:
   static bool any() {
     static TorchModes& modes = *new TorchModes;
-    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.function_modes_) ||
-           modes.is_on(modes.transforms_);
+    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.transforms_) ||
+           modes.forward_gradients();
   }
   static bool gradients() {
     static nb::object& enabled = *new nb::object(nb::module_::import_("torch").attr("is_grad_enabled"));
@@ -70,12 +70,18 @@ class TorchModes {
   }
 
  private:
+  /// Forward-mode differentiation, which is on within a level.
+  bool forward_gradients() const {
+    PyObject* const level = PyDict_GetItemString(forward_.ptr(), "_current_level");
+    return level && PyLong_Check(level) && PyLong_AsLong(level) >= 0;
+  }
+
   // What a version of torch does not have is none of its modes.
   TorchModes() {
     const nb::object torch = nb::module_::import_("torch").attr("_C");
     autocast_ = nb::getattr(torch, "_is_any_autocast_enabled", nb::none());
+    forward_ = nb::module_::import_("torch.autograd.forward_ad").attr("__dict__");
     dispatch_modes_ = nb::getattr(torch, "_len_torch_dispatch_stack", nb::none());
-    function_modes_ = nb::getattr(torch, "_len_torch_function_stack", nb::none());
     if (nb::hasattr(torch, "_functorch"))
       transforms_ = nb::getattr(torch.attr("_functorch"), "peek_interpreter_stack", nb::none());
   }
@@ -83,7 +89,7 @@ class TorchModes {
     return !question.is_none() && PyObject_IsTrue(question().ptr()) == 1;
   }
 
-  nb::object autocast_, dispatch_modes_, function_modes_, transforms_;
+  nb::object autocast_, dispatch_modes_, transforms_, forward_;
 };
 
 /// An operand that may be a number instead of an array: what it multiplies the product by.
@@ -95,6 +101,16 @@ bool is_number(nb::handle value) {
 bool requires_grad(nb::handle tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   return nb::steal(PyObject_GetAttr(tensor.ptr(), name)).is(nb::handle(Py_True));
+}
+
+/// Of a view whose elements are those in memory with the other sign.
+bool is_negative(nb::handle tensor) {
+  static PyObject* const question =
+      nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg")).release().ptr();
+  PyObject* self = tensor.ptr();
+  const nb::object answer = nb::steal(PyObject_Vectorcall(question, &self, 1, nullptr));
+  if (!answer.is_valid()) throw nb::python_error();
+  return answer.is(nb::handle(Py_True));
 }
 
 View transposed(View view) {
@@ -164,21 +180,26 @@ bool needs_torch_operators(const MatmulArguments& it) {
   }
   if (!any) return false;
   if (subclass || TorchModes::any()) return true;
-  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
   const bool gradients = TorchModes::gradients();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (gradients && requires_grad(tensors[i])) return true;
-    PyObject* self = tensors[i].ptr();
-    const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
-    if (!negated.is_valid()) throw nb::python_error();
-    if (negated.is(nb::handle(Py_True))) return true;
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    if ((gradients && requires_grad(tensors[i])) || is_negative(tensors[i])) return true;
   return false;
 }
 
-bool requires_gradient(const Array& array) {
-  return array.type().is_torch() && requires_grad(array.object()) && TorchModes::gradients();
+bool is_negated(const Array& array) { return array.type().is_torch() && is_negative(array.object()); }
+
+void mark_written(const Array& array) {
+  if (!array.type().is_torch()) return;
+  static PyObject* const increment =
+      nb::object(nb::module_::import_("torch").attr("_C").attr("_increment_version")).release().ptr();
+  const nb::tuple tensors = nb::make_tuple(array.object());
+  PyObject* argument = tensors.ptr();
+  if (!nb::steal(PyObject_Vectorcall(increment, &argument, 1, nullptr)).is_valid()) throw nb::python_error();
 }
+
+bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
+
+bool records_gradients() { return knows_torch() && TorchModes::gradients(); }
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   std::optional<std::intptr_t> used;
@@ -376,36 +397,47 @@ void run_product(Context& context, const Product& product, const Operands& opera
 
 nb::object PreparedMatmul::run() const {
   run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
+  if (!made_out_) mark_written(*d_);
   return made_out_ ? finished_array(*a_, out_) : out_;
 }
 
+namespace {
+
+nb::object by_torch_operators(const MatmulArguments& arguments) {
+  static nb::object& operators = *new nb::object(nb::module_::import_("jitgemm.torch"));
+  nb::dict keywords;
+  const auto pass = [&](const char* name, nb::handle value) {
+    if (!value.is_none()) keywords[name] = value;
+  };
+  pass("bias", arguments.bias);
+  pass("activation", arguments.activation);
+  keywords["slope"] = arguments.slope;
+  pass("out", arguments.out);
+  pass("out_dtype", arguments.out_dtype);
+  pass("precision", arguments.precision);
+  pass("config", arguments.config);
+  pass("stream", arguments.stream);
+  pass("context", arguments.context);
+  if (arguments.b_is_weight) return operators.attr("linear")(arguments.a, arguments.b, **keywords);
+  pass("c", arguments.c);
+  keywords["alpha"] = arguments.alpha;
+  pass("beta", arguments.beta);
+  pass("accumulation", arguments.accumulation);
+  pass("scale_a", arguments.scale_a);
+  pass("scale_b", arguments.scale_b);
+  pass("scale_d", arguments.scale_d);
+  return operators.attr("matmul")(arguments.a, arguments.b, **keywords);
+}
+
+}  // namespace
+
 nb::object matmul(const MatmulArguments& arguments) {
-  if (needs_torch_operators(arguments)) {
-    static nb::object& operators = *new nb::object(nb::module_::import_("jitgemm.torch"));
-    nb::dict keywords;
-    const auto pass = [&](const char* name, nb::handle value) {
-      if (!value.is_none()) keywords[name] = value;
-    };
-    pass("bias", arguments.bias);
-    pass("activation", arguments.activation);
-    keywords["slope"] = arguments.slope;
-    pass("out", arguments.out);
-    pass("out_dtype", arguments.out_dtype);
-    pass("precision", arguments.precision);
-    pass("config", arguments.config);
-    pass("stream", arguments.stream);
-    pass("context", arguments.context);
-    if (arguments.b_is_weight) return operators.attr("linear")(arguments.a, arguments.b, **keywords);
-    pass("c", arguments.c);
-    keywords["alpha"] = arguments.alpha;
-    pass("beta", arguments.beta);
-    pass("accumulation", arguments.accumulation);
-    pass("scale_a", arguments.scale_a);
-    pass("scale_b", arguments.scale_b);
-    pass("scale_d", arguments.scale_d);
-    return operators.attr("matmul")(arguments.a, arguments.b, **keywords);
+  if (needs_torch_operators(arguments)) return by_torch_operators(arguments);
+  try {
+    return compute(arguments);
+  } catch (const UnreadableTensor&) {  // torch knows what becomes of some: those without memory, for one
+    return by_torch_operators(arguments);
   }
-  return compute(arguments);
 }
 
 nb::object compute(const MatmulArguments& arguments) {

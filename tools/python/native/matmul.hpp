@@ -71,7 +71,13 @@ DataType data_type_of(nb::handle dtype, const char* what);
 /// Whether a call with these arrays must go by torch's operators: for gradients, autocast, tracing and whatever else
 /// looks at operators.
 bool needs_torch_operators(const MatmulArguments& arguments);
-/// Whether torch records gradients of this array.
+/// Whether torch means the elements with the other sign.
+bool is_negated(const Array& array);
+/// Tells torch that a tensor's values are others now, so that backward() does not take them for what was saved.
+void mark_written(const Array& array);
+/// Whether torch is there, and records gradients on this thread.
+bool records_gradients();
+/// Of this array, then.
 bool requires_gradient(const Array& array);
 
 }  // namespace jitgemm::python

@@ -17,6 +17,7 @@ std::string text_of(const View& view) {
 /// Strides of dimensions with one index say nothing.
 bool alike(const View& left, const View& right) {
   if (left.type != right.type || left.rank != right.rank) return false;
+  if (left.elements() == 0) return left.shape == right.shape;
   for (std::size_t i = 0; i < std::size_t(left.rank); ++i)
     if (left.shape[i] != right.shape[i] || (left.shape[i] > 1 && left.strides[i] != right.strides[i])) return false;
   return true;
@@ -58,7 +59,7 @@ Matmul::Matmul(const MatmulArguments& it) {
   }
 }
 
-void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream,
+void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream, bool gradients,
                          std::optional<Array>& held) const {
   const char* name = names[role];
   const std::optional<View>& expected = views_[role];
@@ -77,7 +78,9 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
                            to_string(place_) + "; make another one")
                               .c_str());
-  if (requires_gradient(*held)) {
+  if (is_negated(*held))
+    throw nb::value_error((std::string(name) + " has torch's lazy negation; pass resolve_neg() of it").c_str());
+  if (gradients && requires_gradient(*held)) {
     PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
                                                              "jitgemm.matmul, or use torch.no_grad()")
                                             .c_str());
@@ -93,8 +96,11 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
     queue = stream_of(stream);
     used = reinterpret_cast<std::intptr_t>(queue);
   }
+  const bool gradients = records_gradients();
   std::array<std::optional<Array>, roles> held;
-  const auto pointer = [&](Role role, nb::handle array) { return pointer_of(role, array, used, held[role]); };
+  const auto pointer = [&](Role role, nb::handle array) {
+    return pointer_of(role, array, used, gradients, held[role]);
+  };
   Operands operands;
   operands.a = pointer(role_a, it.a);
   operands.b = pointer(role_b, it.b);
@@ -110,9 +116,10 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   nb::object out = it.out.is_none() ? arrays_[role_d] : nb::borrow(it.out);
   const bool made = !out.is_valid() || out.is_none();
   if (made) out = empty_array(*held[role_a], shape_, product_.problem.d.type);
-  operands.d = pointer_of(role_d, out, used, held[role_d]);
+  operands.d = pointer(role_d, out);
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
   run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
+  if (!made) mark_written(*held[role_d]);
   return made ? finished_array(*held[role_a], std::move(out)) : out;
 }
 

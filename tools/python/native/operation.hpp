@@ -27,7 +27,8 @@ class Matmul {
  private:
   enum Role { role_a, role_b, role_c, role_bias, role_d, role_scale_a, role_scale_b, role_scale_d, roles };
   /// The pointer of an operand that is as it was when this was made; throws ValueError for another.
-  void* pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream, std::optional<Array>& held) const;
+  void* pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream, bool gradients,
+                   std::optional<Array>& held) const;
 
   Product product_;
   std::optional<KernelConfig> config_;
