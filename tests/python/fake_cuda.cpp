@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "fake_gpu.hpp"
@@ -38,12 +39,25 @@ cuda::DriverApi several_gpus() {
   return api;
 }
 
+std::mutex& compiling = *new std::mutex;  // helper threads, one at a time; held by who wants them to wait
+
+cuda::NvrtcApi patient_nvrtc() {
+  cuda::NvrtcApi api = FakeNvrtc::api();
+  api.compile_program = [](nvrtcProgram program, int count, const char* const* options) {
+    std::unique_lock lock(compiling, std::defer_lock);
+    if (std::this_thread::get_id() != Faults::main_thread) lock.lock();
+    static const auto compile = FakeNvrtc::api().compile_program;
+    return compile(program, count, options);
+  };
+  return api;
+}
+
 /// The one that is current on the test's thread, and is nothing to the library.
 CUcontext own_context() { return FakeGpu::context(9); }
 
 [[maybe_unused]] const bool ready = [] {
   unwrapped<cuda::DriverApi> = several_gpus();
-  unwrapped<cuda::NvrtcApi> = FakeNvrtc::api();
+  unwrapped<cuda::NvrtcApi> = patient_nvrtc();
   Faults::reset();
   FakeGpu::current = own_context();
   return true;
@@ -105,6 +119,10 @@ EXPORTED const char* fake_counts() {
   for_each_function<NvrtcFunctions>(add);
   return kept(text);
 }
+
+/// Helper threads wait before they compile, until they are let go.
+EXPORTED void fake_hold_compiling() { compiling.lock(); }
+EXPORTED void fake_let_compile() { compiling.unlock(); }
 
 /// How much is alive of what a library makes.
 EXPORTED int fake_alive() {

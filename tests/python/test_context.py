@@ -151,6 +151,24 @@ def test_ctrl_c_ends_tuning(way, tmp_path):
     assert done.stdout == "interrupted True\n"
 
 
+@pytest.mark.parametrize("work", ["jitgemm.matmul(a, a)", "product()", "jitgemm.explain(a, a)",
+                                  "context.tune(problem, progress=lambda *_: None)"])
+def test_the_program_ends_while_daemon_threads_work(work):
+    program = f"""
+        import threading, time, jitgemm, numpy
+        a = numpy.ones((8, 8), "f4")
+        product, context, problem = jitgemm.Matmul(a, a), jitgemm.Context("cpu"), jitgemm.Problem(8, 8, 8, a="f32")
+        jitgemm.matmul(a, a)
+        def loop():
+            while True: {work}
+        for _ in range(4): threading.Thread(target=loop, daemon=True).start()
+        time.sleep(0.5)
+        """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True,
+                          text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_other_threads_run_while_one_tunes():
     context = jitgemm.Context("cpu")
     ticks = []

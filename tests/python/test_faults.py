@@ -1,9 +1,10 @@
 """Whichever call of the CUDA driver or of NVRTC fails, Python gets one exception or one line in the log, and nothing is
 lost.
 
-Needs the driver and NVRTC that count, record and fail, which CMake's target fake_cuda makes: ctest names their folder in
-JITGEMM_FAKE_CUDA. What users see is what the same faults show in C++, tools/results/faults.md.
+Needs the driver and NVRTC that count, record and fail, which CMake's target fake_cuda makes: ctest names their folder
+in JITGEMM_FAKE_CUDA. What users see is what the same faults show in C++, tools/results/faults.md.
 """
+import contextlib
 import ctypes
 import gc
 import os
@@ -16,7 +17,7 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -380,6 +381,16 @@ def test_every_failure_is_one_exception_or_one_line(step: Step, log: Log):
 # ------------------------------------------------------------------------------------- callbacks, threads, defaults
 
 
+@contextlib.contextmanager
+def compiling_held() -> Iterator[None]:
+    """Meanwhile no kernel becomes ready in the background."""
+    fake.fake_hold_compiling()
+    try:
+        yield
+    finally:
+        fake.fake_let_compile()
+
+
 def test_what_a_callback_raises_comes_out_beside_a_failing_driver(log: Log):
     before = fake.fake_alive()
     raised = []
@@ -412,7 +423,7 @@ def test_a_fallback_raises_while_the_kernel_fails_to_load(log: Log):
 
     world = World(compile_in_background=True, fallback=fallback)
     arm("cuModuleLoadData", 1, failures_of("cuModuleLoadData")["CUDA_ERROR_OUT_OF_MEMORY"], helper_thread=True)
-    with pytest.raises(KeyError, match="mine"):
+    with compiling_held(), pytest.raises(KeyError, match="mine"):
         PRODUCT.run(context=world.context)
     give_up = time.monotonic() + 60
     while not fake.fake_fired() and time.monotonic() < give_up:
@@ -448,7 +459,7 @@ def test_a_failure_within_a_fallback_is_the_same_exception_outside(log: Log):
 
     world = World(compile_in_background=True, fallback=fallback)
     arm("cuLaunchKernelEx", 1, failures_of("cuLaunchKernelEx")["CUDA_ERROR_ILLEGAL_ADDRESS"])
-    with pytest.raises(RuntimeError) as caught:
+    with compiling_held(), pytest.raises(RuntimeError) as caught:
         TUNED.run(context=world.context)
     arm()
     assert caught.value is inner[0] and caught.value.code == "launch_failed"
@@ -515,18 +526,21 @@ def test_the_default_context_is_made_by_the_call_after_the_one_that_failed(log: 
 # -------------------------------------------------------------------------------------- processes that lack something
 
 
-def python(program: str, *arguments: str, **environment: str) -> list[str]:
-    """What a process prints that has the names of this file."""
-    here = os.path.dirname(__file__)
-    path = os.pathsep.join([here, *sys.path])
+def finished(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process that has run a program, and can import this file."""
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True,
                           timeout=300, env=os.environ | {"PYTHONPATH": path} | environment)
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return done
+
+
+def printed(program: str, *arguments: str, **environment: str) -> list[str]:
+    return finished(program, *arguments, **environment).stdout.splitlines()
 
 
 def test_loading_fails_until_all_is_there():
-    assert python("""
+    assert printed("""
         from test_faults import *
 
         def fails(code, call):
@@ -593,8 +607,10 @@ WITHOUT_NVRTC = """
 
 
 @pytest.mark.parametrize("content, kind, code, message", [
-    (b"no library", "RuntimeError", "no_compiler", r"no NVRTC to compile kernels with \(.* cannot be loaded\); install .*"),
-    (None, "ValueError", "invalid_option", r"JITGEMM_NVRTC=.* is neither a libnvrtc.so nor a folder .*; correct or unset it"),
+    (b"no library", "RuntimeError", "no_compiler",
+     r"no NVRTC to compile kernels with \(.* cannot be loaded\); install .*"),
+    (None, "ValueError", "invalid_option",
+     r"JITGEMM_NVRTC=.* is neither a libnvrtc.so nor a folder .*; correct or unset it"),
 ])
 def test_without_nvrtc(content: bytes | None, kind: str, code: str, message: str, tmp_path: pathlib.Path, log: Log):
     cached = tmp_path / "cache"
@@ -602,7 +618,7 @@ def test_without_nvrtc(content: bytes | None, kind: str, code: str, message: str
     library = tmp_path / "libnvrtc.so"
     if content is not None:
         library.write_bytes(content)
-    *errors, alive = python(WITHOUT_NVRTC, str(library), str(cached))
+    *errors, alive = printed(WITHOUT_NVRTC, str(library), str(cached))
     assert len(errors) == 2 and alive == "0"
     for line in errors:
         assert re.fullmatch(f"{kind} {code} {message}", line), line
@@ -610,7 +626,7 @@ def test_without_nvrtc(content: bytes | None, kind: str, code: str, message: str
 
 def test_without_a_driver(tmp_path: pathlib.Path):
     (tmp_path / "libcuda.so.1").write_bytes(b"no library")
-    first, second = python("""
+    first, second = printed("""
         import jitgemm
         assert jitgemm.devices() == []
         for device in ("cuda", "cuda:1"):
@@ -619,6 +635,22 @@ def test_without_a_driver(tmp_path: pathlib.Path):
             except RuntimeError as error:
                 print(error.code, error)
         assert "Fake" not in jitgemm.explain("16x16x16", context=jitgemm.Context("compile_only", architecture="sm_90a"))
-    """, LD_LIBRARY_PATH=str(tmp_path), PYTHONPATH=os.pathsep.join(sys.path))
+    """, LD_LIBRARY_PATH=str(tmp_path))
     for line in (first, second):
-        assert re.fullmatch(r"no_device no CUDA driver \(.*libcuda.so.1.*\); install the NVIDIA driver, or use .*", line), line
+        assert re.fullmatch(r"no_device no CUDA driver \(.*libcuda.so.1.*\); install the NVIDIA driver, .*", line), line
+
+
+@pytest.mark.parametrize("function, name, lines", [
+    ("cuStreamSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS", 0), ("cuCtxGetCurrent", "CUDA_ERROR_DEINITIALIZED", 0),
+    ("cuMemFree", "CUDA_ERROR_UNKNOWN", 1), ("cuDevicePrimaryCtxRelease", "CUDA_ERROR_UNKNOWN", 1)])
+def test_a_process_ends_though_the_driver_fails(function: str, name: str, lines: int):
+    done = finished("""
+        from test_faults import *
+        world = World()
+        PRODUCT.run(config=SPLIT, context=world.context)
+        PRODUCT.run(config=SPLIT)
+        shutil.rmtree(world.folder)
+        arm()
+        fake.fake_fail_always(sys.argv[1].encode(), failures_of(sys.argv[1])[sys.argv[2]])
+    """, function, name)
+    assert len(done.stderr.splitlines()) == done.stderr.count(" jitgemm warning: ") == lines, done.stderr

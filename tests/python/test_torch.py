@@ -497,6 +497,22 @@ def test_compile_of_every_kind_of_result():
         assert layer(torch.randn(rows, 8)).shape == (rows, 5)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_trace_records_the_product():
+    class Residual(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = jitgemm.torch.Linear(8, 8)
+
+        def forward(self, x):
+            return x + self.layer(x)
+
+    model, x = Residual(), torch.randn(4, 8)
+    with torch.no_grad():
+        traced = torch.jit.trace(model, x)
+        assert close(traced(2 * x), model(2 * x))
+
+
 def test_checkpoint_and_export():
     a, w = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
     y = torch.utils.checkpoint.checkpoint(lambda x: jitgemm.linear(x, w, activation="silu"), a, use_reentrant=False)

@@ -6,12 +6,13 @@
 #include "bindings.hpp"
 #include "jitgemm/cache.hpp"
 #include "jitgemm/wisdom.hpp"
+#include "without_lock.hpp"
 
 namespace jitgemm::python {
 namespace {
 
 using namespace nb::literals;
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+using Unlocked = nb::call_guard<WithoutLock>;
 using Directory = std::optional<std::string>;
 
 void bind_kernels(nb::module_& module) {

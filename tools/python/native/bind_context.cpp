@@ -7,6 +7,7 @@
 #include "bindings.hpp"
 #include "jitgemm/error.hpp"
 #include "matmul.hpp"
+#include "without_lock.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -16,7 +17,7 @@ using namespace nb::literals;
 /// A Python callable that may be destroyed without Python's lock.
 std::shared_ptr<nb::object> shared(nb::handle callable) {
   return {new nb::object(nb::borrow(callable)), [](nb::object* object) {
-            const nb::gil_scoped_acquire lock;
+            const WithLock lock;
             delete object;
           }};
 }
@@ -41,7 +42,7 @@ Tuning tuning_of(nb::handle value) {
 
 std::function<bool(const Problem&, const Operands&, Stream)> fallback_of(nb::handle function) {
   return [callable = shared(function)](const Problem& problem, const Operands& operands, Stream stream) {
-    const nb::gil_scoped_acquire lock;
+    const WithLock lock;
     nb::dict pointers;
     const auto add = [&](const char* operand, const void* pointer) {
       pointers[operand] = pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
@@ -287,26 +288,26 @@ std::function<void(int, int)> progress_of(nb::handle progress) {
   if (!PyCallable_Check(report.ptr()))
     throw nb::type_error("progress is neither True nor a function of (done, total); pass one of them");
   return [callable = shared(report)](int done, int total) {
-    const nb::gil_scoped_acquire lock;
+    const WithLock lock;
     (*callable)(done, total);
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   };
 }
 
 std::string source_of(ContextHandle& context, const Problem& problem, const KernelConfig* config) {
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   return config ? context->source(problem, *config) : context->source(problem);
 }
 
 Plan plan_of(ContextHandle& context, const Problem& problem, const KernelConfig* config, bool compiled) {
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   if (compiled) return config ? context->compile(problem, *config) : context->compile(problem);
   return config ? context->plan(problem, *config) : context->plan(problem);
 }
 
 TuneReport tune(ContextHandle& context, const Problem& problem, nb::handle progress) {
   const std::function<void(int, int)> report = progress_of(progress);
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   return context->tune(problem, report);
 }
 
@@ -355,7 +356,7 @@ void bind_context(nb::module_& module) {
           "sources",
           [](ContextHandle& self, const Problem& problem, const Text& config) {
             const auto texts = [&] {
-              const nb::gil_scoped_release unlock;
+              const WithoutLock unlock;
               return config ? self->sources(problem, parse_kernel_config(*config)) : self->sources(problem);
             }();
             return as_dict(texts, false);
@@ -367,7 +368,7 @@ void bind_context(nb::module_& module) {
           "binaries",
           [](ContextHandle& self, const Problem& problem, const Text& config) {
             const auto texts = [&] {
-              const nb::gil_scoped_release unlock;
+              const WithoutLock unlock;
               return config ? self->binaries(problem, parse_kernel_config(*config)) : self->binaries(problem);
             }();
             return as_dict(texts, true);
@@ -377,7 +378,7 @@ void bind_context(nb::module_& module) {
           "The same compiled: cubins, or shared objects on the emulator.")
       .def(
           "warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
-          nb::call_guard<nb::gil_scoped_release>(), "Compiles into the cache on disk what would run.")
+          nb::call_guard<WithoutLock>(), "Compiles into the cache on disk what would run.")
       .def("tune", &tune, "problem"_a, "progress"_a = nb::none(),
            nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
                    "None = None) -> "
@@ -385,21 +386,20 @@ void bind_context(nb::module_& module) {
            "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
       .def(
           "candidates", [](ContextHandle& self, const Problem& problem) { return self->candidates(problem); },
-          "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "The plans that are worth a measurement, best predicted first.")
+          "problem"_a, nb::call_guard<WithoutLock>(), "The plans that are worth a measurement, best predicted first.")
       .def(
           "workspace_size",
           [](ContextHandle& self, const Problem& problem, const Text& config) {
             return config ? self->workspace_size(problem, parse_kernel_config(*config)) : self->workspace_size(problem);
           },
-          "problem"_a, "config"_a = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
+          "problem"_a, "config"_a = nb::none(), nb::call_guard<WithoutLock>(),
           "Bytes of device memory that a call needs beside its arrays; the context brings them.")
       .def(
-          "trim", [](ContextHandle& self) { self->trim(); }, nb::call_guard<nb::gil_scoped_release>(),
+          "trim", [](ContextHandle& self) { self->trim(); }, nb::call_guard<WithoutLock>(),
           "Frees workspaces that nothing uses, and waits for the device.")
       .def_prop_ro("device", [](ContextHandle& self) { return self->device(); })
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
-  module.def("devices", &cuda_devices, nb::call_guard<nb::gil_scoped_release>(),
+  module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),
              "The visible CUDA devices; empty without a driver.");
   module.def("set_default_context", &set_default_context, "context"_a,
              nb::sig("def set_default_context(context: Context) -> None"),

@@ -1,4 +1,5 @@
 #include "contexts.hpp"
+#include "without_lock.hpp"
 
 #include <map>
 #include <mutex>
@@ -16,7 +17,7 @@ int current_cuda_device() {
 }  // namespace
 
 void check_signals() {
-  const nb::gil_scoped_acquire lock;
+  const WithLock lock;
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
@@ -24,12 +25,12 @@ ContextHandle::ContextHandle(ContextOptions options) : device_(options.device) {
   options.progress = [](const Problem&, int, int) { check_signals(); };
   if (device_ == Device::cuda && options.cuda_device < 0) options.cuda_device = current_cuda_device();
   number_ = options.cuda_device;
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   context_ = std::make_unique<Context>(options);
 }
 
 ContextHandle::~ContextHandle() {
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   try {
     if (device_ == Device::cuda) context_->trim();
   } catch (...) {  // the device's own failure, which its next call reports

@@ -11,6 +11,7 @@
 #include "jitgemm/error.hpp"
 #include "torch_state.hpp"
 #include "util/function_ref.hpp"
+#include "without_lock.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -329,7 +330,7 @@ void for_each_gemm(const Product& product, const Operands& operands, FunctionRef
 
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
                  const KernelConfig* config, bool wait) {
-  const nb::gil_scoped_release unlock;
+  const WithoutLock unlock;
   for_each_gemm(product, operands, [&](const Operands& at) {
     if (config)
       context.gemm(product.problem, at, stream, *config);
