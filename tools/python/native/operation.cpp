@@ -14,6 +14,13 @@ std::string text_of(const View& view) {
   return text + ")";
 }
 
+/// Real tensors that torch means with the other sign are imaginary parts, two elements apart at least.
+bool may_be_negated(const View& view) {
+  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
+    if (view.shape[i] > 1 && view.strides[i] % 2 != 0) return false;
+  return true;
+}
+
 /// Strides of dimensions with one index say nothing.
 bool alike(const View& left, const View& right) {
   if (left.type != right.type || left.rank != right.rank) return false;
@@ -78,7 +85,7 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
                            to_string(place_) + "; make another one")
                               .c_str());
-  if (is_negated(*held))
+  if (may_be_negated(*expected) && is_negated(*held))
     throw nb::value_error((std::string(name) + " has torch's lazy negation; pass resolve_neg() of it").c_str());
   if (gradients && requires_gradient(*held)) {
     PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
