@@ -25,8 +25,8 @@ class Waiting {
   ~Waiting() { waiting.fetch_sub(1); }
 };
 
-/// Called with the lock, by Python's atexit: other threads than daemons have ended. Those that wait for the lock get it,
-/// and none waits for it from now on.
+/// Called with the lock, by Python's atexit: other threads than daemons have ended. Those that wait for the lock get
+/// it, and none waits for it from now on.
 void end() {
   ender = std::this_thread::get_id();
   ending = true;
