@@ -1,5 +1,6 @@
 """jitgemm in torch: operators, gradients, torch.compile, modules. On CPU tensors, by the emulator."""
 import copy
+import io
 import pickle
 import subprocess
 import sys
@@ -171,41 +172,55 @@ def test_autocast(dtype):
     assert close(y, a @ b + bias, 0.1)
 
 
-def test_out_has_no_gradient():
-    a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4)
-    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
-        jitgemm.matmul(a, b, out=torch.empty(4, 4))
-    with torch.no_grad():
-        jitgemm.matmul(a, b, out=torch.empty(4, 4))
-    with pytest.raises(RuntimeError, match="a requires a gradient, and Matmul has none"):
-        jitgemm.Matmul(a, b)(a, b)
-    with pytest.raises(ValueError, match="leave stream and context away"):
-        jitgemm.matmul(a, b, context=jitgemm.default_context("cpu"))
+def test_autocast_as_torch_has_it():
+    a, b, bias = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4, requires_grad=True), torch.randn(4)
+    with torch.autocast("cuda", dtype=torch.float16, enabled=torch.cuda.is_available()):  # of another device
+        assert jitgemm.matmul(a, b).dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = jitgemm.matmul(a, b, c=torch.randn(4, 4), bias=bias, activation="gelu")
+        assert y.dtype == torch.bfloat16
+        assert jitgemm.matmul(a, b, out_dtype=torch.float32, bias=bias).dtype == torch.float32
+        narrow = torch.randn(16, 32).to(torch.float8_e4m3fn)
+        assert jitgemm.matmul(narrow, narrow.t()).dtype == torch.bfloat16
+        assert jitgemm.matmul(narrow.to(torch.int8), narrow.t().to(torch.int8)).dtype == torch.int32
+        with torch.autocast("cpu", enabled=False):
+            assert jitgemm.matmul(a, b).dtype == torch.float32
+        layer = jitgemm.torch.Linear(8, 4)
+        y = y + layer(a)
+        assert torch.ops.jitgemm.matmul(a, b, None, None, 1.0, 0.0, "none", 0.01, None, "", "", None, None, None,
+                                        "").dtype == torch.bfloat16
+    y.float().square().sum().backward()
+    assert a.grad.dtype == b.grad.dtype == layer.weight.grad.dtype == layer.bias.grad.dtype == torch.float32
 
 
-def test_eight_bits_have_no_gradient():
-    a = torch.randn(16, 32).to(torch.float8_e4m3fn).requires_grad_()
-    y = jitgemm.matmul(a, torch.randn(32, 16).to(torch.float8_e4m3fn))
-    with pytest.raises(RuntimeError, match="8-bit floats, and scales, have no gradients"):
-        y.sum().backward()
+def test_gradients_lie_as_what_they_are_of():
+    for left in (torch.randn(3, 4), torch.randn(4, 3).t()):
+        for right in (torch.randn(4, 5), torch.randn(5, 4).t()):
+            a, b = left.double().requires_grad_(), right.double().requires_grad_()
+            ours = torch.autograd.grad(jitgemm.matmul(a, b).sin().sum(), (a, b))
+            theirs = torch.autograd.grad((a @ b).sin().sum(), (a, b))
+            for one, other in zip(ours, theirs):
+                assert close(one, other, 1e-10) and one.stride() == other.stride()
 
 
-def test_views_that_mean_more_than_their_memory():
-    a, b = torch.randn(4, 8), torch.randn(8, 4)
-    z = torch.randn(4, 8, dtype=torch.complex64)
-    negative = z.conj().imag
-    assert negative.is_neg() and close(jitgemm.matmul(negative, b), negative @ b)
-    assert close(jitgemm.matmul(a.expand(3, 4, 8), b), a.expand(3, 4, 8) @ b)
-    assert close(jitgemm.matmul(a[:, ::2], b[::2]), a[:, ::2] @ b[::2])
-    assert close(jitgemm.matmul(a[:1].expand(4, 8), b), a[:1].expand(4, 8) @ b)
+def test_only_what_gradients_need_is_kept():
+    x, weight, bias = torch.randn(6, 8), torch.randn(5, 8), torch.randn(5)
 
-    class Doubled(torch.Tensor):
-        @classmethod
-        def __torch_function__(cls, function, types, arguments=(), keywords=None):
-            return super().__torch_function__(function, types, arguments, keywords or {})
+    def kept(x_grad, weight_grad, bias_grad, activation=None):
+        tensors = [tensor.clone().requires_grad_(needs)
+                   for tensor, needs in ((x, x_grad), (weight, weight_grad), (bias, bias_grad))]
+        shapes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: shapes.append(tuple(tensor.shape)) or tensor,
+                                                      lambda tensor: tensor):
+            jitgemm.linear(*tensors, activation=activation)
+        return sorted(shapes)
 
-    result = jitgemm.matmul(a.as_subclass(Doubled), b)
-    assert close(result, a @ b)
+    assert kept(True, False, False) == [(8, 5)]  # a frozen layer keeps no activations
+    assert kept(False, True, True) == [(6, 8)]
+    assert kept(False, False, True) == []
+    assert kept(False, False, True, "relu") == [(6, 5)]
+    assert kept(True, True, True, "leaky_relu") == [(6, 5), (6, 8), (8, 5)]
+    assert kept(True, True, True, "silu") == [(5,), (6, 8), (8, 5)]
 
 
 def test_backward_notices_that_a_saved_tensor_was_overwritten():
@@ -221,43 +236,134 @@ def test_backward_notices_that_a_saved_tensor_was_overwritten():
         assert saved._version > before
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.backward()
+    with torch.inference_mode():
+        out = torch.empty(4, 4)
+        assert close(jitgemm.matmul(a, b, out=out), a @ b)
 
 
-def test_out_with_lazy_negation():
+def test_out_has_no_gradient():
+    a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        jitgemm.matmul(a, b, out=torch.empty(4, 4))
+    with torch.no_grad():
+        jitgemm.matmul(a, b, out=torch.empty(4, 4))
+    with pytest.raises(RuntimeError, match="a requires a gradient, and Matmul has none"):
+        jitgemm.Matmul(a, b)(a, b)
+    with pytest.raises(ValueError, match="leave stream and context away"):
+        jitgemm.matmul(a, b, context=jitgemm.default_context("cpu"))
+
+
+def test_eight_bits_have_no_gradient():
+    a = torch.randn(16, 32).to(torch.float8_e4m3fn).requires_grad_()
+    b = torch.randn(32, 16).to(torch.float8_e4m3fn)
+    y = jitgemm.matmul(a, b)
+    with pytest.raises(RuntimeError, match="8-bit floats, and scales, have no gradients"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="scales have no gradients; detach"):
+        jitgemm.matmul(a, b, scale_a=torch.ones(1, requires_grad=True))
+    bias = torch.randn(16, dtype=torch.bfloat16, requires_grad=True)
+    scale = torch.full((1,), 0.5)
+    jitgemm.matmul(a.detach(), b, bias=bias, scale_a=scale, activation="silu").sum().backward()
+    expected = bias.detach().float().requires_grad_()
+    F.silu(0.5 * (a.detach().float() @ b.float()) + expected).sum().backward()
+    assert close(bias.grad, expected.grad, 0.1)
+
+
+def test_views_that_mean_more_than_their_memory():
     a, b = torch.randn(4, 8), torch.randn(8, 4)
-    for out in (torch._neg_view(torch.zeros(4, 4)), torch.zeros(4, 4, dtype=torch.complex64).conj().imag):
-        assert out.is_neg() and jitgemm.matmul(a, b, out=out) is out
-        assert close(out, a @ b)
-    with pytest.raises(ValueError, match="a has torch's lazy negation"):
+    z = torch.randn(4, 8, dtype=torch.complex64)
+    negative = z.conj().imag
+    assert negative.is_neg() and close(jitgemm.matmul(negative, b), negative @ b)
+    assert close(jitgemm.matmul(a.expand(3, 4, 8), b), a.expand(3, 4, 8) @ b)
+    assert close(jitgemm.matmul(a[:, ::2], b[::2]), a[:, ::2] @ b[::2])
+    assert close(jitgemm.matmul(a[:1].expand(4, 8), b), a[:1].expand(4, 8) @ b)
+    out = torch.zeros(4, 4, dtype=torch.complex64).conj().imag
+    assert jitgemm.matmul(a, b, out=out) is out and out.is_neg() and close(out, a @ b)
+    with pytest.raises(TypeError, match="a is to be negated when it is read; pass its resolve_neg"):
+        jitgemm.Matmul(negative, b)
+    with pytest.raises(TypeError, match="a is to be negated when it is read; pass its resolve_neg"):
         row = torch.randn(1, 8, dtype=torch.complex64)
         jitgemm.Matmul(row.imag, b)(row.conj().imag)
+    assert close(jitgemm.matmul(torch._efficientzerotensor(4, 8), b), torch.zeros(4, 4))
+
+    class Doubled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), keywords=None):
+            return super().__torch_function__(function, types, arguments, keywords or {})
+
+    result = jitgemm.matmul(a.as_subclass(Doubled), b)
+    assert close(result, a @ b)
 
 
-def test_tensors_without_memory_of_their_own():
-    a, b = torch.randn(4, 8), torch.randn(8, 4)
-    assert jitgemm.matmul(a.to("meta"), b.to("meta")).shape == (4, 4)
-    for tensor, message in [(a.to_sparse(), "a is a tensor of layout torch.sparse_coo on cpu"),
-                            (a.to_sparse_csr(), "a is a tensor of layout torch.sparse_csr"),
-                            (a.bool(), "a has elements of torch.bool"), (a.to(torch.complex64), "torch.complex64"),
-                            (a.to(torch.uint8), "torch.uint8")]:
-        with pytest.raises(TypeError, match=message) as caught:
-            jitgemm.matmul(tensor, b)
-        assert "\n" not in str(caught.value)
+def reference(a, b, c=None, bias=None, alpha=1.0, beta=1.0, activation=None):
+    total = alpha * (a @ b) if c is None else alpha * (a @ b) + beta * c
+    if bias is not None:
+        matrices = total.unsqueeze(-1) if b.dim() == 1 else total
+        matrices = matrices.unsqueeze(-2) if a.dim() == 1 else matrices
+        column = bias.dim() == 1 and a.dim() == 2 and b.dim() == 1
+        total = (matrices + (bias.unsqueeze(-1) if column else bias)).reshape(total.shape)
+    return ACTIVATIONS[activation](total)
 
 
-def test_transforms():
+def product(a, b, c=None, bias=None, alpha=1.0, beta=1.0, activation=None):
+    return jitgemm.matmul(a, b, c=c, bias=bias, alpha=alpha, beta=None if c is None else beta, activation=activation,
+                          slope=0.25)
+
+
+SHAPES_WITH_BIAS = [((3, 4), (4, 5), (5,)), ((3, 4), (4, 5), (3, 1)), ((3, 4), (4,), (3,)), ((4,), (4, 5), (5,)),
+                    ((2, 3, 4), (4, 5), (1, 5)), ((2, 3, 4), (2, 4, 5), (5,)), ((3, 4), (2, 4, 5), (3, 1)),
+                    ((2, 3, 4), (4,), (3, 1))]
+
+
+@pytest.mark.parametrize("a_shape, b_shape, bias_shape", SHAPES_WITH_BIAS)
+def test_transforms_of_every_shape(a_shape, b_shape, bias_shape):
+    a, b, bias = (torch.randn(shape, dtype=torch.float64) for shape in (a_shape, b_shape, bias_shape))
+    c = torch.randn_like(a @ b)
+    inputs = (a, b, c, bias)
+    tangents = tuple(tensor.cos() for tensor in inputs)
+
+    def both(transform):
+        settings = dict(alpha=0.5, beta=-2.0, activation="silu")
+        results = [torch.utils._pytree.tree_leaves(transform(lambda *arguments, f=f: f(*arguments, **settings)))
+                   for f in (product, reference)]
+        for ours, theirs in zip(*results, strict=True):
+            assert ours.shape == theirs.shape and close(ours, theirs, 1e-9)
+
+    both(lambda f: torch.func.grad(lambda *x: f(*x).sin().sum(), argnums=(0, 1, 2, 3))(*inputs))
+    both(lambda f: torch.func.jvp(f, inputs, tangents))
+    both(lambda f: torch.vmap(f)(*[torch.stack([tensor, tensor * 2]) for tensor in inputs]))
+    for i, tensor in enumerate(inputs):
+        def alone(x, f, i=i):
+            return f(*inputs[:i], x, *inputs[i + 1:])
+
+        both(lambda f: torch.func.jvp(lambda x: alone(x, f), (tensor,), (tangents[i],)))
+        both(lambda f: torch.vmap(lambda x: alone(x, f), in_dims=-1)(torch.stack([tensor, tensor - 1], dim=-1)))
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+def test_transforms_of_every_activation(activation):
+    a, b, c, bias = inputs = [torch.randn(shape, dtype=torch.float64) for shape in ((3, 4), (4, 5), (3, 5), (5,))]
+
+    def ours(*x):
+        return product(*x, alpha=0.5, beta=-2.0, activation=activation)
+
+    def theirs(*x):
+        return reference(*x, alpha=0.5, beta=-2.0, activation=activation)
+
+    every = (0, 1, 2, 3)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        for one, other in zip(transform(ours, argnums=every)(*inputs), transform(theirs, argnums=every)(*inputs)):
+            assert close(one, other, 1e-9)
+    hessian = [torch.func.hessian(lambda x, f=f: f(x, b, c, bias).sum())(a) for f in (ours, theirs)]
+    assert close(*hessian, 1e-9)
+    with torch.autograd.forward_ad.dual_level() as _:
+        duals = [torch.autograd.forward_ad.make_dual(tensor, tensor.sin()) for tensor in inputs]
+        results = [torch.autograd.forward_ad.unpack_dual(f(*duals)) for f in (ours, theirs)]
+        assert close(results[0].primal, results[1].primal, 1e-9) and close(results[0].tangent, results[1].tangent, 1e-9)
+
+
+def test_vmap_of_vectors_and_matrices():
     a, b = torch.randn(4, 8, dtype=torch.float64), torch.randn(8, 5, dtype=torch.float64)
-    for transform in (torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
-        with pytest.raises(NotImplementedError, match="does not run inside torch.func.grad|no forward-mode derivative"):
-            transform(lambda x: jitgemm.matmul(x, b).square().sum())(a)
-    with pytest.raises(NotImplementedError, match="does not run inside|no forward-mode derivative"):
-        torch.func.jvp(lambda x: jitgemm.matmul(x, b), (a,), (a,))
-    import torch.autograd.forward_ad as forward_ad
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(a, a)
-        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
-            jitgemm.matmul(dual, b)
-        assert close(jitgemm.matmul(a, b), a @ b, 1e-10)
     batch = torch.randn(3, 4, 8, dtype=torch.float64)
     vectors = torch.randn(3, 8, dtype=torch.float64)
     for f, x in [(lambda x: jitgemm.matmul(x, b), batch), (lambda x: jitgemm.matmul(x, b), vectors),
@@ -265,10 +371,133 @@ def test_transforms():
         expected = torch.stack([f(each) for each in x])
         assert close(torch.vmap(f)(x), expected, 1e-10)
     assert close(torch.vmap(lambda x: jitgemm.matmul(x, b), in_dims=2)(batch.movedim(0, 2)), batch @ b, 1e-10)
+
+
+def test_ensembles_by_vmap():
+    layers = [jitgemm.torch.Linear(8, 5) for _ in range(3)]
+    x = torch.randn(4, 8)
+    parameters, _ = torch.func.stack_module_state(layers)
+    together = torch.vmap(lambda p: torch.func.functional_call(layers[0], p, (x,)))(parameters)
+    assert close(together, torch.stack([layer(x) for layer in layers]))
+    with pytest.raises(NotImplementedError, match="vmap over scales"):
+        torch.vmap(lambda scale: jitgemm.matmul(x, x.t(), scale_a=scale))(torch.ones(2, 1))
+
+
+def test_whatever_looks_at_operators_sees_them():
+    a, b = torch.randn(4, 8), torch.randn(8, 5)
+    seen = []
+
+    class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+            seen.append(str(function))
+            return function(*arguments, **(keywords or {}))
+
+    with Recorder():
+        assert close(jitgemm.matmul(a, b), a @ b)
+    assert "jitgemm.matmul.default" in seen
     from torch._subclasses.fake_tensor import FakeTensorMode
     with FakeTensorMode():
-        fake = jitgemm.matmul(torch.empty(2, 3, 8), torch.empty(8, 5))
-        assert fake.shape == (2, 3, 5)
+        assert jitgemm.matmul(torch.empty(2, 3, 8), torch.empty(8, 5)).shape == (2, 3, 5)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(lambda x: jitgemm.matmul(x, b))(a).graph
+    assert [node for node in graph.nodes if "jitgemm.matmul" in str(node.target)]
+    traced = torch.jit.trace(lambda x: jitgemm.matmul(x, b), (a,))
+    assert close(traced(2 * a), 2 * a @ b)
+    assert close(torch.func.functionalize(lambda x: jitgemm.matmul(x, b))(a), a @ b)
+    with torch.device("cpu"):
+        assert close(jitgemm.matmul(a, b), a @ b)
+
+
+def test_each_thread_has_its_own_modes():
+    a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 5)
+    results = {}
+
+    def work(index):
+        with torch.set_grad_enabled(index % 2 == 0), torch.autocast("cpu", dtype=torch.bfloat16, enabled=index >= 2):
+            for _ in range(5):
+                results[index] = jitgemm.matmul(a, b)
+
+    with torch.no_grad(), torch.inference_mode():
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [results[index].requires_grad for index in range(4)] == [True, False, True, False]
+    assert [results[index].dtype for index in range(4)] == 2 * [torch.float32] + 2 * [torch.bfloat16]
+
+
+def test_tensors_without_memory():
+    a, b = torch.randn(4, 8), torch.randn(8, 5)
+    y = jitgemm.matmul(a.to("meta"), b.to("meta"), bias=torch.empty(5, device="meta"))
+    assert y.is_meta and y.shape == (4, 5)
+    assert jitgemm.torch.Linear(8, 5, device="meta")(a.to("meta")).is_meta
+    emptied = torch.randn(4, 8)
+    emptied.untyped_storage().resize_(0)
+    with pytest.raises(TypeError, match="a has no memory"):
+        jitgemm.matmul(emptied, b)
+    for tensor, message in [(a.to_sparse(), "a is a tensor of layout torch.sparse_coo on cpu"),
+                            (a.to_sparse_csr(), "a is a tensor of layout torch.sparse_csr"),
+                            (a.bool(), "a has elements of torch.bool"), (a.to(torch.complex64), "torch.complex64"),
+                            (a.to(torch.uint8), "torch.uint8")]:
+        with pytest.raises(TypeError, match=message) as caught:
+            jitgemm.matmul(tensor, b)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(TypeError, match="a and b must both be tensors of torch"):
+        jitgemm.matmul(a.requires_grad_(), b.numpy())
+
+
+def test_fake_tensors_are_checked_as_real_ones():
+    a, b, c = torch.randn(4, 8), torch.randn(8, 5), torch.randn(4, 5)
+    wrong = [dict(a=a[:, :7]), dict(b=b.double()), dict(c=c[:3]), dict(c=c.half()), dict(bias=torch.randn(4)),
+             dict(bias=torch.randn(5).half()), dict(bias=torch.randn(1, 4)), dict(out=torch.empty(4, 4)),
+             dict(a=a[0, 0])]
+    for change in wrong:
+        arguments = {"a": a, "b": b, **change}
+        messages = []
+        for device in ("cpu", "meta"):
+            moved = {name: tensor.to(device) for name, tensor in arguments.items()}
+            with pytest.raises((ValueError, TypeError)) as raised:
+                jitgemm.matmul(moved.pop("a"), moved.pop("b"), **moved)
+            messages.append(str(raised.value))
+        assert messages[0].split()[:3] == messages[1].split()[:3], messages
+
+
+def test_newer_settings_of_precision():
+    a, b = torch.full((16, 32), 1 + 2.0**-12), torch.ones(32, 16)
+    settings = torch.backends.cuda.matmul
+    if not hasattr(settings, "fp32_precision"):
+        pytest.skip("this torch has none")
+    program = """
+        import torch, jitgemm
+        a, b = torch.full((16, 32), 1 + 2.0**-12), torch.ones(32, 16)
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert (jitgemm.matmul(a, b) == 32).all()
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        assert (jitgemm.matmul(a, b) == 32 + 2.0**-7).all()
+        """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True,
+                          text=True, timeout=300)  # what was set by the older functions says otherwise for ever
+    assert done.returncode == 0, done.stderr
+
+
+def test_compile_of_every_kind_of_result():
+    a, b, c = torch.randn(4, 8), torch.randn(8, 5), torch.randn(4, 5)
+    torch._dynamo.reset()
+
+    def f(a, b, c, scale):
+        wide = jitgemm.matmul(a.bfloat16(), b.bfloat16(), out_dtype="float32", alpha=scale)
+        jitgemm.matmul(a, b, c=c, out=c)
+        return wide, c * 2
+
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+    for scale in (1.0, 2.5, 3.5):
+        expected = a @ b + c
+        wide, doubled = compiled(a, b, c, scale)
+        assert wide.dtype == torch.float32 and close(wide, scale * (a.bfloat16().float() @ b.bfloat16().float()), 1e-2)
+        assert close(c, expected, 1e-4) and close(doubled, 2 * expected, 1e-4)
+    layer = torch.compile(jitgemm.torch.Linear(8, 5), fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (3, 4, 7):
+        assert layer(torch.randn(rows, 8)).shape == (rows, 5)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -295,8 +524,14 @@ def test_checkpoint_and_export():
     a.grad = None
     jitgemm.linear(a, w, activation="silu").sum().backward()
     assert close(first, a.grad)
-    exported = torch.export.export(jitgemm.torch.Linear(8, 4), (torch.randn(3, 8),))
+    layer = jitgemm.torch.Linear(8, 4)
+    exported = torch.export.export(layer, (torch.randn(3, 8),), dynamic_shapes=({0: torch.export.Dim("rows")},))
     assert any("jitgemm.matmul" in str(node.target) for node in exported.graph.nodes)
+    file = io.BytesIO()
+    torch.export.save(exported, file)
+    file.seek(0)
+    x = torch.randn(7, 8)
+    assert close(torch.export.load(file).module()(x), layer(x))
 
 
 def test_linear_module():

@@ -172,15 +172,11 @@ const ArrayType& array_type(nb::handle array, const char* name) {
 
 Array::Array(nb::handle array, const char* name, bool written, std::optional<std::intptr_t> stream)
     : object_(array), type_(&array_type(array, name)) {
-  if (type_->api) {
+  if (type_->api && type_->is_torch()) {
+    read_torch(name);
+  } else if (type_->api) {
     dlpack::Tensor tensor = {};
-    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) {
-      PyErr_Clear();  // pages of torch's own code
-      throw UnreadableTensor(
-          std::string(name) + " is a tensor of layout " + text_of(array.attr("layout")) + " on " +
-          text_of(array.attr("device")) + ", type " + text_of(array.attr("dtype")) +
-          ", without memory that can be read as it lies; pass a dense one on the CPU or a CUDA device");
-    }
+    if (type_->api->dltensor_from_py_object_no_sync(array.ptr(), &tensor) != 0) throw nb::python_error();
     read(tensor, name);
   } else if (type_->kind == ArrayType::Kind::numpy) {
     read_numpy(name, written);
@@ -230,6 +226,31 @@ void Array::read(const dlpack::Tensor& tensor, const char* name) {
     view_.strides[at] = tensor.strides ? tensor.strides[i] : packed;
     packed *= tensor.shape[i];
   }
+}
+
+// The exchange API hands out the memory of tensors that mean something else by it.
+void Array::read_torch(const char* name) {
+  dlpack::Tensor tensor = {};
+  if (type_->api->dltensor_from_py_object_no_sync(object_.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // pages of torch's own code
+    throw UnreadableTensor(
+        std::string(name) + " is a tensor of layout " + text_of(object_.attr("layout")) + " on " +
+        text_of(object_.attr("device")) + ", type " + text_of(object_.attr("dtype")) +
+        ", without memory that can be read as it lies; pass a dense one on the CPU or a CUDA device");
+  }
+  read(tensor, name);
+  if (!tensor.data && view_.elements() > 0)
+    throw UnreadableTensor(std::string(name) + " has no memory; pass a tensor that has");
+  // The imaginary part of a conjugated tensor is a view of every other element, with a note to negate them.
+  if (view_.type != DataType::f16 && view_.type != DataType::f32 && view_.type != DataType::f64) return;
+  for (int i = 0; i < view_.rank; ++i)
+    if (view_.shape[std::size_t(i)] > 1 && view_.strides[std::size_t(i)] == 1) return;
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  PyObject* self = object_.ptr();
+  const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
+  if (!negated.is_valid()) throw nb::python_error();
+  if (negated.is(nb::handle(Py_True)))
+    throw UnreadableTensor(std::string(name) + " is to be negated when it is read; pass its resolve_neg()");
 }
 
 // Not by __dlpack__: that refuses arrays that are read-only, and types that NumPy has from ml_dtypes.

@@ -50,16 +50,16 @@ const ArrayType& array_type(nb::handle array, const char* name);
 /// Whether one of them was torch's so far.
 bool knows_torch();
 
-/// A tensor of torch's without strided memory: sparse, on the meta device, inside a transform.
-struct UnreadableTensor : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
+/// A tensor of torch's whose elements are not what lies in its memory; its operators may know what to do. A TypeError.
+struct UnreadableTensor : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// An argument: a view of its memory, valid while this lives and Python's lock is held or the array is.
 class Array {
  public:
-  /// Throws TypeError for what is no array or of a type that no GEMM takes, BufferError for one that is read-only
-  /// though it is `written`. `stream`: what a producer that is not on the caller's stream is to make wait.
+  /// Throws TypeError for what is no array or of a type that no GEMM takes, UnreadableTensor, BufferError for one that
+  /// is read-only though it is `written`. `stream`: what a producer that is not on the caller's stream is to make wait.
   Array(nb::handle array, const char* name, bool written = false, std::optional<std::intptr_t> stream = {});
 
   const View& view() const { return view_; }
@@ -69,6 +69,7 @@ class Array {
 
  private:
   void read(const dlpack::Tensor& tensor, const char* name);
+  void read_torch(const char* name);
   void read_numpy(const char* name, bool written);
   void read_capsule(const char* name, bool written, std::optional<std::intptr_t> stream);
 

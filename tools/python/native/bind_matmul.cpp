@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/typing.h>
 
 #include "bindings.hpp"
@@ -136,10 +137,27 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
       "The other arguments are matmul's.");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
-  module.def("compute", taking_arguments<nb::object>(&compute), nb::arg("a").none(), nb::arg("b").none(),
-             JITGEMM_MATMUL_ARGUMENTS,
-             nb::sig("def compute(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
-             "matmul() without a look at torch's modes and gradients: what its operators call.");
+  module.def(
+      "compute",
+      [](nb::handle a, nb::handle b, nb::handle c, nb::handle bias, double alpha, double beta,
+         std::string_view activation, double slope, nb::handle out_dtype, std::string_view precision,
+         std::string_view accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d,
+         std::string_view config, nb::handle out) {
+        const auto given = [](std::string_view text) -> nb::object {
+          if (text.empty()) return nb::none();
+          return nb::str(text.data(), text.size());
+        };
+        const nb::object beta_given = nb::float_(beta), activation_given = given(activation),
+                         precision_given = given(precision), accumulation_given = given(accumulation),
+                         config_given = given(config);
+        return compute({a, b, c, alpha, beta_given, bias, activation_given, slope, out, out_dtype, precision_given,
+                        accumulation_given, scale_a, scale_b, scale_d, config_given});
+      },
+      nb::arg("a"), nb::arg("b"), "c"_a.none(), "bias"_a.none(), "alpha"_a, "beta"_a, "activation"_a, "slope"_a,
+      "out_dtype"_a.none(), "precision"_a, "accumulation"_a, "scale_a"_a.none(), "scale_b"_a.none(), "scale_d"_a.none(),
+      "config"_a, "out"_a = nb::none(),
+      "matmul() without a look at torch's modes and gradients, by the arguments of its operators: texts that are not\n"
+      "given are empty.");
   module.def(
       "dtype_name", [](nb::handle dtype) { return name_of(data_type_of(dtype, "out_dtype")); }, "dtype"_a,
       "A type as NumPy and torch name it.");

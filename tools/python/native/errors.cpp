@@ -56,7 +56,8 @@ void raise(const Error& error) {
 
 }  // namespace
 
-void register_errors() {
+void register_errors(nb::module_& module) {
+  nb::exception<UnreadableTensor>(module, "UnreadableTensor", PyExc_TypeError);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
@@ -64,8 +65,6 @@ void register_errors() {
       raise(error);
     } catch (const ShapeError& error) {
       PyErr_SetString(PyExc_ValueError, error.what());
-    } catch (const UnreadableTensor& error) {
-      PyErr_SetString(PyExc_TypeError, error.what());
     } catch (const std::bad_cast&) {
       PyErr_SetString(PyExc_TypeError, "an argument, or an attribute of one, is of the wrong type or out of its range");
     }

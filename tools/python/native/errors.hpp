@@ -1,9 +1,11 @@
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 namespace jitgemm::python {
 
 /// Lets nanobind turn jitgemm::Error into Python's own exceptions: ValueError for wrong input, MemoryError, OSError for
 /// files, else RuntimeError. They have the attributes code, problem, config, call and log, as jitgemm::Error has them.
-void register_errors();
+void register_errors(nanobind::module_& module);
 
 }  // namespace jitgemm::python

@@ -9,6 +9,7 @@
 #include "context_internals.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "torch_state.hpp"
 #include "util/function_ref.hpp"
 #include "without_lock.hpp"
 
@@ -49,50 +50,12 @@ bool is_tf32(nb::handle precision, const ArrayType& type) {
   constexpr const char* choices = "None, ieee, tf32";
   if (precision.is_none()) {
     if (!type.is_torch()) return false;
-    static nb::object& asked = *new nb::object(nb::module_::import_("torch").attr("get_float32_matmul_precision"));
-    return nb::cast<std::string_view>(asked()) != "highest";
+    return torch_prefers_tf32();
   }
   const std::string_view text = text_of(precision, "precision", choices);
   if (text != "ieee" && text != "tf32") refuse_choice("precision", text, choices);
   return text == "tf32";
 }
-
-/// The functions by which torch says that something looks at its operators.
-class TorchModes {
- public:
-  static bool any() {
-    static TorchModes& modes = *new TorchModes;
-    return modes.is_on(modes.autocast_) || modes.is_on(modes.dispatch_modes_) || modes.is_on(modes.transforms_) ||
-           modes.is_on(modes.tracing_) || modes.forward_gradients();
-  }
-  static bool gradients() {
-    static nb::object& enabled = *new nb::object(nb::module_::import_("torch").attr("is_grad_enabled"));
-    return enabled().is(nb::handle(Py_True));
-  }
-
- private:
-  /// Forward-mode differentiation, which is on within a level.
-  bool forward_gradients() const {
-    PyObject* const level = PyDict_GetItemString(forward_.ptr(), "_current_level");
-    return level && PyLong_Check(level) && PyLong_AsLong(level) >= 0;
-  }
-
-  // What a version of torch does not have is none of its modes.
-  TorchModes() {
-    const nb::object torch = nb::module_::import_("torch").attr("_C");
-    autocast_ = nb::getattr(torch, "_is_any_autocast_enabled", nb::none());
-    forward_ = nb::module_::import_("torch.autograd.forward_ad").attr("__dict__");
-    tracing_ = nb::getattr(torch, "_get_tracing_state", nb::none());
-    dispatch_modes_ = nb::getattr(torch, "_len_torch_dispatch_stack", nb::none());
-    if (nb::hasattr(torch, "_functorch"))
-      transforms_ = nb::getattr(torch.attr("_functorch"), "peek_interpreter_stack", nb::none());
-  }
-  static bool is_on(const nb::object& question) {
-    return !question.is_none() && PyObject_IsTrue(question().ptr()) == 1;
-  }
-
-  nb::object autocast_, dispatch_modes_, transforms_, tracing_, forward_;
-};
 
 /// An operand that may be a number instead of an array: what it multiplies the product by.
 bool is_number(nb::handle value) {
@@ -102,15 +65,7 @@ bool is_number(nb::handle value) {
 
 bool requires_grad(nb::handle tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  return nb::steal(PyObject_GetAttr(tensor.ptr(), name)).is(nb::handle(Py_True));
-}
-
-/// Of a view whose elements are those in memory with the other sign.
-bool is_negative(nb::handle tensor) {
-  static PyObject* const question =
-      nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg")).release().ptr();
-  PyObject* self = tensor.ptr();
-  const nb::object answer = nb::steal(PyObject_Vectorcall(question, &self, 1, nullptr));
+  const nb::object answer = nb::steal(PyObject_GetAttr(tensor.ptr(), name));
   if (!answer.is_valid()) throw nb::python_error();
   return answer.is(nb::handle(Py_True));
 }
@@ -166,42 +121,30 @@ DataType data_type_of(nb::handle dtype, const char* what) {
                            .c_str());
 }
 
-bool needs_torch_operators(const MatmulArguments& it) {
-  bool any = false, subclass = false;
+Way way_of(const MatmulArguments& it) {
   const std::array arrays{it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d};
   constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
+  constexpr std::size_t first_scale = 5;
   std::array<nb::handle, arrays.size()> tensors;
   std::size_t count = 0;
+  bool subclass = false;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].is_none() || is_number(arrays[i])) continue;
+    if (arrays[i].is_none() || (i >= first_scale && is_number(arrays[i]))) continue;
     const ArrayType& type = array_type(arrays[i], names[i]);
-    if (!type.is_torch()) continue;
-    any = true;
     subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
-    tensors[count++] = arrays[i];
+    if (type.is_torch()) tensors[count++] = arrays[i];
   }
-  if (!any) return false;
-  if (subclass || TorchModes::any()) return true;
-  const bool gradients = TorchModes::gradients();
-  for (std::size_t i = 0; i < count; ++i)
-    if ((gradients && requires_grad(tensors[i])) || is_negative(tensors[i])) return true;
-  return false;
-}
-
-bool is_negated(const Array& array) { return array.type().is_torch() && is_negative(array.object()); }
-
-void mark_written(const Array& array) {
-  if (!array.type().is_torch()) return;
-  static PyObject* const increment =
-      nb::object(nb::module_::import_("torch").attr("_C").attr("_increment_version")).release().ptr();
-  const nb::tuple tensors = nb::make_tuple(array.object());
-  PyObject* argument = tensors.ptr();
-  if (!nb::steal(PyObject_Vectorcall(increment, &argument, 1, nullptr)).is_valid()) throw nb::python_error();
+  if (count == 0) return Way::direct;
+  const TorchState state = torch_state();
+  if (subclass || state.watched) return Way::operators;
+  if (state.autocast) return Way::recorded;
+  if (!state.gradients) return Way::direct;
+  return std::any_of(tensors.begin(), tensors.begin() + count, requires_grad) ? Way::recorded : Way::direct;
 }
 
 bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
 
-bool records_gradients() { return knows_torch() && TorchModes::gradients(); }
+bool records_gradients() { return knows_torch() && torch_state().gradients; }
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   std::optional<std::intptr_t> used;
@@ -263,12 +206,14 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
                 : d_                    ? d_->view().type
                                         : default_output(a.type);
   like.c.type = type_of_c(like);
-  if (c_) require_type(c_->view(), like.c.type, "c", like.d.type);
-  if (bias_) require_type(bias_->view(), like.c.type, "bias", like.d.type);
   if (d_ && d_->view().type != like.d.type)
     throw nb::type_error(("out is of " + std::string(to_string(d_->view().type)) + ", and out_dtype " +
                           std::string(to_string(like.d.type)) + "; leave out_dtype away")
                              .c_str());
+  if (why_types_unsupported(like).empty()) {  // else the library says it
+    if (c_) require_type(c_->view(), like.c.type, "c", like.d.type);
+    if (bias_) require_type(bias_->view(), like.c.type, "bias", like.d.type);
+  }
   like.beta = it.beta.is_none() ? (c_ ? 1 : 0) : nb::cast<double>(it.beta);
   if (!c_ && like.beta != 0) throw nb::value_error("beta multiplies c, which is not there; pass c, or leave beta away");
   like.epilogue.activation = activation_of(it.activation);
@@ -399,14 +344,15 @@ void run_product(Context& context, const Product& product, const Operands& opera
 
 nb::object PreparedMatmul::run() const {
   run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
-  if (!made_out_) mark_written(*d_);
-  return made_out_ ? finished_array(*a_, out_) : out_;
+  if (made_out_) return finished_array(*a_, out_);
+  if (d_->type().is_torch()) note_written(out_);
+  return out_;
 }
 
 namespace {
 
-nb::object by_torch_operators(const MatmulArguments& arguments) {
-  static nb::object& operators = *new nb::object(nb::module_::import_("jitgemm.torch"));
+nb::object by_operators(const MatmulArguments& arguments) {
+  static nb::object& module = *new nb::object(nb::module_::import_("jitgemm.torch"));
   nb::dict keywords;
   const auto pass = [&](const char* name, nb::handle value) {
     if (!value.is_none()) keywords[name] = value;
@@ -420,7 +366,7 @@ nb::object by_torch_operators(const MatmulArguments& arguments) {
   pass("config", arguments.config);
   pass("stream", arguments.stream);
   pass("context", arguments.context);
-  if (arguments.b_is_weight) return operators.attr("linear")(arguments.a, arguments.b, **keywords);
+  if (arguments.b_is_weight) return module.attr("linear")(arguments.a, arguments.b, **keywords);
   pass("c", arguments.c);
   keywords["alpha"] = arguments.alpha;
   pass("beta", arguments.beta);
@@ -428,17 +374,31 @@ nb::object by_torch_operators(const MatmulArguments& arguments) {
   pass("scale_a", arguments.scale_a);
   pass("scale_b", arguments.scale_b);
   pass("scale_d", arguments.scale_d);
-  return operators.attr("matmul")(arguments.a, arguments.b, **keywords);
+  return module.attr("matmul")(arguments.a, arguments.b, **keywords);
+}
+
+nb::object recorded(const MatmulArguments& it) {
+  static nb::object& function = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_recorded"));
+  return function(it.a, it.b, it.c, it.alpha, it.beta, it.bias, it.activation, it.slope, it.out, it.out_dtype,
+                  it.precision, it.accumulation, it.scale_a, it.scale_b, it.scale_d, it.config, it.stream, it.context,
+                  it.b_is_weight);
 }
 
 }  // namespace
 
 nb::object matmul(const MatmulArguments& arguments) {
-  if (needs_torch_operators(arguments)) return by_torch_operators(arguments);
+  switch (way_of(arguments)) {
+    case Way::operators:
+      return by_operators(arguments);
+    case Way::recorded:
+      return recorded(arguments);
+    case Way::direct:
+      break;
+  }
   try {
     return compute(arguments);
-  } catch (const UnreadableTensor&) {  // torch knows what becomes of some: those without memory, for one
-    return by_torch_operators(arguments);
+  } catch (const UnreadableTensor&) {
+    return by_operators(arguments);
   }
 }
 

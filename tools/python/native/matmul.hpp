@@ -61,20 +61,22 @@ void run_product(Context& context, const Product& product, const Operands& opera
 /// Whether to wait, since a framework would reuse an array's memory before they are done.
 bool must_wait(const std::optional<Array>& array);
 
-/// By torch's operators where something looks at them, else compute().
+/// compute(), or by way of jitgemm.torch where way_of() says so or a tensor cannot be read.
 nb::object matmul(const MatmulArguments& arguments);
 nb::object compute(const MatmulArguments& arguments);
 
 /// Throws TypeError, ValueError. `what` is the argument's name.
 DataType data_type_of(nb::handle dtype, const char* what);
 
-/// Whether a call with these arrays must go by torch's operators: for gradients, autocast, tracing and whatever else
-/// looks at operators.
-bool needs_torch_operators(const MatmulArguments& arguments);
-/// Whether torch means the elements with the other sign.
-bool is_negated(const Array& array);
-/// Tells torch that a tensor's values are others now, so that backward() does not take them for what was saved.
-void mark_written(const Array& array);
+/// How torch is told of a product.
+enum class Way : std::uint8_t {
+  direct,     ///< compute()
+  recorded,   ///< for gradients and autocast, where nothing else looks at operators
+  operators,  ///< torch's: for tracing, subclasses and whatever else looks at them
+};
+/// Which way a product of these arrays must go.
+Way way_of(const MatmulArguments& arguments);
+
 /// Whether torch is there, and records gradients on this thread.
 bool records_gradients();
 /// Of this array, then.

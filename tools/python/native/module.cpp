@@ -13,7 +13,7 @@ NB_MODULE(_core, module) {
   module.def("set_environment_default", &jitgemm::set_environment_default, nanobind::arg("name"),
              nanobind::arg("value"), "What the library finds where an environment variable is not set.");
   jitgemm::python::WithoutLock::watch_interpreter();
-  jitgemm::python::register_errors();
+  jitgemm::python::register_errors(module);
   jitgemm::python::bind_context(module);
   jitgemm::python::bind_matmul(module);
   jitgemm::python::bind_cache(module);

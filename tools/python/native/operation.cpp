@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "torch_state.hpp"
+
 namespace jitgemm::python {
 namespace {
 
@@ -12,13 +14,6 @@ std::string text_of(const View& view) {
   std::string text = std::string(to_string(view.type)) + " " + to_string(shape_of(view)) + " with strides (";
   for (int i = 0; i < view.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
   return text + ")";
-}
-
-/// Real tensors that torch means with the other sign are imaginary parts, two elements apart at least.
-bool may_be_negated(const View& view) {
-  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
-    if (view.shape[i] > 1 && view.strides[i] % 2 != 0) return false;
-  return true;
 }
 
 /// Strides of dimensions with one index say nothing.
@@ -85,8 +80,6 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
                            to_string(place_) + "; make another one")
                               .c_str());
-  if (may_be_negated(*expected) && is_negated(*held))
-    throw nb::value_error((std::string(name) + " has torch's lazy negation; pass resolve_neg() of it").c_str());
   if (gradients && requires_gradient(*held)) {
     PyErr_SetString(PyExc_RuntimeError, (std::string(name) + " requires a gradient, and Matmul has none; call "
                                                              "jitgemm.matmul, or use torch.no_grad()")
@@ -126,8 +119,9 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   operands.d = pointer(role_d, out);
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
   run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
-  if (!made) mark_written(*held[role_d]);
-  return made ? finished_array(*held[role_a], std::move(out)) : out;
+  if (made) return finished_array(*held[role_a], std::move(out));
+  if (held[role_d]->type().is_torch()) note_written(out);
+  return out;
 }
 
 }  // namespace jitgemm::python

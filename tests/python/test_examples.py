@@ -1,0 +1,29 @@
+"""The scripts of tools/python/examples, where there is no GPU."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "tools" / "python" / "examples"
+
+
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-W", "ignore", str(EXAMPLES / name), *arguments], capture_output=True,
+                          text=True, timeout=300)
+
+
+def test_a_transformer_on_the_emulator():
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    done = run("transformer.py", "--config", "tiny")
+    assert done.returncode == 0, done.stderr
+    assert "15 linear layers by jitgemm" in done.stdout
+    assert "logits against float32's" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["transformer.py", "overhead.py"])
+def test_help(name):
+    done = run(name, "--help")
+    assert done.returncode == 0 and name in done.stdout
