@@ -465,20 +465,19 @@ TEST_CASE("A struct without its _init is one error that names it", "[c][hostile]
 }
 
 TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]") {
-  const auto refuses = [](const char* name, auto change) {
+  const auto refuses = [](const char* message, auto change) {
     jitgemm_problem problem = new_problem();
     change(problem);
     std::size_t needed = 0;
-    CHECK_THAT(invalid_argument(jitgemm_problem_to_string(&problem, nullptr, 0, &needed)),
-               ContainsSubstring(std::string(name) + " has a reserved word"));
+    CHECK_THAT(invalid_argument(jitgemm_problem_to_string(&problem, nullptr, 0, &needed)), ContainsSubstring(message));
     CHECK(needed == 0);
   };
-  refuses("jitgemm_problem", [](jitgemm_problem& p) { p.reserved_word = 1; });
-  refuses("jitgemm_problem.a", [](jitgemm_problem& p) { p.a.reserved[3] = -1; });
-  refuses("jitgemm_problem.b", [](jitgemm_problem& p) { p.b.reserved_word = 1; });
-  refuses("jitgemm_problem.c", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });
-  refuses("jitgemm_problem.d", [](jitgemm_problem& p) { p.d.reserved[1] = 1; });
-  refuses("jitgemm_problem.epilogue", [](jitgemm_problem& p) { p.epilogue.reserved[7] = 1; });
+  refuses("jitgemm_problem has a reserved word", [](jitgemm_problem& p) { p.reserved_word = 1; });
+  refuses("jitgemm_problem.a has a reserved word", [](jitgemm_problem& p) { p.a.reserved[3] = -1; });
+  refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved_word = 1; });
+  refuses("jitgemm_problem.c has a reserved word", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });
+  refuses("jitgemm_problem.d has a reserved word", [](jitgemm_problem& p) { p.d.reserved[1] = 1; });
+  refuses("jitgemm_problem.epilogue has a reserved word", [](jitgemm_problem& p) { p.epilogue.reserved[7] = 1; });
   jitgemm_config config = new_config();
   config.reserved_word = 1;
   std::size_t needed = 0;
