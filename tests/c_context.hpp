@@ -25,6 +25,12 @@ inline void throw_unless_success(jitgemm_status status) {
       .with_log(jitgemm_last_error_log());
 }
 
+/// Of a struct of the C interface, which has no padding: all that a call may have changed.
+template <typename Struct>
+std::string struct_bytes(const Struct& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
 /// What get(buffer, capacity, needed) copies.
 template <typename Get>
 std::string text_of(Get get) {

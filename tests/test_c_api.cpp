@@ -241,7 +241,7 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
   CHECK(same.epilogue.slope == 0.125);
   CHECK(same.accumulation == Accumulation::promoted);
   const jitgemm_problem back = c::to_c(same);
-  CHECK(std::memcmp(&back, &problem, sizeof back) == 0);
+  CHECK(struct_bytes(back) == struct_bytes(problem));
 
   // And each field of its own: what set_field() changes is no longer the default.
   for_each_field([](const ProblemField& field, auto member) {
@@ -292,7 +292,7 @@ TEST_CASE("A configuration's and a call's fields go there and back", "[c]") {
                           .grid = 9};
   CHECK(c::config_of(&config) == same);
   const jitgemm_config back = c::to_c(same);
-  CHECK(std::memcmp(&back, &config, sizeof back) == 0);
+  CHECK(struct_bytes(back) == struct_bytes(config));
   for (auto flag :
        {&jitgemm_config::ping_pong, &jitgemm_config::swap_ab, &jitgemm_config::pack_a, &jitgemm_config::pack_b}) {
     jitgemm_config one = new_config();
@@ -314,7 +314,7 @@ TEST_CASE("A configuration's and a call's fields go there and back", "[c]") {
   CHECK((call.bias == memory + 4 && call.workspace == memory + 5 && call.workspace_bytes == 99));
   CHECK((call.scale_a == scales && call.scale_b == scales + 1 && call.scale_d == scales + 2));
   const jitgemm_operands again = c::to_c(call);
-  CHECK(std::memcmp(&again, &operands, sizeof again) == 0);
+  CHECK(struct_bytes(again) == struct_bytes(operands));
 }
 
 TEST_CASE("Facts of a plan, a device, counters and a candidate are in the fields of their names", "[c]") {
@@ -415,7 +415,7 @@ void check_sizes(const char* name, jitgemm_status (*init)(Struct*, std::size_t),
     CHECK_THAT(message, ContainsSubstring(name) && ContainsSubstring(std::string(name) + "_init()") &&
                             ContainsSubstring(std::to_string(size)));
     CHECK_THAT(invalid_argument(init(&one, size)), ContainsSubstring(std::string(name) + "_init()"));
-    CHECK(std::memcmp(&one, &before, sizeof one) == 0);
+    CHECK(struct_bytes(one) == struct_bytes(before));
   }
   CHECK_THAT(invalid_argument(init(nullptr, sizeof one)), ContainsSubstring(std::string(name) + " is NULL"));
   CHECK_THAT(invalid_argument(use(nullptr)), ContainsSubstring("is NULL"));
@@ -543,7 +543,7 @@ TEST_CASE("Problems and configurations go into texts and back by way of C", "[c]
              ContainsSubstring("shape"));
   CHECK_THAT(refused(JITGEMM_STATUS_INVALID_PROBLEM, jitgemm_problem_set_field(&problem, "m", "many")),
              ContainsSubstring("many"));
-  CHECK(std::memcmp(&problem, &before, sizeof problem) == 0);
+  CHECK(struct_bytes(problem) == struct_bytes(before));
   jitgemm_config config = new_config();
   CHECK_THAT(refused(JITGEMM_STATUS_INVALID_CONFIG, jitgemm_config_parse("sm80 32x32x64 colour=red", &config)),
              ContainsSubstring("colour"));

@@ -207,6 +207,18 @@ def test_nothing_is_kept_of_an_array():
     (lambda a, b: jitgemm.matmul(a, b, config="block_m=3"), ValueError, "cannot read"),
     (lambda a, b: jitgemm.matmul(a, b, config=3), TypeError, "config is no string"),
     (lambda a, b: jitgemm.matmul(a, b, stream="x"), TypeError, "stream is no CUDA stream"),
+    (lambda a, b: jitgemm.matmul(a, b, stream=-1), TypeError, "stream is no handle of a CUDA stream"),
+    (lambda a, b: jitgemm.matmul(a, b, c=a @ b, beta="1"), TypeError, "beta is no number"),
+    (lambda a, b: jitgemm.matmul(a, b, scale_a=2**2000), TypeError, "scale_a is no number that a float holds"),
+    (lambda a, b: jitgemm.matmul(a, b, activation="\ud800"), ValueError, "activation is no text of Unicode"),
+    (lambda a, b: jitgemm.matmul(a, b, activation="x" * 1000), ValueError, r'^activation is "x{80}\.\.\."; choose'),
+    (lambda a, b: jitgemm.matmul(a, b, scale_d=np.ones(1, "f4")), ValueError, "pass None, and use alpha"),
+    (lambda a, b: jitgemm.bench([]), ValueError, "there is no shape to time"),
+    (lambda a, b: jitgemm.bench([(1, 2)]), ValueError, r"\(1, 2\) is no shape; pass \(m, n, k\)"),
+    (lambda a, b: jitgemm.bench([(8, 8, 8)], seconds=float("nan")), ValueError, "seconds is nan"),
+    (lambda a, b: jitgemm.warm([(1, 2)]), ValueError, r"\(1, 2\) is no shape"),
+    (lambda a, b: jitgemm.warm([(8, 8, 8)], layout=3), ValueError, "layout is 3; choose one of nn, nt, tn, tt"),
+    (lambda a, b: jitgemm.warm([(8, 8, 8)], progress=3), TypeError, "progress is neither a bool nor a function"),
     (lambda a, b: jitgemm.matmul(a, b, context="x"), TypeError, "context is no jitgemm.Context"),
     (lambda a, b: jitgemm.matmul(a, b, scale_a=np.ones(2, "f4")), TypeError, "scale_a must be one float32"),
     (lambda a, b: jitgemm.matmul(a, b, scale_d=2.0), TypeError, "scale_d is a number"),
@@ -348,3 +360,8 @@ def test_arrays_of_jax():
     assert type(jitgemm.Matmul(a, b)()) is type(a)
     with pytest.raises(TypeError, match="out is of JAX, whose arrays are immutable"):
         jitgemm.matmul(a, b, out=jnp.zeros((5, 9)))
+    import jax
+    for traced in (jax.jit(lambda x: jitgemm.matmul(x, b)), jax.vmap(lambda x: jitgemm.matmul(x[None], b)),
+                   jax.grad(lambda x: jitgemm.matmul(x, b).sum())):
+        with pytest.raises(TypeError, match="a is traced by JAX; call jitgemm outside jax.jit"):
+            traced(a)

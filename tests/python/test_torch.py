@@ -442,6 +442,8 @@ def test_tensors_without_memory():
         with pytest.raises(TypeError, match=message) as caught:
             jitgemm.matmul(tensor, b)
         assert "\n" not in str(caught.value)
+    with pytest.raises(TypeError, match="activation is no string"):
+        jitgemm.matmul(a.requires_grad_(), b, activation=3)
     with pytest.raises(TypeError, match="a and b must both be tensors of torch"):
         jitgemm.matmul(a.requires_grad_(), b.numpy())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jitgemm._core import Matmul, default_context
 from jitgemm._progress import steps
-from jitgemm._shapes import Shapes, layout_fields, sizes_of_file
+from jitgemm._shapes import Shapes, layout_fields, size_of, sizes_of_file
 
 TORCH_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "tf32": "float32", "f64": "float64"}
 NUMPY_TYPES = {"f16": "float16", "f32": "float32", "f64": "float64"}
@@ -115,7 +115,11 @@ def bench(shapes: Shapes, *, dtype: str = "bf16", layout: str = "nn", device: st
     the arms take turns in random order, and the first round does not count. Results are checked against float64 first;
     RuntimeError if they are wrong.
     """
-    sizes = sizes_of_file(shapes) if isinstance(shapes, (str, os.PathLike)) else [tuple(shape) for shape in shapes]
+    sizes = sizes_of_file(shapes) if isinstance(shapes, (str, os.PathLike)) else list(map(size_of, shapes))
+    if not sizes:
+        raise ValueError("there is no shape to time; pass (m, n, k) tuples")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"seconds is {seconds}; pass how long to time a shape, 0.3 say")
     layout_fields(layout)  # refuses others
     if device is None:
         device = "cuda:0" if _torch_with_cuda() is not None else "cpu"

@@ -35,6 +35,8 @@ class Bar:
 
 def steps(items: Iterable[T], what: str, progress: bool | Callable[[int, int], None] | None) -> Iterator[T]:
     """The items, and after each of them a call of `progress`, True for a bar."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError("progress is neither a bool nor a function of (done, total)")
     report = Bar(what) if progress is True else progress or None
     listed = list(items)
     for done, item in enumerate(listed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,10 +28,19 @@ def sizes_of_file(path: str | os.PathLike) -> list[tuple[int, int, int]]:
     return sizes
 
 
+def size_of(shape: object) -> tuple[int, int, int]:
+    """ValueError for what is not three integers."""
+    try:
+        m, n, k = map(operator.index, shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"{shape!r} is no shape; pass (m, n, k), three integers") from None
+    return m, n, k
+
+
 def layout_fields(layout: str) -> dict[str, str]:
     """Of "nn", "nt", "tn" or "tt": how A and B are stored; n by rows, t by columns."""
-    if len(layout) != 2 or any(letter not in LAYOUTS for letter in layout):
-        raise ValueError(f'layout is "{layout}"; choose one of nn, nt, tn, tt')
+    if not isinstance(layout, str) or len(layout) != 2 or any(letter not in LAYOUTS for letter in layout):
+        raise ValueError(f"layout is {layout!r}; choose one of nn, nt, tn, tt")
     return {"layout_a": LAYOUTS[layout[0]], "layout_b": LAYOUTS[layout[1]]}
 
 
@@ -45,6 +55,5 @@ def problems_of(shapes: Shapes, dtype: str, layout: str, fields: dict[str, objec
         elif isinstance(shape, str):
             problems.append(Problem(shape))
         else:
-            m, n, k = shape
-            problems.append(Problem(m, n, k, a=dtype, **layout_fields(layout), **fields))
+            problems.append(Problem(*size_of(shape), a=dtype, **layout_fields(layout), **fields))
     return problems

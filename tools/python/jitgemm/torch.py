@@ -96,6 +96,10 @@ def _arguments(a, b, c, alpha, beta, bias, activation, slope, out_dtype, precisi
     for scale in (scale_a, scale_b, scale_d):
         if scale is not None and scale.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("scales have no gradients; detach() them, or multiply by them in operators of their own")
+    for name, text in (("activation", activation), ("precision", precision), ("accumulation", accumulation),
+                       ("config", config)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} is no string")
     if beta is None:
         beta = 0.0 if c is None else 1.0
     return (a, b, c, bias, float(alpha), float(beta), activation or "none", float(slope),

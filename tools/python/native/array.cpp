@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 
 namespace jitgemm::python {
 namespace {
@@ -38,6 +39,19 @@ const TypeRow& row_of(DataType type) {
 [[noreturn]] void refuse_type(const char* name, const std::string& type) {
   throw nb::type_error(
       (std::string(name) + " has elements of " + type + "; convert it to one of " + type_names).c_str());
+}
+
+/// Of a NumPy dtype. Its name is found by Python code, where a daemon thread may meet the interpreter's end, which up
+/// to Python 3.13 ends the process: names are asked for once.
+const TypeRow& numpy_type(nb::handle dtype, const char* name) {
+  static auto& known = *new std::map<int, const TypeRow*>;
+  const TypeRow*& row = known[nb::cast<int>(dtype.attr("num"))];
+  if (row) return *row;
+  const std::string text = nb::cast<std::string>(dtype.attr("name"));
+  const auto found = std::find_if(std::begin(type_rows), std::end(type_rows),
+                                  [&](const TypeRow& candidate) { return text == candidate.name; });
+  if (found == std::end(type_rows)) refuse_type(name, text);
+  return *(row = found);
 }
 
 std::string python_name(nb::handle type) {
@@ -263,11 +277,9 @@ void Array::read_numpy(const char* name, bool written) {
     keeper_ = nb::module_::import_("numpy").attr("asarray")(object_);
     object_ = keeper_;
   }
-  const std::string dtype = nb::cast<std::string>(object_.attr("dtype").attr("name"));
-  const auto row = std::find_if(std::begin(type_rows), std::end(type_rows),
-                                [&](const TypeRow& candidate) { return dtype == candidate.name; });
-  if (row == std::end(type_rows)) refuse_type(name, dtype);
-  if (!nb::cast<bool>(object_.attr("dtype").attr("isnative")))
+  const nb::object dtype = object_.attr("dtype");
+  const TypeRow& row = numpy_type(dtype, name);
+  if (!nb::cast<bool>(dtype.attr("isnative")))
     throw nb::type_error((std::string(name) + " has the other byte order; convert it by astype()").c_str());
   const nb::dict interface = nb::cast<nb::dict>(object_.attr("__array_interface__"));
   const auto [address, read_only] = nb::cast<std::pair<std::uintptr_t, bool>>(interface["data"]);
@@ -281,9 +293,9 @@ void Array::read_numpy(const char* name, bool written) {
     throw nb::value_error(
         (std::string(name) + " has more than " + std::to_string(max_rank) + " dimensions; reshape it").c_str());
   view_.data = reinterpret_cast<void*>(address);
-  view_.type = row->type;
+  view_.type = row.type;
   view_.rank = int(shape.size());
-  const std::int64_t bytes = row->bits / 8;
+  const std::int64_t bytes = row.bits / 8;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     view_.shape[i] = nb::cast<std::int64_t>(shape[i]);
     const std::int64_t stride = nb::cast<std::int64_t>(strides[i]);
@@ -297,6 +309,11 @@ void Array::read_numpy(const char* name, bool written) {
 void Array::read_capsule(const char* name, bool written, std::optional<std::intptr_t> stream) {
   if (written && type_->is_jax())
     throw nb::type_error((std::string(name) + " is of JAX, whose arrays are immutable; leave it out").c_str());
+  if (!nb::hasattr(object_, "__dlpack_device__"))
+    throw nb::type_error((std::string(name) + (type_->is_jax() ? " is traced by JAX; call jitgemm outside jax.jit, "
+                                                                 "jax.grad and jax.vmap, or by jax.pure_callback"
+                                                               : " has no __dlpack_device__(); it is not an array"))
+                             .c_str());
   nb::dict arguments;
   std::pair<int, int> device;
   if (!nb::try_cast(object_.attr("__dlpack_device__")(), device))
@@ -350,7 +367,11 @@ Stream current_stream(const ArrayType& type, const Place& place) {
 }
 
 Stream stream_of(nb::handle stream) {
-  const auto from_integer = [](nb::handle value) { return reinterpret_cast<Stream>(nb::cast<std::uintptr_t>(value)); };
+  const auto from_integer = [](nb::handle value) {
+    std::uintptr_t handle = 0;
+    if (nb::try_cast(value, handle)) return reinterpret_cast<Stream>(handle);
+    throw nb::type_error("stream is no handle of a CUDA stream; pass 0 for the default one");
+  };
   if (PyLong_Check(stream.ptr())) return from_integer(stream);
   if (nb::hasattr(stream, "__cuda_stream__")) {
     nb::object described = stream.attr("__cuda_stream__");

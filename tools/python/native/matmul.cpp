@@ -19,11 +19,22 @@ namespace {
 std::string_view text_of(nb::handle text, const char* what, const char* choices) {
   if (!PyUnicode_Check(text.ptr()))
     throw nb::type_error((std::string(what) + " is no string; choose one of " + choices).c_str());
-  return nb::cast<std::string_view>(text);
+  std::string_view result;
+  if (nb::try_cast(text, result)) return result;
+  throw nb::value_error((std::string(what) + " is no text of Unicode; choose one of " + choices).c_str());
+}
+
+double number_of(nb::handle value, const char* what) {
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number != -1 || !PyErr_Occurred()) return number;
+  PyErr_Clear();
+  throw nb::type_error((std::string(what) + " is no number that a float holds").c_str());
 }
 
 [[noreturn]] void refuse_choice(const char* what, std::string_view text, const char* choices) {
-  throw nb::value_error((std::string(what) + " is \"" + std::string(text) + "\"; choose one of " + choices).c_str());
+  constexpr std::size_t longest = 80;
+  const std::string shown = text.size() <= longest ? std::string(text) : std::string(text.substr(0, longest)) + "...";
+  throw nb::value_error((std::string(what) + " is \"" + shown + "\"; choose one of " + choices).c_str());
 }
 
 Activation activation_of(nb::handle activation) {
@@ -164,7 +175,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   };
   const auto load_scale = [&](std::optional<Array>& array, nb::handle argument, const char* name) -> const float* {
     if (is_number(argument)) {
-      like.alpha *= nb::cast<double>(argument);
+      like.alpha *= number_of(argument, name);
       return nullptr;
     }
     load(array, argument, name);
@@ -214,7 +225,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     if (c_) require_type(c_->view(), like.c.type, "c", like.d.type);
     if (bias_) require_type(bias_->view(), like.c.type, "bias", like.d.type);
   }
-  like.beta = it.beta.is_none() ? (c_ ? 1 : 0) : nb::cast<double>(it.beta);
+  like.beta = it.beta.is_none() ? (c_ ? 1 : 0) : number_of(it.beta, "beta");
   if (!c_ && like.beta != 0) throw nb::value_error("beta multiplies c, which is not there; pass c, or leave beta away");
   like.epilogue.activation = activation_of(it.activation);
   like.epilogue.slope = it.slope;
