@@ -208,7 +208,7 @@ def test_warm_compiles_what_matmul_runs(tmp_path):
     shapes.write_text("8 8\n")
     with pytest.raises(ValueError, match="shapes.txt:1: .* write three integers a line"):
         jitgemm.warm(shapes)
-    with pytest.raises(ValueError, match='layout is "xy"'):
+    with pytest.raises(ValueError, match="layout is 'xy'"):
         jitgemm.warm([(8, 8, 8)], layout="xy")
 
 

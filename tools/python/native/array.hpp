@@ -38,7 +38,7 @@ struct ArrayType {
   std::string package;  // the first word of its module: "cupy"
 
   bool is_torch() const { return kind == Kind::torch || kind == Kind::torch_subclass; }
-  bool is_jax() const { return package == "jaxlib"; }
+  bool is_jax() const { return package == "jaxlib" || package == "jax"; }  // whose tracers are of the latter
   /// Whether the framework frees and reads memory in the order of the stream that is used. Of others the stream is
   /// waited for.
   bool follows_stream() const { return api || is_torch() || package == "cupy"; }
