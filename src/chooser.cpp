@@ -87,8 +87,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
-    throw Error(ErrorCode::invalid_option,
-                "tune() is called by a progress callback; call it when the call that measures has returned");
+    throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
   auto result = measure(problem, options_.budget_seconds, progress, &why);

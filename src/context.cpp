@@ -33,7 +33,7 @@ void check_workspace(const Operands& operands, std::size_t needed) {
   if (operands.workspace_bytes < needed) {
     throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(operands.workspace_bytes) +
                                                     " bytes where this configuration needs " + std::to_string(needed) +
-                                                    "; ask workspace_size() with it, or pass none");
+                                                    "; ask for the size with it, or pass none");
   }
   if (std::bit_cast<std::uintptr_t>(operands.workspace) % 256 != 0)
     throw Error(ErrorCode::invalid_operand, "the workspace is not 256-byte aligned; align it");
@@ -210,7 +210,7 @@ Choice Context::Impl::pinned_choice(const NormalProblem& problem, const KernelCo
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
     throw Error(ErrorCode::invalid_config,
                 "the configuration is not legal here: " + broken +
-                    "; candidates() lists those that are, of a problem with these alignments")
+                    "; the candidates are those that are, of a problem with these alignments")
         .with_config(to_string(config));
   }
   return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, chooser.device()), 0, 0};

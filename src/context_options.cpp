@@ -17,8 +17,7 @@ constexpr const char* calibration_name = "calibration.jsonl";
 
 Tuning tuning_mode(const ContextOptions& options) {
   if (options.tuning) {
-    if (*options.tuning > Tuning::on)
-      invalid_option("tuning is none of the enumerators; use Tuning::off, cached or on");
+    if (*options.tuning > Tuning::on) invalid_option("tuning is none of the enumerators; use off, cached or on");
     return *options.tuning;
   }
   const std::string mode = environment("JITGEMM_TUNING").value_or("");
@@ -46,7 +45,7 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
   if (options.cuda_device != -1) {
     const std::string given = "cuda_device=" + std::to_string(options.cuda_device);
     if (options.device != Device::cuda)
-      invalid_option(given + " is for Device::cuda; leave it at -1 for the emulator and for compile_only");
+      invalid_option(given + " is for the device cuda; leave it at -1 for the emulator and for compile_only");
     if (options.cuda_device < 0)
       invalid_option(given + " is negative; give a device's number, or -1 for the thread's current one");
   }
@@ -54,7 +53,7 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
     case Device::cuda:
       if (!options.architecture.empty()) {
         invalid_option("architecture=" + options.architecture +
-                       " is for Device::compile_only and Device::emulator; leave it empty for a CUDA device");
+                       " is for the devices compile_only and emulator; leave it empty for a CUDA device");
       }
       return make_cuda_backend(options.dependent_launch, options.cuda_device);
     case Device::emulator:
@@ -66,11 +65,11 @@ std::unique_ptr<Backend> make_backend(const ContextOptions& options) {
                                     .dependent_launch = options.dependent_launch});
     case Device::compile_only:
       if (options.architecture.empty()) {
-        invalid_option("Device::compile_only needs an architecture; give one such as sm_80 or sm_90a");
+        invalid_option("the device compile_only needs an architecture; give one such as sm_80 or sm_90a");
       }
       return make_compile_only_backend(options.architecture, options.dependent_launch);
   }
-  invalid_option("device is none of the enumerators; use Device::cuda, emulator or compile_only");
+  invalid_option("device is none of the enumerators; use cuda, emulator or compile_only");
 }
 
 RatedDevice rated_device(const ContextOptions& options, const DeviceInfo& device) {

@@ -62,7 +62,8 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
     invalid(ErrorCode::invalid_problem,
-            "stride_" + name + " = " + std::to_string(stride) + " is negative: give elements, or packed_stride",
+            "stride_" + name + " = " + std::to_string(stride) +
+                " is negative: give elements, or leave it away where they are packed",
             problem);
   }
   if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
@@ -86,7 +87,7 @@ void check_batch_of_d(const Problem& p, const Problem& problem) {
   const std::int64_t widest = (d.ld - d.extent) / (d.batch - 1);
   invalid(ErrorCode::invalid_problem,
           "stride_d = " + std::to_string(d.stride) + " makes the matrices of D overlap or interleave: give at least " +
-              std::to_string(d.span()) + " or packed_stride" +
+              std::to_string(d.span()) + ", or leave it away" +
               (widest < d.extent ? ""
                                  : ", or " + std::to_string(d.extent) + " to " + std::to_string(widest) +
                                        " for rows side by side in ldd = " + std::to_string(d.ld)),
@@ -232,7 +233,7 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
     if (scale == nullptr) return;
     if (!applies) {
       invalid(ErrorCode::invalid_operand,
-              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass nullptr, and use alpha",
+              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass none, and use alpha",
               p);
     }
     check_input({name, scale, sizeof(float)}, f32);

@@ -44,7 +44,7 @@ def test_plans_without_a_gpu():
     assert context.plan(problem, other).source == "pinned"
     assert isinstance(context.workspace_size(problem, other), int)
     assert context.device.architecture == "sm_90a" and context.device.sm_count == 132
-    with pytest.raises(RuntimeError, match='"compile_only" cannot use device memory'):
+    with pytest.raises(RuntimeError, match="the device compile_only cannot use device memory"):
         jitgemm.matmul(np.eye(4, dtype="f4"), np.eye(4, dtype="f4"), context=context)
 
 

@@ -212,7 +212,7 @@ def test_nothing_is_kept_of_an_array():
     (lambda a, b: jitgemm.matmul(a, b, scale_a=2**2000), TypeError, "scale_a is no number that a float holds"),
     (lambda a, b: jitgemm.matmul(a, b, activation="\ud800"), ValueError, "activation is no text of Unicode"),
     (lambda a, b: jitgemm.matmul(a, b, activation="x" * 1000), ValueError, r'^activation is "x{80}\.\.\."; choose'),
-    (lambda a, b: jitgemm.matmul(a, b, scale_d=np.ones(1, "f4")), ValueError, "pass None, and use alpha"),
+    (lambda a, b: jitgemm.matmul(a, b, scale_d=np.ones(1, "f4")), ValueError, "pass none, and use alpha"),
     (lambda a, b: jitgemm.bench([]), ValueError, "there is no shape to time"),
     (lambda a, b: jitgemm.bench([(1, 2)]), ValueError, r"\(1, 2\) is no shape; pass \(m, n, k\)"),
     (lambda a, b: jitgemm.bench([(8, 8, 8)], seconds=float("nan")), ValueError, "seconds is nan"),

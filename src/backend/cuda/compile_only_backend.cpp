@@ -41,8 +41,8 @@ class CompileOnlyBackend final : public Backend {
 
  private:
   [[noreturn]] static void no_device(const char* what) {
-    throw Error(ErrorCode::no_device, std::string("Device::compile_only cannot ") + what +
-                                          "; make the Context with Device::cuda or Device::emulator");
+    throw Error(ErrorCode::no_device, std::string("the device compile_only cannot ") + what +
+                                          "; make the Context with the device cuda or emulator");
   }
 
   DeviceInfo device_;

@@ -225,9 +225,8 @@ void CudaBackend::launch(const LoadedKernel& kernel, const LaunchGrid& grid, Arg
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",
-        result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-            ? "give a configuration of candidates() that needs less, and report it"
-            : earlier_failure);
+        result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "give a candidate that needs less, and report it"
+                                                     : earlier_failure);
 }
 
 void* CudaBackend::allocate(std::size_t bytes) {

@@ -5,7 +5,7 @@
 namespace jitgemm::cuda {
 namespace {
 
-constexpr const char* without_device = "install the NVIDIA driver, or use Device::emulator or Device::compile_only";
+constexpr const char* without_device = "install the NVIDIA driver, or use the device emulator or compile_only";
 
 using Symbol = std::function<void*(const char*)>;
 

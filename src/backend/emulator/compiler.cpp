@@ -188,9 +188,10 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
     outcome = run(compiler.command, {compiler.flags, {"-shared"}, text, {library}}, directory);
   }
   if (outcome.status != 0)
-    throw Error(ErrorCode::compile_failed, source.entry +
-                                               " does not compile for the emulator; log() is the compiler's, and "
-                                               "another JITGEMM_CXX may accept it")
+    throw Error(ErrorCode::compile_failed,
+                source.entry +
+                    " does not compile for the emulator; the compiler's words are the log, and "
+                    "another JITGEMM_CXX may accept it")
         .with_config(source.config)
         .with_call(compiler.command[0])
         .with_log(outcome.output);

@@ -2,10 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include <array>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "array.hpp"
 #include "jitgemm/error.hpp"
@@ -44,19 +42,9 @@ void set_text(PyObject* exception, const char* name, const std::string& text) {
     PyObject_SetAttrString(exception, name, value.ptr());
 }
 
-/// The library's sentence with Python's words for what it names as C++ does.
-std::string in_python(std::string text) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> words{
-      {{"Device::emulator", "\"cpu\""}, {"Device::compile_only", "\"compile_only\""}, {"nullptr", "None"}}};
-  for (const auto& [cpp, python] : words)
-    for (std::size_t at = 0; (at = text.find(cpp, at)) != text.npos; at += python.size())
-      text.replace(at, cpp.size(), python);
-  return text;
-}
-
 void raise(const Error& error) {
-  const std::string text = in_python(error.what());
-  const nb::object message = nb::steal(PyUnicode_DecodeUTF8(text.data(), Py_ssize_t(text.size()), "replace"));
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(error.what(), Py_ssize_t(std::string_view(error.what()).size()), "replace"));
   if (!message.is_valid()) return;  // no memory, which Python says itself
   PyObject* const kind = kind_of(error.code());
   const nb::object exception = nb::steal(PyObject_CallFunctionObjArgs(kind, message.ptr(), nullptr));
