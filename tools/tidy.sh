@@ -58,6 +58,7 @@ if [[ ! -x $program || $($program --version) != *"$version"* ]]; then
     fail "pip could not get clang-tidy $version: install python3-pip, and see that PyPI is reachable"
 fi
 echo "tidy.sh: $(wc -l <<<"$files") files"
-# The commands are of g++: clang knows other warnings, and calls what the standard library does itself deprecated.
-xargs -n 1 -P "$(nproc)" "$program" -p build/release --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-deprecated-declarations <<<"$files" \
+# The commands are of g++: clang knows other warnings and precompiled headers, and calls what the standard library does
+# itself deprecated.
+xargs -n 1 -P "$(nproc)" "$program" -p build/release --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch --extra-arg=-Wno-deprecated-declarations <<<"$files" \
   2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' >&2)
