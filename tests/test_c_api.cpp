@@ -495,6 +495,19 @@ TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]
   }
 }
 
+TEST_CASE("What no text says is not written as one", "[c][hostile]") {
+  std::size_t needed = 0;
+  jitgemm_problem problem = new_problem();
+  problem.d.type = jitgemm_data_type(99);
+  CHECK_THAT(refused(JITGEMM_STATUS_INVALID_PROBLEM, jitgemm_problem_to_string(&problem, nullptr, 0, &needed)),
+             ContainsSubstring("unknown"));
+  jitgemm_config config = new_config();
+  config.schedule = jitgemm_schedule(99);
+  CHECK_THAT(refused(JITGEMM_STATUS_INVALID_CONFIG, jitgemm_config_to_string(&config, nullptr, 0, &needed)),
+             ContainsSubstring("unknown"));
+  CHECK(needed == 0);
+}
+
 TEST_CASE("A text is copied whole with its NUL, or not at all", "[c]") {
   const jitgemm_config config = new_config();
   const std::string whole = to_string(KernelConfig{});

@@ -25,7 +25,7 @@ TEST_CASE("Options and variables that make no sense are refused with what would"
   refused({.device = Device::compile_only, .architecture = "sm_oops"}, "sm_oops");
   refused({.device = Device::cuda, .architecture = "sm_80"}, "architecture");
   refused({.device = Device::cuda, .cuda_device = -2}, "cuda_device=-2 is negative");
-  refused({.device = Device::emulator, .cuda_device = 0}, "cuda_device=0 is for Device::cuda");
+  refused({.device = Device::emulator, .cuda_device = 0}, "cuda_device=0 is for the device cuda");
   refused({.device = Device::compile_only, .cuda_device = 1, .architecture = "sm_80"}, "leave it at -1");
   const ContextOptions emulator{.device = Device::emulator, .cache_dir = cache.path().string()};
   ContextOptions options = emulator;

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef JITGEMM_JITGEMM_H
+#define JITGEMM_JITGEMM_H
 
 /// libjitgemm for C99, and for every language that calls C. Names, fields and defaults are those of the C++ headers
 /// beside this one, which say what each means; problem.hpp has the table of types and the arithmetic.
@@ -10,7 +11,8 @@
 ///   leaves alone what the library does not know. Reserved words are 0.
 /// Texts given are NUL-terminated. Texts wanted are copied to `buffer`, of `capacity` bytes. `needed`, which may be
 ///   NULL, gets the bytes that it takes with the NUL at its end. With a NULL buffer and a capacity of 0 that is all
-///   that is done. A text is never cut short: too small a buffer is left alone and JITGEMM_STATUS_BUFFER_TOO_SMALL.
+///   that is done; with a NULL `needed` besides it is JITGEMM_STATUS_INVALID_ARGUMENT. A text is never cut short: too
+///   small a buffer is left alone and JITGEMM_STATUS_BUFFER_TOO_SMALL.
 /// Handles: a destroy function takes NULL, too. Handles may be used by any number of threads at once.
 /// Flags are 0 for no and anything else for yes.
 
@@ -264,7 +266,8 @@ static inline jitgemm_status jitgemm_config_init(jitgemm_config* config) {
   return jitgemm_config_init_sized(config, sizeof *config);
 }
 
-/// One line, `m=.. n=.. k=.. a=.. b=.. d=.. ...`; what reads it back gets the same work.
+/// One line, `m=.. n=.. k=.. a=.. b=.. d=.. ...`; what reads it back gets the same work. JITGEMM_STATUS_INVALID_PROBLEM
+/// for an enumerator that nothing reads back.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_problem_to_string(const jitgemm_problem* problem, char* buffer, size_t capacity,
                                                           size_t* needed);
 /// The inverse, into a problem that has been filled in by its _init. JITGEMM_STATUS_INVALID_PROBLEM.
@@ -273,9 +276,10 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_problem_parse(const char* text, jitgemm_
 /// is not.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_problem_set_field(jitgemm_problem* problem, const char* name,
                                                           const char* value);
-/// One line; jitgemm_config_parse() reads it back, or is JITGEMM_STATUS_INVALID_CONFIG.
+/// One line, which jitgemm_config_parse() reads back. JITGEMM_STATUS_INVALID_CONFIG for an enumerator that it does not.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_config_to_string(const jitgemm_config* config, char* buffer, size_t capacity,
                                                          size_t* needed);
+/// JITGEMM_STATUS_INVALID_CONFIG.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_config_parse(const char* text, jitgemm_config* config);
 
 /* ------------------------------------------------------------------------------------------------------ contexts */
@@ -491,7 +495,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_candidates_create(jitgemm_context* conte
                                                           jitgemm_candidates** candidates);
 JITGEMM_C_EXPORT void jitgemm_candidates_destroy(jitgemm_candidates* candidates);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_candidates_count(const jitgemm_candidates* candidates, size_t* count);
-/// One of them as a plan of its own, which pins that configuration.
+/// One of them as a plan of its own: what it launches is that configuration, and its source says who proposed it.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_candidates_plan(const jitgemm_candidates* candidates, size_t index,
                                                         jitgemm_plan** plan);
 
@@ -587,7 +591,7 @@ JITGEMM_C_EXPORT void jitgemm_cached_kernels_destroy(jitgemm_cached_kernels* ker
 
 /// Kernels and tuning results on disk: Cache of cache.hpp.
 typedef struct jitgemm_cache jitgemm_cache;
-/// NULL: the default directory. JITGEMM_STATUS_IO if there is nothing to read.
+/// NULL: the default directory, which is made. JITGEMM_STATUS_IO if one that is named is not there.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_cache_create(const char* directory, jitgemm_cache** cache);
 JITGEMM_C_EXPORT void jitgemm_cache_destroy(jitgemm_cache* cache);
 /// As a full path; "" if it cannot be used.
@@ -756,4 +760,6 @@ static inline jitgemm_status jitgemm_wisdom_diff_info_init(jitgemm_wisdom_diff_i
 
 #ifdef __cplusplus
 }
+#endif
+
 #endif

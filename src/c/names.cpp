@@ -75,7 +75,9 @@ jitgemm_status jitgemm_problem_to_string(const jitgemm_problem* problem, char* b
                                          std::size_t* needed) {
   return guarded([&] {
     const TextOut out(buffer, capacity, needed);
-    out.put_text(to_string(problem_of(problem)));
+    const std::string text = to_string(problem_of(problem));
+    static_cast<void>(jitgemm::parse_problem(text));  // an enumerator that there is not has a text, too
+    out.put_text(text);
   });
 }
 jitgemm_status jitgemm_problem_parse(const char* text, jitgemm_problem* problem) {
@@ -96,7 +98,9 @@ jitgemm_status jitgemm_config_to_string(const jitgemm_config* config, char* buff
                                         std::size_t* needed) {
   return guarded([&] {
     const TextOut out(buffer, capacity, needed);
-    out.put_text(to_string(config_of(config)));
+    const std::string text = to_string(config_of(config));
+    static_cast<void>(jitgemm::parse_kernel_config(text));
+    out.put_text(text);
   });
 }
 jitgemm_status jitgemm_config_parse(const char* text, jitgemm_config* config) {

@@ -84,7 +84,7 @@ T parse_value(std::string_view text, std::string_view field) {
     }
     if (error != std::errc() || end != text.data() + text.size())
       unreadable(std::string(field) + "=" + std::string(text) + " is not a number" +
-                 (std::integral<T> ? ": give an integer" : ""));
+                 (std::integral<T> ? ": give an integer" : ": write it as 0.5 or 5e-1"));
     return value;
   }
 }

@@ -362,6 +362,88 @@ def test_transforms_of_every_activation(activation):
         assert close(results[0].primal, results[1].primal, 1e-9) and close(results[0].tangent, results[1].tangent, 1e-9)
 
 
+RAW = (None, None, 1.0, 0.0, "none", 0.01, None, "", "", None, None, None, "")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_transforms_inside_torch_compile(backend):
+    a, b = torch.randn(3, 4, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    stacked = torch.stack([a, 2 * a])
+    operator = torch.ops.jitgemm.matmul
+
+    def loss(f):
+        return lambda x: f(x).sin().sum()
+
+    transforms = [
+        lambda f: lambda x: torch.func.jvp(f, (x,), (x,))[1], lambda f: torch.func.jacfwd(f),
+        lambda f: torch.func.grad(loss(f)), lambda f: torch.func.jacrev(f),
+        lambda f: lambda _: torch.vmap(f)(stacked), lambda f: lambda _: torch.vmap(torch.func.grad(loss(f)))(stacked)]
+    for transform in transforms:
+        expected = transform(lambda x: x @ b)(a)
+        for f in (lambda x: jitgemm.matmul(x, b), lambda x: operator(x, b, *RAW)):
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda x: transform(f)(x), fullgraph=True, backend=backend)
+            assert close(transform(f)(a), expected, 1e-12) and close(compiled(a), expected, 1e-12)
+    forward_ad = torch.autograd.forward_ad
+    for f in (lambda x: jitgemm.matmul(x, b), lambda x: operator(x, b, *RAW)):
+        with forward_ad.dual_level():
+            dual = torch.compile(f, fullgraph=True, backend=backend)(forward_ad.make_dual(a, a))
+            assert close(forward_ad.unpack_dual(dual).tangent, a @ b, 1e-12)
+
+
+def test_what_loses_derivatives_is_refused():
+    a, b, c = (torch.randn(shape, dtype=torch.float64) for shape in ((3, 4), (4, 5), (3, 5)))
+    with pytest.raises(NotImplementedError, match="forward mode over forward mode"):
+        torch.func.jacfwd(torch.func.jacfwd(lambda x: jitgemm.matmul(x, b, activation="gelu")))(a)
+    for name, arguments in (("alpha", {}), ("beta", {"c": c}), ("slope", {"activation": "leaky_relu"})):
+        with pytest.raises(TypeError, match=f"{name} is a tensor; pass a number, {name}.item"):
+            torch.func.grad(lambda x: jitgemm.matmul(a, b, **arguments, **{name: x}).sum())(torch.tensor(2.0))
+    narrow, other = torch.randn(16, 32).to(torch.float8_e4m3fn), torch.randn(32, 16).to(torch.float8_e4m3fn)
+    with pytest.raises(RuntimeError, match="scales have no gradients"):
+        torch.func.jvp(lambda x: jitgemm.matmul(narrow, other, scale_a=x), (torch.tensor(2.0),), (torch.tensor(1.0),))
+    x, out = a.clone().requires_grad_(), torch.zeros(3, 5, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        torch.ops.jitgemm.matmul_out(x, b, *RAW, out=out)
+    product = jitgemm.Matmul(a, b)
+    with torch.autograd.forward_ad.dual_level():
+        with pytest.raises(RuntimeError, match="Matmul computes past torch's operators"):
+            product(torch.autograd.forward_ad.make_dual(a, a), b)
+    with pytest.raises(RuntimeError, match="Matmul computes past torch's operators"):
+        torch.vmap(lambda x: product(x, b))(torch.stack([a, a]))
+    assert close(product(a, b), a @ b, 1e-12)
+
+
+def test_out_inside_transforms():
+    a, b = torch.randn(3, 4, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+
+    def into(x, out):
+        return jitgemm.matmul(x, b, out=out)
+
+    def empty():
+        return torch.zeros(3, 5, dtype=torch.float64)
+
+    assert close(torch.func.jvp(lambda x: into(x, empty()), (a,), (a,))[1], a @ b, 1e-12)
+    assert close(torch.func.functionalize(lambda x, out: into(x, out) * 2)(a, empty()), 2 * a @ b, 1e-12)
+    assert close(torch.vmap(into)(torch.stack([a, a]), torch.stack([empty()] * 2)), torch.stack([a @ b] * 2), 1e-12)
+    with pytest.raises(ValueError, match=r"out is \(1, 5\), and the result \(3, 5\)"):
+        torch.vmap(into)(torch.stack([a, a]), torch.zeros(2, 1, 5, dtype=torch.float64))
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        out = forward_ad.make_dual(empty(), torch.ones(3, 5, dtype=torch.float64))
+        into(a, out)  # a constant
+        assert close(forward_ad.unpack_dual(out).tangent, empty())
+        into(forward_ad.make_dual(a, a), out)
+        assert close(forward_ad.unpack_dual(out).tangent, a @ b, 1e-12)
+
+
+def test_fx_traces_products():
+    model = torch.nn.Sequential(jitgemm.torch.Linear(4, 5, activation="relu"), jitgemm.torch.Linear(5, 2))
+    traced, x = torch.fx.symbolic_trace(model), torch.randn(3, 4)
+    assert sum(node.target is jitgemm.matmul for node in traced.graph.nodes) == 2
+    assert close(traced(x), model(x))
+
+
 def test_vmap_of_vectors_and_matrices():
     a, b = torch.randn(4, 8, dtype=torch.float64), torch.randn(8, 5, dtype=torch.float64)
     batch = torch.randn(3, 4, 8, dtype=torch.float64)
@@ -546,7 +628,12 @@ def test_linear_module():
         jitgemm.torch.Linear(8, 5, activation="foo")
     with pytest.raises(TypeError, match="from_linear.. takes a torch.nn.Linear, and this is a ReLU"):
         jitgemm.torch.Linear.from_linear(torch.nn.ReLU())
+    with pytest.raises(TypeError, match="weight has no shape yet"):
+        jitgemm.torch.Linear.from_linear(torch.nn.LazyLinear(5))
+    with pytest.raises(TypeError, match="weight is computed from other parameters"):
+        jitgemm.torch.Linear.from_linear(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 5)))
     shared = jitgemm.torch.Linear.from_linear(theirs, activation="relu")
+    assert jitgemm.torch.Linear.from_linear(shared).activation == "relu"
     assert shared.weight is theirs.weight and shared.bias is theirs.bias
     assert close(shared(x), torch.relu(theirs(x)))
     assert "activation=relu" in repr(shared)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import handle_torch_function, has_torch_function
 
 import jitgemm
 from jitgemm import _core
@@ -26,7 +27,6 @@ _library.define(f"matmul({_ARGUMENTS}) -> Tensor", tags=torch.Tag.pt2_compliant_
 _library.define(f"matmul_out({_ARGUMENTS}, *, Tensor(z!) out) -> ()", tags=torch.Tag.pt2_compliant_tag)
 
 _EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
-_NO_GRADIENT = [None] * 11  # of the arguments that are no tensors, and of scales
 _AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 _ACTIVATIONS = (None, "relu", "leaky_relu", "gelu", "gelu_erf", "gelu_tanh", "silu")
 _DTYPES = {"f16": torch.float16, "float16": torch.float16, "bf16": torch.bfloat16, "bfloat16": torch.bfloat16,
@@ -46,9 +46,15 @@ def matmul(a: Tensor, b: Tensor, *, c: Tensor | None = None, alpha: float = 1.0,
     RuntimeError for `out` where a gradient is required, as of torch's own operators; ValueError for `stream` and
     `context`, which operators do not have.
     """
+    if has_torch_function((a, b)) and not (isinstance(a, Tensor) and isinstance(b, Tensor)):  # torch.fx traces it
+        given = {"c": c, "beta": beta, "bias": bias, "activation": activation, "out": out, "out_dtype": out_dtype,
+                 "precision": precision, "accumulation": accumulation, "scale_a": scale_a, "scale_b": scale_b,
+                 "scale_d": scale_d, "config": config, "stream": stream, "context": context}
+        return handle_torch_function(jitgemm.matmul, (a, b), a, b, alpha=alpha, slope=slope,
+                                     **{name: value for name, value in given.items() if value is not None})
     arguments = _arguments(a, b, c, alpha, beta, bias, activation, slope, out_dtype, precision, accumulation, scale_a,
                            scale_b, scale_d, config, stream, context)
-    return _by_operators(*arguments) if out is None else _by_operators_into(out, arguments)
+    return torch.ops.jitgemm.matmul(*arguments) if out is None else _by_operators_into(out, arguments)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str | None = None, slope: float = 0.01,
@@ -89,12 +95,15 @@ def _arguments(a, b, c, alpha, beta, bias, activation, slope, out_dtype, precisi
     if stream is not None or context is not None:
         raise ValueError("operators run on torch's current stream by the device's own context; use torch.cuda.stream() "
                          "and leave stream and context away where there are gradients, autocast or torch.compile")
+    for name, number in (("alpha", alpha), ("beta", beta), ("slope", slope)):
+        if isinstance(number, Tensor):
+            raise TypeError(f"{name} is a tensor; pass a number, {name}.item() for instance")
     if isinstance(scale_a, (int, float)):
         alpha, scale_a = alpha * scale_a, None
     if isinstance(scale_b, (int, float)):
         alpha, scale_b = alpha * scale_b, None
     for scale in (scale_a, scale_b, scale_d):
-        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
+        if scale is not None and (_has_tangent(scale) or (scale.requires_grad and torch.is_grad_enabled())):
             raise RuntimeError("scales have no gradients; detach() them, or multiply by them in operators of their own")
     for name, text in (("activation", activation), ("precision", precision), ("accumulation", accumulation),
                        ("config", config)):
@@ -107,6 +116,14 @@ def _arguments(a, b, c, alpha, beta, bias, activation, slope, out_dtype, precisi
             scale_d, config or "")
 
 
+def _has_tangent(tensor: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    if torch._C._functorch.is_gradtrackingtensor(tensor):
+        return True
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
 def _dtype(dtype: object) -> torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
@@ -115,23 +132,21 @@ def _dtype(dtype: object) -> torch.dtype:
     return getattr(torch, _core.dtype_name(dtype))
 
 
-def _by_operators(*arguments) -> Tensor:
-    if not torch.compiler.is_compiling():
-        if torch._C._are_functorch_transforms_active():
-            transform = torch._C._functorch.peek_interpreter_stack().key()
-            if transform != torch._C._functorch.TransformType.Functionalize:
-                return _Transformed.apply(*arguments)
-        elif forward_ad._current_level >= 0:  # operators of a library lose tangents
-            return _Recorded.apply(torch.ops.jitgemm.matmul, *arguments[:4], arguments[4:])
-    return torch.ops.jitgemm.matmul(*arguments)
-
-
-def _by_operators_into(out: Tensor, arguments: tuple) -> Tensor:
+def _refuse_gradients(out: Tensor, arguments: tuple) -> None:
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in (out, *arguments[:4])):
         raise RuntimeError("matmul(out=...) does not support automatic differentiation, but one of the arguments "
                            "requires grad; leave out away, or use torch.no_grad()")
-    if not torch.compiler.is_compiling() and out.is_neg():
-        out.copy_(_by_operators(*arguments))
+
+
+def _by_operators_into(out: Tensor, arguments: tuple) -> Tensor:
+    _refuse_gradients(out, arguments)
+    if not torch.compiler.is_compiling() and (out.is_neg() or forward_ad._current_level >= 0
+                                              or torch._C._are_functorch_transforms_active()):
+        result = torch.ops.jitgemm.matmul(*arguments[:8], out.dtype, *arguments[9:])
+        if result.shape != out.shape:
+            raise ValueError(f"out is {tuple(out.shape)}, and the result {tuple(result.shape)}; pass an array of that "
+                             "shape")
+        out.copy_(result)
     else:
         torch.ops.jitgemm.matmul_out(*arguments, out=out)
     return out
@@ -231,7 +246,7 @@ def _keep(ctx, inputs: tuple, output: Tensor, needs: tuple[bool, ...] | None = N
     ctx.save_for_backward(a if needs_b or again else None, b if needs_a or again else None, c if again else None,
                           bias if again else None, output if by_output else None, scale_a if again else None,
                           scale_b if again else None)
-    if forward_ad._current_level >= 0:
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
         ctx.save_for_forward(a, b, c, bias, output, scale_a, scale_b)
 
 
@@ -327,11 +342,6 @@ _ACTIVATION_BACKWARD: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 }
 
 
-torch.library.register_autograd("jitgemm::matmul",
-                                lambda ctx, grad: (*_gradients(ctx, grad, ctx.needs_input_grad), *_NO_GRADIENT),
-                                setup_context=_keep, lib=_library)
-
-
 class _Recorded(torch.autograd.Function):
     """A product for autograd, going back and in forward mode. `run` computes it."""
 
@@ -348,30 +358,6 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def jvp(ctx, _, a, b, c, bias, others) -> Tensor | None:
         return _tangent(ctx, a, b, c, bias)
-
-
-class _Transformed(torch.autograd.Function):
-    """The same for the transforms of torch.func, which ask for it in pieces."""
-
-    @staticmethod
-    def forward(*arguments) -> Tensor:
-        return _by_operators(*arguments)
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple, output: Tensor) -> None:
-        _keep(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple:
-        return *_gradients(ctx, grad, ctx.needs_input_grad), *_NO_GRADIENT
-
-    @staticmethod
-    def jvp(ctx, a, b, c, bias, *others) -> Tensor | None:
-        return _tangent(ctx, a, b, c, bias)
-
-    @staticmethod
-    def vmap(info, in_dims: tuple, *arguments) -> tuple[Tensor, int]:
-        return _vmap(info, in_dims, *arguments)
 
 
 def _cast_arguments(device: str, a, b, c, bias, alpha, beta, activation, slope, out_dtype, precision, *rest) -> tuple:
@@ -445,7 +431,7 @@ def _vmap(info, in_dims: tuple, a, b, c, bias, alpha, beta, *rest) -> tuple[Tens
         batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2], (info.batch_size, *[1] * (rank - 3)))
         c = c.expand(*batch, left.shape[-2], right.shape[-1])
         left = left.expand(*batch, *left.shape[-2:])
-    result = _by_operators(left, right, c, bias, alpha, beta, *rest)
+    result = torch.ops.jitgemm.matmul(left, right, c, bias, alpha, beta, *rest)
     if column:
         result = result.squeeze(-1)
     if row:
@@ -454,6 +440,37 @@ def _vmap(info, in_dims: tuple, a, b, c, bias, alpha, beta, *rest) -> tuple[Tens
 
 
 torch.library.register_vmap("jitgemm::matmul", _vmap, lib=_library)
+
+
+def _below_autograd(*arguments) -> Tensor:
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.jitgemm.matmul(*arguments)
+
+
+def _next_transform(*arguments) -> Tensor:
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):  # Function.forward() has both off
+        return _below_autograd(*arguments)
+
+
+@torch.library.impl(_library, "matmul_out", "Autograd")
+def _matmul_out_autograd(*arguments, out: Tensor) -> None:
+    _refuse_gradients(out, arguments)
+    with torch._C._AutoDispatchBelowAutograd():
+        torch.ops.jitgemm.matmul_out(*arguments, out=out)
+
+
+# Not by torch.library.register_autograd(), whose operators lose tangents without a word.
+@torch.library.impl(_library, "matmul", "Autograd")
+def _matmul_autograd(*arguments) -> Tensor:
+    if not torch._C._are_functorch_transforms_active():
+        return _Recorded.apply(_below_autograd, *arguments[:4], arguments[4:])
+    transforms = [transform.key() for transform in torch._C._functorch.get_interpreter_stack()]
+    if transforms.count(torch._C._functorch.TransformType.Jvp) > 1:
+        raise NotImplementedError("forward mode over forward mode: torch would lose what an autograd function adds; "
+                                  "take one of the two derivatives by grad() or jacrev()")
+    # Function.apply() would begin torch.func's transforms anew, and this is called in the midst of one.
+    with torch._functorch.utils.enable_single_level_autograd_function():
+        return super(torch.autograd.Function, _Recorded).apply(_next_transform, *arguments[:4], arguments[4:])
 
 
 class Linear(torch.nn.Linear):
@@ -475,9 +492,19 @@ class Linear(torch.nn.Linear):
 
     @classmethod
     def from_linear(cls, module: torch.nn.Linear, *, activation: str | None = None, slope: float = 0.01) -> Linear:
-        """One that shares the parameters of another. TypeError for what is no torch.nn.Linear."""
+        """One that shares the parameters of another, and the activation of one of ours if no other is named.
+
+        TypeError for what is no torch.nn.Linear, or computes its weight.
+        """
         if not isinstance(module, torch.nn.Linear):
             raise TypeError(f"from_linear() takes a torch.nn.Linear, and this is a {type(module).__name__}")
+        if isinstance(module.weight, torch.nn.parameter.UninitializedParameter):
+            raise TypeError("the module's weight has no shape yet; call the module once before")
+        if "weight" not in module._parameters:
+            raise TypeError("the module's weight is computed from other parameters; remove the parametrization "
+                            "first")
+        if activation is None and isinstance(module, cls):
+            activation, slope = module.activation, module.slope
         made = cls(module.in_features, module.out_features, bias=False, device="meta", dtype=module.weight.dtype,
                    activation=activation, slope=slope)
         made.weight = module.weight

@@ -79,7 +79,8 @@ ArrayType inspect(nb::handle type) {
     const nb::object tensor = torch.attr("Tensor");
     if (type.is(tensor) || type.is(torch.attr("nn").attr("Parameter")))
       result.kind = ArrayType::Kind::torch;
-    else if (PyObject_IsSubclass(type.ptr(), tensor.ptr()) == 1)
+    else if (PyObject_IsSubclass(type.ptr(), tensor.ptr()) == 1 ||
+             (nb::hasattr(type, "__torch_function__") && !nb::hasattr(type, "__dlpack__")))  // torch.fx.Proxy, say
       result.kind = ArrayType::Kind::torch_subclass;
   }
   if (nb::object numpy = loaded_module("numpy"); !numpy.is_none() && nb::hasattr(numpy, "ndarray") &&
@@ -99,7 +100,8 @@ std::deque<ArrayType>& known_types() {
 std::string text_of(const nb::object& object) { return nb::cast<std::string>(nb::steal(PyObject_Str(object.ptr()))); }
 
 bool speaks_dlpack(const ArrayType& type) {
-  return type.api || type.kind == ArrayType::Kind::numpy || nb::hasattr(type.type, "__dlpack__");
+  return type.api || type.kind == ArrayType::Kind::numpy || type.kind == ArrayType::Kind::torch_subclass ||
+         nb::hasattr(type.type, "__dlpack__");
 }
 
 constexpr std::intptr_t legacy_default_stream = 1;  // as __dlpack__(stream=) has it

@@ -28,12 +28,13 @@ using namespace nb::literals;
 /// A function of MatmulArguments as one of what Python passes.
 template <typename Result, typename Function>
 auto taking_arguments(Function function) {
-  return [function](nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
-                    nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+  return [function](nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta, nb::handle bias,
+                    nb::handle activation, nb::handle slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
                     nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d,
                     nb::handle config, nb::handle stream, nb::handle context) -> Result {
-    return function(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
-                                    accumulation, scale_a, scale_b, scale_d, config, stream, context});
+    return function(MatmulArguments{a, b, c, number_of(alpha, "alpha"), beta, bias, activation,
+                                    number_of(slope, "slope"), out, out_dtype, precision, accumulation, scale_a,
+                                    scale_b, scale_d, config, stream, context});
   };
 }
 

@@ -24,13 +24,6 @@ std::string_view text_of(nb::handle text, const char* what, const char* choices)
   throw nb::value_error((std::string(what) + " is no text of Unicode; choose one of " + choices).c_str());
 }
 
-double number_of(nb::handle value, const char* what) {
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (number != -1 || !PyErr_Occurred()) return number;
-  PyErr_Clear();
-  throw nb::type_error((std::string(what) + " is no number that a float holds").c_str());
-}
-
 [[noreturn]] void refuse_choice(const char* what, std::string_view text, const char* choices) {
   constexpr std::size_t longest = 80;
   const std::string shown = text.size() <= longest ? std::string(text) : std::string(text.substr(0, longest)) + "...";
@@ -114,6 +107,16 @@ void require_type(const View& view, DataType expected, const char* name, DataTyp
 
 }  // namespace
 
+double number_of(nb::handle value, const char* what) {
+  if (PyFloat_CheckExact(value.ptr())) return PyFloat_AsDouble(value.ptr());
+  if (nb::hasattr(value, "requires_grad"))  // whose gradient a number would lose
+    throw nb::type_error((std::string(what) + " is a tensor; pass a number, " + what + ".item() for instance").c_str());
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number != -1 || !PyErr_Occurred()) return number;
+  PyErr_Clear();
+  throw nb::type_error((std::string(what) + " is no number that a float holds").c_str());
+}
+
 DataType data_type_of(nb::handle dtype, const char* what) {
   std::string text;
   if (PyUnicode_Check(dtype.ptr()))
@@ -155,7 +158,15 @@ Way way_of(const MatmulArguments& it) {
 
 bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
 
-bool records_gradients() { return knows_torch() && torch_state().gradients; }
+bool records_gradients() {
+  if (!knows_torch()) return false;
+  const TorchState state = torch_state();
+  if (state.known && state.watched)
+    throw std::runtime_error(
+        "Matmul computes past torch's operators, which something here looks at (torch.func, a mode, a "
+        "trace, forward-mode gradients); call jitgemm.matmul");
+  return state.gradients;
+}
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   std::optional<std::intptr_t> used;

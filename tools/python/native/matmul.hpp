@@ -65,7 +65,10 @@ bool must_wait(const std::optional<Array>& array);
 nb::object matmul(const MatmulArguments& arguments);
 nb::object compute(const MatmulArguments& arguments);
 
-/// Throws TypeError, ValueError. `what` is the argument's name.
+/// TypeError for what is no number, and for tensors. `what`, here and below, is the argument's name.
+double number_of(nb::handle value, const char* what);
+
+/// Throws TypeError, ValueError.
 DataType data_type_of(nb::handle dtype, const char* what);
 
 /// How torch is told of a product.
@@ -77,7 +80,8 @@ enum class Way : std::uint8_t {
 /// Which way a product of these arrays must go.
 Way way_of(const MatmulArguments& arguments);
 
-/// Whether torch is there, and records gradients on this thread.
+/// Whether torch is there, and records gradients on this thread. Throws RuntimeError where it cannot see what is
+/// computed past its operators: in its transforms, modes and traces.
 bool records_gradients();
 /// Of this array, then.
 bool requires_gradient(const Array& array);

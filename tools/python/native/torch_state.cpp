@@ -38,9 +38,10 @@ class Torch {
   TorchState state() const {
     const LocalKeys* keys = local_keys();
     if (!keys) return {};
-    if ((keys->included & ~harmless_) != 0 || in_forward_mode()) return {};
+    if ((keys->included & ~harmless_) != 0 || in_forward_mode()) return {.known = true};
     return {.watched = false,
             .autocast = (keys->excluded & autocast_) != 0,
+            .known = true,
             .gradients = (keys->excluded & autograd_) == 0 && grad_mode_()};
   }
 

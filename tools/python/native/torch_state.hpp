@@ -8,9 +8,10 @@ namespace nb = nanobind;
 /// What torch does with operators that the calling thread calls, as far as it matters to a product.
 struct TorchState {
   /// Something looks at operators: a dispatch mode (fake tensors, counters), a transform of torch.func, tracing,
-  /// forward-mode differentiation. Or this torch does not tell.
+  /// forward-mode differentiation.
   bool watched = true;
   bool autocast = true;   ///< of some device
+  bool known = false;     ///< else this torch does not tell, and the worst is assumed
   bool gradients = true;  ///< grad mode is on, and autograd not passed already
 };
 
