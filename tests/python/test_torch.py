@@ -391,6 +391,12 @@ def test_transforms_inside_torch_compile(backend):
             dual = torch.compile(f, fullgraph=True, backend=backend)(forward_ad.make_dual(a, a))
             assert close(forward_ad.unpack_dual(dual).tangent, a @ b, 1e-12)
 
+        def tangent(x, f=f):
+            with forward_ad.dual_level():
+                return forward_ad.unpack_dual(f(forward_ad.make_dual(x, x))).tangent
+
+        assert close(torch.compile(tangent, fullgraph=True, backend=backend)(a), a @ b, 1e-12)
+
 
 def test_what_loses_derivatives_is_refused():
     a, b, c = (torch.randn(shape, dtype=torch.float64) for shape in ((3, 4), (4, 5), (3, 5)))

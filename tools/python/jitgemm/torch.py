@@ -230,9 +230,8 @@ def _by_columns(x: Tensor) -> bool:
     return x.dim() > 1 and x.stride(-2) == 1 and x.stride(-1) != 1
 
 
-def _keep(ctx, inputs: tuple, output: Tensor, needs: tuple[bool, ...] | None = None) -> None:
+def _keep(ctx, inputs: tuple, output: Tensor, needs_a: bool, needs_b: bool, forward_mode: bool) -> None:
     """What going back needs. Nothing is kept for gradients that nobody asks for."""
-    needs_a, needs_b = (needs or ctx.needs_input_grad)[:2]
     a, b, c, bias, *_, scale_a, scale_b, scale_d, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.settings = inputs[4:11]
@@ -246,7 +245,7 @@ def _keep(ctx, inputs: tuple, output: Tensor, needs: tuple[bool, ...] | None = N
     ctx.save_for_backward(a if needs_b or again else None, b if needs_a or again else None, c if again else None,
                           bias if again else None, output if by_output else None, scale_a if again else None,
                           scale_b if again else None)
-    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():
+    if forward_mode:
         ctx.save_for_forward(a, b, c, bias, output, scale_a, scale_b)
 
 
@@ -348,7 +347,7 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx, run: Callable[..., Tensor], a, b, c, bias, others: tuple) -> Tensor:  # each argument costs time
         output = run(a, b, c, bias, *others)
-        _keep(ctx, (a, b, c, bias, *others), output, ctx.needs_input_grad[1:3])
+        _keep(ctx, (a, b, c, bias, *others), output, *ctx.needs_input_grad[1:3], run is _below_tangents)
         return output
 
     @staticmethod
@@ -447,7 +446,8 @@ def _below_autograd(*arguments) -> Tensor:
         return torch.ops.jitgemm.matmul(*arguments)
 
 
-def _next_transform(*arguments) -> Tensor:
+def _below_tangents(*arguments) -> Tensor:
+    """The same where there are tangents or further transforms of torch.func."""
     with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):  # Function.forward() has both off
         return _below_autograd(*arguments)
 
@@ -463,14 +463,21 @@ def _matmul_out_autograd(*arguments, out: Tensor) -> None:
 @torch.library.impl(_library, "matmul", "Autograd")
 def _matmul_autograd(*arguments) -> Tensor:
     if not torch._C._are_functorch_transforms_active():
-        return _Recorded.apply(_below_autograd, *arguments[:4], arguments[4:])
+        tensors = [tensor for tensor in arguments[:4] if tensor is not None]
+        # Not by forward_ad's level: graphs that torch has compiled leave that alone.
+        if any(tensor.layout is torch.strided and torch._VF._unpack_dual(tensor, level=0)[1] is not None
+               for tensor in tensors):
+            return _Recorded.apply(_below_tangents, *arguments[:4], arguments[4:])
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return _Recorded.apply(_below_autograd, *arguments[:4], arguments[4:])
+        return _below_autograd(*arguments)
     transforms = [transform.key() for transform in torch._C._functorch.get_interpreter_stack()]
     if transforms.count(torch._C._functorch.TransformType.Jvp) > 1:
         raise NotImplementedError("forward mode over forward mode: torch would lose what an autograd function adds; "
                                   "take one of the two derivatives by grad() or jacrev()")
     # Function.apply() would begin torch.func's transforms anew, and this is called in the midst of one.
     with torch._functorch.utils.enable_single_level_autograd_function():
-        return super(torch.autograd.Function, _Recorded).apply(_next_transform, *arguments[:4], arguments[4:])
+        return super(torch.autograd.Function, _Recorded).apply(_below_tangents, *arguments[:4], arguments[4:])
 
 
 class Linear(torch.nn.Linear):
