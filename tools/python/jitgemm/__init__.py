@@ -9,7 +9,7 @@ prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.c
 
 from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
-                           __version__, default_context, devices, explain, set_default_context, source)
+                           default_context, devices, explain, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from jitgemm._bench import BenchRow, BenchTable, bench
     from jitgemm._core import linear, matmul
     from jitgemm._warm import warm
+
+    __version__: str
 else:
+    from jitgemm._core import __version__
     from jitgemm._core import _linear as linear
     from jitgemm._core import _matmul as matmul
 

@@ -190,7 +190,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
 #define JITGEMM_EXECUTE_SIGNATURE                                                                                  \
   "(self, a: Array | None = None, b: Array | None = None, *, c: Array | None = None, bias: Array | None = None, "  \
   "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
-  "None, stream: object = None) -> Array"
+  "None, stream: object = None) -> typing.Any"
   nb::class_<Matmul>(
       module, "Matmul",
       "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
