@@ -74,6 +74,14 @@ inline std::string file_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+/// Whether it is gone, or a zombie.
+inline bool has_ended(pid_t process) {
+  std::ifstream stream("/proc/" + std::to_string(process) + "/stat");
+  std::string status;
+  std::getline(stream, status);  // which throws nothing where the process ends between opening and reading
+  return status.empty() || status.find(") Z ") != std::string::npos;
+}
+
 /// Sets the time of last use back.
 inline void make_older(const std::filesystem::path& path, std::int64_t seconds) {
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::seconds(seconds));

@@ -48,11 +48,10 @@ class SlowCompiler {
   TemporaryDirectory directory_;
 };
 
-/// Whether it is gone, or will be soon; a zombie is.
+/// Now or soon.
 bool ends(pid_t process) {
   for (int i = 0; i < 500; ++i) {
-    const std::string status = file_text("/proc/" + std::to_string(process) + "/stat");
-    if (status.empty() || status.find(") Z ") != std::string::npos) return true;
+    if (has_ended(process)) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return false;

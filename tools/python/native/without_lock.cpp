@@ -10,23 +10,19 @@ namespace jitgemm::python {
 namespace {
 
 std::atomic<bool> ending = false;
-std::atomic<int> waiting = 0;  // for the lock, and not to be ended there
+std::atomic<int> waiting = 0;  // for the lock, or calling Python from C++, and not to be ended there
 std::thread::id ender;         // of `ending`
 
-/// Before a thread asks for the lock, and after it has it.
-class Waiting {
- public:
-  Waiting() {
-    waiting.fetch_add(1);
-    if (!ending.load() || std::this_thread::get_id() == ender) return;
-    waiting.fetch_sub(1);
-    for (;;) pause();
-  }
-  ~Waiting() { waiting.fetch_sub(1); }
-};
+/// Before a thread asks for the lock.
+void begin_to_wait() {
+  waiting.fetch_add(1);
+  if (!ending.load() || std::this_thread::get_id() == ender) return;
+  waiting.fetch_sub(1);
+  for (;;) pause();
+}
 
 /// Called with the lock, by Python's atexit: other threads than daemons have ended. Those that wait for the lock get
-/// it, and none waits for it from now on.
+/// it, what C++ has called in Python returns, and neither begins from now on.
 void end() {
   ender = std::this_thread::get_id();
   ending = true;
@@ -40,8 +36,9 @@ void end() {
 WithoutLock::WithoutLock() : state_(PyEval_SaveThread()) {}
 
 WithoutLock::~WithoutLock() {
-  const Waiting for_lock;
+  begin_to_wait();
   PyEval_RestoreThread(state_);
+  waiting.fetch_sub(1);
 }
 
 void WithoutLock::watch_interpreter() {
@@ -49,10 +46,14 @@ void WithoutLock::watch_interpreter() {
 }
 
 WithLock::WithLock() {
-  const Waiting for_lock;
+  begin_to_wait();
   state_ = PyGILState_Ensure();
 }
 
-WithLock::~WithLock() { PyGILState_Release(state_); }
+// Python code gives the lock away between two of its instructions, and wants it back: that is waiting, too.
+WithLock::~WithLock() {
+  PyGILState_Release(state_);
+  waiting.fetch_sub(1);
+}
 
 }  // namespace jitgemm::python
