@@ -21,7 +21,7 @@ class WithoutLock {
   PyThreadState* state_;
 };
 
-/// Python's lock on a thread that does not have it; where the interpreter has ended, that thread stays here.
+/// Python's lock on a thread that may not have it; where the interpreter has ended, that thread stays here.
 class WithLock {
  public:
   WithLock();
@@ -30,6 +30,7 @@ class WithLock {
   WithLock& operator=(const WithLock&) = delete;
 
  private:
+  bool was_given_away_, taken_;
   PyGILState_STATE state_;
 };
 
