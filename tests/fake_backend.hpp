@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.hpp"
@@ -33,6 +34,7 @@ class FakeBackend : public Backend {
     std::function<void(device::CheckTask)> check = [](device::CheckTask) {};        ///< a launch of it; may throw
     std::function<void(const KernelConfig&, float* d, const device::Arguments&)> spoil = {};
     double host_us = 3;       ///< of a launch
+    double neighbour_us = 1;  ///< of the kernel between
     int longest_k = 1 << 30;  ///< a launch with more computes nothing
     std::size_t memory_bytes = std::size_t{1} << 30;
     DeviceInfo device = small_device();
@@ -123,6 +125,32 @@ class FakeBackend : public Backend {
     }
   }
 
+  /// Replayed at once, whatever a launch takes the host.
+  std::unique_ptr<Recording> record(std::function<void(Stream)> enqueue) override {
+    struct Replayed final : Recording {
+      Replayed(FakeBackend& its, std::function<void(Stream)> launches) : backend(its), enqueue(std::move(launches)) {}
+      void replay(Stream stream) override {
+        const double host_us = std::exchange(backend.behaviour_.host_us, 0);
+        try {
+          enqueue(stream);
+        } catch (...) {
+          backend.behaviour_.host_us = host_us;
+          throw;
+        }
+        backend.behaviour_.host_us = host_us;
+        backend.host_us_ += host_us;
+      }
+      FakeBackend& backend;
+      std::function<void(Stream)> enqueue;
+    };
+    return std::make_unique<Replayed>(*this, std::move(enqueue));
+  }
+  void launch_neighbour(Stream) override {
+    ++neighbours_;
+    device_us_ = std::max(device_us_, host_us_) + behaviour_.neighbour_us;
+  }
+  int neighbours() const { return neighbours_; }
+
   std::uint64_t stream_id(Stream) override { return 1; }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
   void synchronize(Stream) override { host_us_ = std::max(host_us_, device_us_); }
@@ -177,7 +205,7 @@ class FakeBackend : public Backend {
   std::map<void*, std::size_t> memory_;
   std::map<std::string, int> launches_;
   std::set<const void*> inputs_seen_;
-  int compiles_ = 0, streams_ = 0, events_ = 0;
+  int compiles_ = 0, neighbours_ = 0, streams_ = 0, events_ = 0;
   double host_us_ = 0, device_us_ = 0;
 };
 

@@ -210,11 +210,12 @@ struct FakeDriver {
       return work();
     };
     api.func_get_attribute = [](int* value, CUfunction_attribute, CUfunction) { return *value = 42, work(); };
-    api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
-      FakeGraphs::take(config->hStream, [] { return CUDA_SUCCESS; });
+    api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void**, void**) {
+      if (const CUresult result = work(); result != CUDA_SUCCESS) return result;
+      FakeGraphs::take(config->hStream, [] { return CUDA_SUCCESS; }, config, function);
       note("launch " + std::to_string(config->gridDimX) + " x " + std::to_string(config->blockDimX) + ", " +
            std::to_string(config->sharedMemBytes) + " bytes");
-      return work();
+      return CUDA_SUCCESS;
     };
     api.occupancy_max_active_clusters = [](int* count, CUfunction, const CUlaunchConfig* config) {
       unsigned size = 1;

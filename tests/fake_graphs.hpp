@@ -22,6 +22,8 @@ struct FakeGraphs {
   struct Node {
     std::vector<CUgraphNode> before;
     std::function<CUresult()> run;
+    std::optional<CUDA_KERNEL_NODE_PARAMS> kernel = {};
+    CUgraphEdgeData edge = {};  ///< from each of those before
   };
   struct UserObject {
     void* value;
@@ -29,6 +31,7 @@ struct FakeGraphs {
     std::atomic<unsigned> references;
   };
   struct Graph {
+    int users = 1;  ///< itself and its instances
     std::uint64_t capture = 0;
     std::vector<std::unique_ptr<Node>> nodes;
     std::vector<std::pair<UserObject*, unsigned>> objects;
@@ -36,6 +39,7 @@ struct FakeGraphs {
   struct Capture {
     Graph* graph;
     std::vector<CUgraphNode> last;
+    CUgraphEdgeData edge = {};  ///< from them to what is captured next
   };
 
   static inline std::recursive_mutex mutex;
@@ -43,7 +47,8 @@ struct FakeGraphs {
   static inline std::atomic<std::uint64_t> last_capture = 0;
   static inline std::atomic<int> objects_alive = 0;
   static inline std::set<UserObject*> objects;  // alive
-  static inline std::atomic<CUresult> retain_result = CUDA_SUCCESS;
+  static inline std::vector<Graph*> handles;    // of graphs and instances that the library's own capture made
+  static inline std::atomic<CUresult> retain_result = CUDA_SUCCESS, update_result = CUDA_SUCCESS;
 
   static void reset() {
     captures.clear();
@@ -53,8 +58,10 @@ struct FakeGraphs {
       delete object;
     }
     objects.clear();
+    for (Graph* graph : handles) destroy(reinterpret_cast<CUgraph>(graph));
+    handles.clear();
     objects_alive = 0;
-    retain_result = CUDA_SUCCESS;
+    retain_result = update_result = CUDA_SUCCESS;
   }
 
   static Graph* of(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
@@ -77,6 +84,11 @@ struct FakeGraphs {
     const std::lock_guard lock(mutex);
     captures.at(stream).last = std::move(nodes);
   }
+  /// Of the graph that is captured on the stream.
+  static const Node& last_node(CUstream stream) {
+    const std::lock_guard lock(mutex);
+    return *captures.at(stream).graph->nodes.back();
+  }
   static CUgraph end(CUstream stream) {
     const std::lock_guard lock(mutex);
     Graph* const graph = captures.at(stream).graph;
@@ -97,17 +109,38 @@ struct FakeGraphs {
     return reinterpret_cast<CUgraph>(copy);
   }
   static void destroy(CUgraph graph) {
+    if (--of(graph)->users > 0) return;
     for (const auto& [object, count] : of(graph)->objects) release(object, count);
     delete of(graph);
   }
 
-  /// Whether the stream is being captured. If so, `run` becomes a node, and happens with each launch of the graph.
-  static bool take(CUstream stream, std::function<CUresult()> run) {
+  /// Whether the stream is being captured. If so, `run` becomes a node, and happens with each launch of the graph;
+  /// `launch` is a kernel's.
+  static bool take(CUstream stream, std::function<CUresult()> run, const CUlaunchConfig* launch = nullptr,
+                   CUfunction function = nullptr) {
     const std::lock_guard lock(mutex);
     const auto found = captures.find(stream);
     if (found == captures.end()) return false;
     Capture& capture = found->second;
-    capture.graph->nodes.push_back(std::make_unique<Node>(Node{capture.last, std::move(run)}));
+    Node node{capture.last, std::move(run)};
+    node.edge = std::exchange(capture.edge, {});
+    if (launch) {
+      CUDA_KERNEL_NODE_PARAMS& kernel = node.kernel.emplace();
+      kernel.func = function;
+      kernel.gridDimX = launch->gridDimX;
+      kernel.gridDimY = launch->gridDimY;
+      kernel.gridDimZ = launch->gridDimZ;
+      kernel.blockDimX = launch->blockDimX;
+      kernel.blockDimY = launch->blockDimY;
+      kernel.blockDimZ = launch->blockDimZ;
+      kernel.sharedMemBytes = launch->sharedMemBytes;
+      for (unsigned i = 0; i < launch->numAttrs; ++i) {
+        if (launch->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) continue;
+        node.edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        node.edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+      }
+    }
+    capture.graph->nodes.push_back(std::make_unique<Node>(std::move(node)));
     capture.last = {reinterpret_cast<CUgraphNode>(capture.graph->nodes.back().get())};
     return true;
   }
@@ -129,6 +162,40 @@ struct FakeGraphs {
       if (before && !edges) return CUDA_ERROR_LOSSY_QUERY;  // ours are programmatic
       return dependencies(node, before, count);
     };
+    api.stream_update_capture_dependencies_v2 = [](CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData* edges,
+                                                   std::size_t count, unsigned flags) {
+      if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || count != 1) return CUDA_ERROR_INVALID_VALUE;
+      if (update_result != CUDA_SUCCESS) return update_result.load();
+      const std::lock_guard lock(mutex);
+      captures.at(stream).last = {*nodes};
+      captures.at(stream).edge = *edges;
+      return CUDA_SUCCESS;
+    };
+    api.stream_begin_capture = [](CUstream stream, CUstreamCaptureMode) { return begin(stream), CUDA_SUCCESS; };
+    api.stream_end_capture = [](CUstream stream, CUgraph* graph) {
+      *graph = end(stream);
+      return keep(of(*graph));
+    };
+    api.graph_instantiate = [](CUgraphExec* instance, CUgraph graph, unsigned long long) {
+      ++of(graph)->users;
+      *instance = reinterpret_cast<CUgraphExec>(graph);
+      return keep(of(graph));
+    };
+    api.graph_launch = [](CUgraphExec instance, CUstream) { return launch(reinterpret_cast<CUgraph>(instance)); };
+    api.graph_destroy = [](CUgraph graph) { return drop(of(graph)); };
+    api.graph_exec_destroy = [](CUgraphExec instance) { return drop(reinterpret_cast<Graph*>(instance)); };
+    api.graph_node_get_type = [](CUgraphNode node, CUgraphNodeType* type) {
+      const std::lock_guard lock(mutex);
+      *type = reinterpret_cast<Node*>(node)->kernel ? CU_GRAPH_NODE_TYPE_KERNEL : CU_GRAPH_NODE_TYPE_MEMCPY;
+      return CUDA_SUCCESS;
+    };
+    api.graph_kernel_node_get_params = [](CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* kernel) {
+      const std::lock_guard lock(mutex);
+      const auto& its = reinterpret_cast<Node*>(node)->kernel;
+      if (!its) return CUDA_ERROR_INVALID_VALUE;
+      *kernel = *its;
+      return CUDA_SUCCESS;
+    };
     api.user_object_create = [](CUuserObject* object, void* value, CUhostFn end, unsigned references, unsigned) {
       auto* const made = new UserObject{value, end, {references}};
       *object = reinterpret_cast<CUuserObject>(made);
@@ -149,6 +216,19 @@ struct FakeGraphs {
   }
 
  private:
+  static CUresult keep(Graph* graph) {
+    const std::lock_guard lock(mutex);
+    handles.push_back(graph);
+    return CUDA_SUCCESS;
+  }
+  static CUresult drop(Graph* graph) {
+    const std::lock_guard lock(mutex);
+    const auto found = std::find(handles.begin(), handles.end(), graph);
+    if (found == handles.end()) return CUDA_ERROR_INVALID_VALUE;
+    handles.erase(found);
+    destroy(reinterpret_cast<CUgraph>(graph));
+    return CUDA_SUCCESS;
+  }
   static CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                const CUgraphNode** nodes, std::size_t* count) {
     const std::lock_guard lock(mutex);

@@ -115,6 +115,12 @@ using DriverFunctions = std::tuple<
     Function<"cuStreamGetCaptureInfo_v3", &D::stream_get_capture_info_v3>,
     Function<"cuGraphNodeGetDependencies", &D::graph_node_get_dependencies>,
     Function<"cuGraphNodeGetDependencies_v2", &D::graph_node_get_dependencies_v2>,
+    Function<"cuStreamBeginCapture", &D::stream_begin_capture>, Function<"cuStreamEndCapture", &D::stream_end_capture>,
+    Function<"cuGraphInstantiateWithFlags", &D::graph_instantiate>, Function<"cuGraphLaunch", &D::graph_launch>,
+    Function<"cuGraphDestroy", &D::graph_destroy>, Function<"cuGraphExecDestroy", &D::graph_exec_destroy>,
+    Function<"cuStreamUpdateCaptureDependencies_v2", &D::stream_update_capture_dependencies_v2>,
+    Function<"cuGraphNodeGetType", &D::graph_node_get_type>,
+    Function<"cuGraphKernelNodeGetParams", &D::graph_kernel_node_get_params>,
     Function<"cuUserObjectCreate", &D::user_object_create>, Function<"cuUserObjectRelease", &D::user_object_release>,
     Function<"cuGraphRetainUserObject", &D::graph_retain_user_object>,
     Function<"cuThreadExchangeStreamCaptureMode", &D::thread_exchange_stream_capture_mode>,
@@ -143,7 +149,8 @@ void for_each_function(Visit visit) {
 
 /// What older drivers may lack.
 inline bool is_optional(const std::string& function) {
-  return function == "cuStreamGetCaptureInfo_v3" || function == "cuGraphNodeGetDependencies_v2";
+  return function == "cuStreamGetCaptureInfo_v3" || function == "cuGraphNodeGetDependencies_v2" ||
+         function == "cuStreamUpdateCaptureDependencies_v2";
 }
 
 /// The wrapped functions as a library has them, by names such as cuMemAlloc_v2; one may be missing.

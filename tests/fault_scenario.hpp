@@ -23,7 +23,7 @@ namespace jitgemm::test {
 
 /// How much is alive.
 struct Books {
-  std::size_t objects = FakeGpu::alive.size(), programs = FakeNvrtc::alive.size();
+  std::size_t objects = FakeGpu::alive.size() + FakeGraphs::handles.size(), programs = FakeNvrtc::alive.size();
   int retained = FakeGpu::retained;
   bool operator==(const Books&) const = default;
   std::size_t count() const { return objects + programs + std::size_t(retained); }
@@ -97,15 +97,26 @@ class Scenario {
       enqueue(problem, &stream_k);
       FakeGraphs::take(stream(), [] { return CUDA_SUCCESS; });
       enqueue(problem, &stream_k);
+      capture_foreign_kernel();
+      enqueue(problem, &stream_k);
       require(FakeGraphs::launch(capture.end()) == CUDA_SUCCESS, "the graph is launched");
       check(problem);
     }
     context_->trim();
   }
+  /// One that runs for a while.
+  static void capture_foreign_kernel() {
+    CUlaunchConfig config{};
+    config.gridDimX = 1000;
+    config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    FakeGraphs::take(
+        stream(), [] { return CUDA_SUCCESS; }, &config, reinterpret_cast<CUfunction>(std::uintptr_t(0x55)));
+  }
   void gemm_captured_by_older_driver() {
     const cuda::DriverApi newer = driver_;
     driver_.stream_get_capture_info_v3 = nullptr;
     driver_.graph_node_get_dependencies_v2 = nullptr;
+    driver_.stream_update_capture_dependencies_v2 = nullptr;
     const auto restore = std::unique_ptr<cuda::DriverApi, std::function<void(cuda::DriverApi*)>>(
         &driver_, [&](cuda::DriverApi* api) { *api = newer; });
     gemm_captured();
@@ -146,7 +157,8 @@ class Scenario {
     text = std::regex_replace(text, std::regex("CACHE/\\S+"), "(file)");
     text = std::regex_replace(text, std::regex("of [0-9]+ bytes"), "of (n) bytes");
     text = std::regex_replace(text, std::regex("Tiled of [^(]*\\([^)]*\\)"), "Tiled of (a matrix)");
-    text = std::regex_replace(text, std::regex("(tuning skipped|tuning of) [^:]*?(:| given up)"), "$1 (it)$2");
+    text = std::regex_replace(text, std::regex("(tuning skipped|tuning of) [^:]*?(:| given up| goes without)"),
+                              "$1 (it)$2");
     return text;
   }
 

@@ -17,17 +17,41 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinAbs;
 
 TEST_CASE("Kernels shorter than the host's launch are told apart", "[autotuner]") {
-  // 3 us a launch on the host, and as much longer as k is for the lead.
-  const auto short_ones = [](const KernelConfig& config, int k) {
-    return (config == ranked[0].config ? 1.5 : config == ranked[1].config ? 1.0 : 2.0) * std::max(1.0, k / 64.0);
-  };
-  FakeBackend::Behaviour behaviour{.time_us = short_ones, .longest_k = 64};
-  behaviour.device.l2_bytes *= 2;  // as many inputs, which is how long a lead can be
-  Session session(behaviour);
+  Session session({.time_us = times({1.5, 1.0, 2.0})});  // 3 us a launch on the host
   const auto result = session.run();
   CHECK(result->config == ranked[1].config);
   CHECK_THAT(result->median_us, WithinAbs(1.0, 1e-9));
   CHECK_THAT(result->candidates[0].measured_us, WithinAbs(1.5, 1e-9));
+}
+
+TEST_CASE("A small kernel of others stands behind every second call, and its time does not count", "[autotuner]") {
+  for (const double neighbour_us : {0.1, 0.9, 20.0}) {
+    Session session({.time_us = times({50, 40, 55}), .neighbour_us = neighbour_us});
+    const auto result = session.run();
+    CHECK_THAT(result->median_us, WithinAbs(40, 1e-6));
+    CHECK_THAT(result->candidates[0].measured_us, WithinAbs(50, 1e-6));
+    int launches = 0;
+    for (const RankedConfig& choice : ranked) launches += session.backend.launches(choice.config) - 1;  // the check
+    CHECK(session.backend.neighbours() == 2 * 64 + launches / 2);
+  }
+}
+
+TEST_CASE("A candidate that loses behind others' kernels by more than it gains behind calls is not chosen",
+          "[autotuner]") {
+  for (const double loss : {0.5, 2.0}) {
+    FakeBackend* device = nullptr;
+    int last_neighbours = 0;
+    // The second one gains 1 us behind a call.
+    const auto time_us = [&](const KernelConfig& config, int) {
+      const bool behind_neighbour =
+          device && std::exchange(last_neighbours, device->neighbours()) != device->neighbours();
+      if (!(config == ranked[1].config)) return 20.0;
+      return behind_neighbour ? 20.0 + loss : 19.0;
+    };
+    Session session({.time_us = time_us});
+    device = &session.backend;
+    CHECK(session.run()->config == (loss < 1 ? ranked[1] : ranked[0]).config);
+  }
 }
 
 TEST_CASE("Inputs rotate past the L2", "[autotuner]") {

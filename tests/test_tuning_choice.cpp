@@ -93,19 +93,6 @@ TEST_CASE("Half a percent is a lead when times repeat well, and not in a few rou
   CHECK(result->config == ranked[0].config);
 }
 
-TEST_CASE("A kernel that counts as long is not launched ahead of its samples", "[autotuner]") {
-  for (const double us : {300., 600.}) {
-    const double slower_us = 1.3 * us;  // and so not in the second stage
-    Session session({.time_us = times({us, slower_us, slower_us})});
-    const auto result = session.run();
-    const int launches = session.backend.launches(ranked[1].config);
-    CAPTURE(us, launches);
-    // Once for the check, two samples behind a launch each, then three rounds.
-    const int batch = int(2000 / slower_us) + (slower_us < 500 ? 1 : 0);
-    CHECK(launches == 1 + 2 * 2 + 3 * batch);
-  }
-}
-
 TEST_CASE("Outliers do not decide", "[autotuner]") {
   Random random(1);
   const auto hiccups = [&random](const KernelConfig& config, int) {

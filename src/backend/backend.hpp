@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ namespace jitgemm {
 class LoadedKernel {
  public:
   virtual ~LoadedKernel() = default;
+};
+
+/// Launches that are put on a stream again and again, without the host's delays between them: on CUDA a graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay(Stream stream) = 0;
 };
 
 enum class CaptureStatus : std::uint8_t { none, capturing };
@@ -74,6 +82,20 @@ class Backend {
   /// Keeps `held` until the graph, its clones and its instances are gone. It then ends on any thread and may not call
   /// CUDA.
   virtual void hold_with_graph(const CapturePoint&, std::shared_ptr<const void> /*held*/) {}
+
+  /// Of what `enqueue` puts on the stream that it is given. What the launches use outlives it. Here `enqueue` itself,
+  /// called again with each replay.
+  virtual std::unique_ptr<Recording> record(std::function<void(Stream)> enqueue) {
+    struct Again final : Recording {
+      explicit Again(std::function<void(Stream)> its) : enqueue(std::move(its)) {}
+      void replay(Stream stream) override { enqueue(stream); }
+      std::function<void(Stream)> enqueue;
+    };
+    return std::make_unique<Again>(std::move(enqueue));
+  }
+  /// A small kernel such as others launch between two calls: a block an SM, nothing started early. None on the
+  /// emulator.
+  virtual void launch_neighbour(Stream) {}
 
   virtual Stream create_stream() = 0;  ///< non-blocking
   virtual void destroy_stream(Stream stream) noexcept = 0;

@@ -35,7 +35,9 @@ constexpr double admission_share = 0.6, measuring_share = 0.8;
 constexpr double early_noise = 2.5;
 constexpr std::size_t early_samples = 8;
 
-constexpr double warm_up_share = 0.1;  // of the budget, at most
+// What takes so long draws the power that slows the card in steps, the last of which comes late.
+constexpr double power_limited_us = 30, power_limited_warm_up_ms = 300;
+constexpr double warm_up_share = 0.3;  // of the budget, at most
 // A load that has not slowed down by then, by this factor, does so little later.
 constexpr double first_step_seconds = 0.04, slowed_down = 1.01;
 
@@ -72,7 +74,7 @@ struct Candidate {
   Statistics over(const Candidate& other) const { return summarise(times.over(other.times)); }
   void skip(const std::string& why) {
     report.skipped = why;
-    runnable.kernels = {};
+    runnable = {};
     logger().info("tuning skipped {}: {}", to_string(report.config), why);
   }
 };
@@ -226,9 +228,10 @@ class Tuner {
   /// device, which has no other, sees the same samples on any host.
   void warm_up() {
     if (backend_.device().emulated) return;
-    const double seconds = std::min(1e-3 * warm_up_ms, warm_up_share * options_.budget_seconds);
     const Runnable& load = first()->runnable;
     const double cool_us = sampler_->sample(load);
+    const double enough_ms = cool_us > power_limited_us ? power_limited_warm_up_ms : warm_up_ms;
+    const double seconds = std::min(1e-3 * enough_ms, warm_up_share * options_.budget_seconds);
     double us = cool_us;
     for (double busy = 0; busy < seconds && !deadline_->over(); busy += 1e-6 * us * load.launches) {
       if (busy >= first_step_seconds && us < slowed_down * cool_us) return;

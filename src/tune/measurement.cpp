@@ -57,12 +57,11 @@ void LaunchTimer::release() noexcept {
   if (stream_) backend_.destroy_stream(stream_);
 }
 
-double LaunchTimer::time_us(int launches, const std::function<void(int)>& launch, const std::function<void()>& lead) {
-  if (lead) lead();
+double LaunchTimer::time_us(FunctionRef<void()> enqueue) {
   backend_.record_event(begin_, stream_);
-  for (int i = 0; i < launches; ++i) launch(i);
+  enqueue();
   backend_.record_event(end_, stream_);
-  return backend_.elapsed_us(begin_, end_) / launches;
+  return backend_.elapsed_us(begin_, end_);
 }
 
 }  // namespace jitgemm

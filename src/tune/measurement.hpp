@@ -1,10 +1,9 @@
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm {
 
@@ -48,10 +47,8 @@ class LaunchTimer {
 
   Stream stream() const { return stream_; }
 
-  /// Microseconds of one launch on the device: `lead`, then `launches` of launch(0), launch(1), ... back to back
-  /// between two events. The lead keeps the device busy until the host, which may be slower than the kernel, has
-  /// enqueued them.
-  double time_us(int launches, const std::function<void(int)>& launch, const std::function<void()>& lead = {});
+  /// Microseconds on the device of what `enqueue` puts on the stream.
+  double time_us(FunctionRef<void()> enqueue);
 
  private:
   Backend& backend_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
 
 #include "jit/call.hpp"
 #include "tune/measurement.hpp"
@@ -9,14 +9,15 @@
 
 namespace jitgemm {
 
-/// A configuration's kernels, and how they are to be timed.
+/// A configuration's kernels, and what is timed of them.
 struct Runnable : Ready {
-  int launches = 1;          // of a batch between two events
-  std::optional<Step> lead;  // of something longer instead of its own
-  int lead_launches = 1;     // before the batch
+  int launches = 0, neighbours = 0;      // of a sample
+  std::shared_ptr<Recording> recording;  // of them
 };
 
-/// Runs and times configurations of one problem on scratch operands and a stream of its own.
+/// Runs and times configurations of one problem on scratch operands and a stream of its own. A sample is a recording of
+/// many calls, with inputs rotated past the L2: half of them follow a call alike, half a small kernel as streams of
+/// others have them between calls. What is launched ahead of its turn gains in the first and can lose in the second.
 class Sampler {
  public:
   Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
@@ -25,16 +26,16 @@ class Sampler {
   Stream stream() const { return timer_.stream(); }
   /// Once, on operands(); done on return.
   void run(const Runnable& runnable);
-  /// Warms up, and finds out how many launches and what lead a sample takes.
+  /// Warms up, and records what a sample takes.
   void prepare(Runnable& runnable);
-  /// Microseconds of a call: a batch of them, with inputs rotated past the L2.
+  /// Microseconds of a call, without those of the neighbours.
   double sample(const Runnable& runnable);
 
  private:
-  using Call = std::vector<Step>;
-  Call make_call(const Runnable& runnable, int set);
-  void launch_call(const Call& call);
-  void prepare_lead(Runnable& runnable);
+  void launch_call(const Ready& ready, int set, Stream stream);
+  void record(Runnable& runnable, int launches);
+  double time_us(Recording& recording);
+  void time_neighbour();
   int next_set() { return set_ = (set_ + 1) % scratch_.sets(); }
 
   Backend& backend_;
@@ -43,6 +44,8 @@ class Sampler {
   LaunchTimer timer_;
   std::function<device::TensorMap(const TensorMapSpec&)> encode_;
   int set_ = 0;
+  bool has_neighbour_ = false;
+  double neighbour_us_ = 0;
 };
 
 }  // namespace jitgemm

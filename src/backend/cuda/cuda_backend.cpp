@@ -3,9 +3,13 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "backend/cuda/captured_start.hpp"
 #include "backend/cuda/device_context.hpp"
 #include "backend/cuda/graph_capture.hpp"
+#include "backend/cuda/graph_recording.hpp"
+#include "backend/cuda/neighbour.hpp"
 #include "backend/cuda/nvrtc.hpp"
 #include "backend/cuda/pointer_reach.hpp"
 #include "backend/cuda/tensor_map.hpp"
@@ -19,11 +23,13 @@ constexpr int first_to_capture_dependents = 12030;  // CUDA 12.3: programmatic l
 constexpr std::size_t pattern_elements = std::size_t(1) << 22;
 
 struct CudaKernel final : LoadedKernel {
-  explicit CudaKernel(const DeviceContext& owner) : context(owner) {}
+  CudaKernel(const DeviceContext& owner, EarlyTriggers& its_triggers) : context(owner), triggers(its_triggers) {}
   ~CudaKernel() override {
+    triggers.remove(function);
     if (module) context.attempt("cuModuleUnload", [&] { return context.api.module_unload(module); });
   }
   const DeviceContext& context;  // of the backend, which lives longer
+  EarlyTriggers& triggers;       // likewise
   CUmodule module = nullptr;
   CUfunction function = nullptr;
 };
@@ -96,6 +102,13 @@ class CudaBackend final : public Backend {
     const CurrentContext current(context_);
     cuda::hold_with_graph(api_, point, std::move(held));
   }
+  std::unique_ptr<Recording> record(std::function<void(Stream)> enqueue) override {
+    return std::make_unique<GraphRecording>(context_, enqueue);
+  }
+  void launch_neighbour(Stream stream) override {
+    const CurrentContext current(context_);
+    neighbour_.launch(device_.sm_count, stream);
+  }
   void synchronize(Stream stream) override;
   Stream create_stream() override;
   void destroy_stream(Stream stream) noexcept override;
@@ -123,6 +136,7 @@ class CudaBackend final : public Backend {
     check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
   }
   struct LaunchConfig;
+  bool is_capturing(Stream stream);  // in the current context
   CUdeviceptr pattern(DataType type);
 
   static constexpr const char* earlier_failure =
@@ -132,6 +146,8 @@ class CudaBackend final : public Backend {
   DeviceContext context_;
   DeviceInfo device_;
   bool dependent_launch_ = false;
+  EarlyTriggers triggers_;
+  Neighbour neighbour_{context_};
   CUstream own_stream_ = nullptr;
   std::mutex patterns_mutex_;
   std::map<DataType, void*> patterns_;  // N(0,1), on the device
@@ -158,7 +174,7 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
             ": update the driver, or name an older NVRTC in JITGEMM_NVRTC");
   };
 
-  auto kernel = std::make_unique<CudaKernel>(context_);
+  auto kernel = std::make_unique<CudaKernel>(context_, triggers_);
   require(api_.module_load_data(&kernel->module, binary.code.data()), "cuModuleLoadData");
   require(api_.module_get_function(&kernel->function, kernel->module, binary.entry.c_str()), "cuModuleGetFunction");
   if (smem_bytes > 48 * 1024) {  // more than a launch may ask for unannounced
@@ -170,6 +186,7 @@ std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std:
   require(api_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel->function), "cuFuncGetAttribute");
   require(api_.func_get_attribute(&local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function),
           "cuFuncGetAttribute");
+  if (dependent_launch_) triggers_.add(kernel->function);
   logger().debug("loaded {}: {} registers, {} bytes of local memory a thread", binary.entry, registers, local_bytes);
   return kernel;
 }
@@ -220,13 +237,16 @@ bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& 
 
 void CudaBackend::launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) {
   CurrentContext current(context_);
-  LaunchConfig config(grid, dependent_launch_, stream);
+  std::optional<CapturedStart> start;
+  if (dependent_launch_ && is_capturing(stream)) start.emplace(api_, triggers_, device_.sm_count, stream);
+  LaunchConfig config(grid, start ? start->by_trigger() : dependent_launch_, stream);
   void* parameters[] = {const_cast<std::byte*>(arguments.data())};
   const CUresult result =
       api_.launch_kernel_ex(&config, static_cast<const CudaKernel&>(kernel).function, parameters, nullptr);
   check(result, ErrorCode::launch_failed, "cuLaunchKernelEx",
         result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? "give a candidate that needs less, and report it"
                                                      : earlier_failure);
+  if (start) start->launched();
 }
 
 void* CudaBackend::allocate(std::size_t bytes) {
@@ -306,10 +326,14 @@ std::uint64_t CudaBackend::stream_id(Stream stream) {
 
 CaptureStatus CudaBackend::capture_status(Stream stream) {
   CurrentContext current(context_);
+  return is_capturing(stream) ? CaptureStatus::capturing : CaptureStatus::none;
+}
+
+bool CudaBackend::is_capturing(Stream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   check(api_.stream_is_capturing(stream, &status), ErrorCode::launch_failed, "cuStreamIsCapturing",
         "pass a live stream of this context, and not the default stream while another one is captured");
-  return status == CU_STREAM_CAPTURE_STATUS_NONE ? CaptureStatus::none : CaptureStatus::capturing;
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 void CudaBackend::synchronize(Stream stream) {

@@ -97,6 +97,15 @@ DriverApi bind_driver(const Symbol& library) {
   bind_if_there(library, api.stream_get_capture_info_v3, "cuStreamGetCaptureInfo_v3");
   bind(library, api.graph_node_get_dependencies, "cuGraphNodeGetDependencies");
   bind_if_there(library, api.graph_node_get_dependencies_v2, "cuGraphNodeGetDependencies_v2");
+  bind(library, api.stream_begin_capture, "cuStreamBeginCapture_v2");
+  bind(library, api.stream_end_capture, "cuStreamEndCapture");
+  bind(library, api.graph_instantiate, "cuGraphInstantiateWithFlags");
+  bind(library, api.graph_launch, "cuGraphLaunch");
+  bind(library, api.graph_destroy, "cuGraphDestroy");
+  bind(library, api.graph_exec_destroy, "cuGraphExecDestroy");
+  bind_if_there(library, api.stream_update_capture_dependencies_v2, "cuStreamUpdateCaptureDependencies_v2");
+  bind(library, api.graph_node_get_type, "cuGraphNodeGetType");
+  bind(library, api.graph_kernel_node_get_params, "cuGraphKernelNodeGetParams_v2");
   bind(library, api.user_object_create, "cuUserObjectCreate");
   bind(library, api.user_object_release, "cuUserObjectRelease");
   bind(library, api.graph_retain_user_object, "cuGraphRetainUserObject");

@@ -63,6 +63,16 @@ struct DriverApi {
                                          const CUgraphEdgeData**, std::size_t*) = nullptr;
   CUresult (*graph_node_get_dependencies)(CUgraphNode, CUgraphNode*, std::size_t*) = nullptr;
   CUresult (*graph_node_get_dependencies_v2)(CUgraphNode, CUgraphNode*, CUgraphEdgeData*, std::size_t*) = nullptr;
+  CUresult (*stream_begin_capture)(CUstream, CUstreamCaptureMode) = nullptr;
+  decltype(&cuStreamEndCapture) stream_end_capture = nullptr;
+  CUresult (*graph_instantiate)(CUgraphExec*, CUgraph, unsigned long long flags) = nullptr;
+  decltype(&cuGraphLaunch) graph_launch = nullptr;
+  decltype(&cuGraphDestroy) graph_destroy = nullptr;
+  decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
+  CUresult (*stream_update_capture_dependencies_v2)(CUstream, CUgraphNode*, const CUgraphEdgeData*, std::size_t,
+                                                    unsigned) = nullptr;
+  decltype(&cuGraphNodeGetType) graph_node_get_type = nullptr;
+  CUresult (*graph_kernel_node_get_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*) = nullptr;
   decltype(&cuUserObjectCreate) user_object_create = nullptr;
   decltype(&cuUserObjectRelease) user_object_release = nullptr;
   decltype(&cuGraphRetainUserObject) graph_retain_user_object = nullptr;
