@@ -31,8 +31,9 @@ std::vector<Variant> variants(const BenchOptions& asked, const ContextOptions& o
   if (asked.at_hand) {
     all.push_back({"at_hand", options});
     if (!set_at_hand(all.back().options, *asked.at_hand))
-      throw Error(ErrorCode::invalid_option, "--at-hand is for a library that chooses among what is at hand, which this "
-                                             "one does not: leave it out");
+      throw Error(ErrorCode::invalid_option,
+                  "--at-hand is for a library that chooses among what is at hand, which this "
+                  "one does not: leave it out");
   }
   return all;
 }

@@ -22,7 +22,8 @@ Protocol parse_protocol(std::string_view text) {
       }
     }
   }
-  throw Error(ErrorCode::io, fmt::format("\"{}\" is no protocol, which is rep, mix or mix large, each also eager", text));
+  throw Error(ErrorCode::io,
+              fmt::format("\"{}\" is no protocol, which is rep, mix or mix large, each also eager", text));
 }
 
 }  // namespace jitgemm::cli

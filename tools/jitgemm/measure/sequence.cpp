@@ -53,10 +53,11 @@ class Eager : public Sequence {
       if (ahead) return us;
       spin_us_ = std::min(std::max(2 * spin_us_, 1.5 * host_us), longest_spin_us);
     }
-    throw Error(ErrorCode::launch_failed,
-                fmt::format("the host is slower than the device, which has waited for {:.0f} us: quieten the machine, or "
-                            "leave --eager out",
-                            spin_us_));
+    throw Error(
+        ErrorCode::launch_failed,
+        fmt::format("the host is slower than the device, which has waited for {:.0f} us: quieten the machine, or "
+                    "leave --eager out",
+                    spin_us_));
   }
 
  private:
