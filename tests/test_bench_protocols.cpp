@@ -35,14 +35,13 @@ TEST_CASE("jitgemm bench has a line for each shape and protocol, and goes on wit
   NEEDS_COMMAND();
   const Command jitgemm;
   write_file(jitgemm.path("shapes.txt"), "64 64 64\n33 40 17\n");
-  for (const auto& [options, protocols] :
-       {std::pair("", std::vector<std::string>{"rep"}),
-        {"--protocol rep", {"rep"}},
-        {"--protocol mix", {"mix"}},
-        {"--protocol both", {"rep", "mix"}},
-        {"--protocol both --neighbour small --eager", {"rep eager", "mix eager"}},
-        {"--protocol both --neighbour large", {"rep", "mix large"}},
-        {"--protocol mix --neighbour large --eager", {"mix large eager"}}}) {
+  for (const auto& [options, protocols] : {std::pair("", std::vector<std::string>{"rep"}),
+                                           {"--protocol rep", {"rep"}},
+                                           {"--protocol mix", {"mix"}},
+                                           {"--protocol both", {"rep", "mix"}},
+                                           {"--protocol both --neighbour small --eager", {"rep eager", "mix eager"}},
+                                           {"--protocol both --neighbour large", {"rep", "mix large"}},
+                                           {"--protocol mix --neighbour large --eager", {"mix large eager"}}}) {
     fs::remove(jitgemm.path("out.csv"));
     const Output output = jitgemm(emulated + "--tuned --csv out.csv --json out.json " + options);
     INFO(options << "\n" << output.err);
@@ -214,20 +213,19 @@ TEST_CASE("jitgemm bench refuses options that say nothing together, in one line"
   const Command jitgemm;
   write_file(jitgemm.path("shapes.txt"), "64 64 64\n");
   fs::create_directory(jitgemm.path("near"));
-  for (const auto& [options, why] :
-       {std::pair("--protocol none", "not in {rep,mix,both}"),
-        {"--neighbour huge", "not in {small,large}"},
-        {"--protocol rep --neighbour large", "use --protocol mix or both"},
-        {"--scales", "are for e4m3 and e5m2"},
-        {"--type bf16 --scales", "are for e4m3 and e5m2"},
-        {"--without-early --no-dependent-launch", "leave it or --no-dependent-launch out"},
-        {"--invariant --batch-invariant", "leave it or --batch-invariant out"},
-        {"--at-hand 0", "--at-hand"},
-        {"--at-hand 0.9", "is a factor from 1 up"},
-        {"--choice serial=near", "something else"},
-        {"--choice invariant=near", "something else"},
-        {"--choice at_hand=near", "something else"},
-        {"--choice protocol=near", "something else"}}) {
+  for (const auto& [options, why] : {std::pair("--protocol none", "not in {rep,mix,both}"),
+                                     {"--neighbour huge", "not in {small,large}"},
+                                     {"--protocol rep --neighbour large", "use --protocol mix or both"},
+                                     {"--scales", "are for e4m3 and e5m2"},
+                                     {"--type bf16 --scales", "are for e4m3 and e5m2"},
+                                     {"--without-early --no-dependent-launch", "leave it or --no-dependent-launch out"},
+                                     {"--invariant --batch-invariant", "leave it or --batch-invariant out"},
+                                     {"--at-hand 0", "--at-hand"},
+                                     {"--at-hand 0.9", "is a factor from 1 up"},
+                                     {"--choice serial=near", "something else"},
+                                     {"--choice invariant=near", "something else"},
+                                     {"--choice at_hand=near", "something else"},
+                                     {"--choice protocol=near", "something else"}}) {
     const Output output = jitgemm(emulated + "--csv out.csv " + options);
     INFO(options << "\n" << output.err);
     CHECK(output.status != 0);
