@@ -39,7 +39,7 @@ bench sample                          12 s  ok, 12 of 12 shapes, tuned in 3 s; c
 sys.path.insert(0, str(ROOT / "tools"))
 sys.dont_write_bytecode = True
 
-from reports.records import parse_config, read_corpus  # noqa: E402
+from reports.records import parse_config, read_corpora_of  # noqa: E402
 
 
 class Case(unittest.TestCase):
@@ -98,7 +98,7 @@ class Numbers(Case):
         self.assertEqual(speedups, [f"{x:.3f}" for x in sorted([2, .5, 1, .25, .5, 4, .5, 2, 1, 2, .5, 2])])
 
     def test_intensity_and_waves(self):
-        first = read_corpus(SAMPLE).shapes[0]
+        first = read_corpora_of(SAMPLE)[0].shapes[0]
         self.assertEqual(first.bytes, 2 * (128 * 512 + 512 * 256 + 128 * 256))
         self.assertEqual(first.flop, 2 * 128 * 256 * 512)
         self.assertEqual(first.wave_class, 0)
@@ -198,6 +198,37 @@ class Record(Case):
         self.assertRegex(done.stderr, r"\Areport\.py: error: [^\n]*README\.md is not what the files of [^\n]*\n\Z")
         (self.record / "summary.txt").write_text("nothing\n")
         self.assertIn("summary.txt has no run", self.run_record().stderr)
+
+
+    def test_both_protocols_stand_below_each_other(self):
+        rows = list(csv.DictReader(SAMPLE.read_text().splitlines()))
+        for row in rows[:3]:
+            row["tuned_us"] = "4"
+        with (self.record / "sample.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["protocol", *rows[0]])
+            writer.writeheader()
+            for row in rows:
+                writer.writerow({"protocol": "rep", **row})
+                mixed = {"protocol": "mix", **row}
+                for name in ("cublas_over_tuned", "cublaslt_over_tuned"):
+                    mixed[name] = row[name] and str(float(row[name]) / 2)
+                mixed["tuned_us"] = row["tuned_us"] and str(2 * float(row["tuned_us"]))
+                writer.writerow(mixed)
+        done = self.run_record()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        page = (self.out / "README.md").read_text(encoding="utf-8")
+        self.assertIn("between small kernels of someone else's: 0.500 (sample_mix).", page)
+        found = re.findall(r"^\| ([^|]*) \| (rep|mix) \| (\d+) \| \*\*([\d.]+)\*\* \[[^]]*\] \| ([\d.]+) \| ([\d.]+) \((\w+)\) "
+                           r"\| \*\*([\d.]+)\*\*", page, re.M)
+        self.assertEqual(found[0], ("sample", "rep", "12", "1.000", "0.500", "0.250", "512x1024x512", "0.800"))
+        self.assertEqual(found[1], ("", "mix", "12", "0.500", "0.250", "0.125", "512x1024x512", "0.400"))
+        # What is below 5 us by rep is the same by mix, where it takes twice as long.
+        self.assertEqual([row[:3] for row in found[2:]], [("- of these below 5 us", "rep", "3"), ("", "mix", "3")])
+        self.assertEqual(float(found[3][3]), float(found[2][3]) / 2)
+        # Everything else is of rep.
+        self.assertEqual(len(re.findall(r"^\| sample \| 12 \| \*\*1\.000", page, re.M)), 1)
+        lines = self.report(self.record / "sample.csv").stdout.splitlines()
+        self.assertEqual([line.split(" [")[0] for line in lines], ["sample 12 cublas 1.000", "sample_mix 12 cublas 0.500"])
 
 
 class Figures(Case):

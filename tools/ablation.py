@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from reports.records import ABLATION, BadInput, geomean, rows_of  # noqa: E402
+from reports.records import ABLATION, BadInput, geomean, rep_rows, rows_of  # noqa: E402
 
 
 def number(word, text, default):
@@ -55,7 +55,7 @@ def main():
     arguments = parser.parse_args()
     first = arguments.first
     try:
-        files = [(path.stem, rows_of(path, ["check", "cublas_us", "pinned"])) for path in arguments.csv]
+        files = [(path.stem, rep_rows(rows_of(path, ["check", "cublas_us", "pinned"]))) for path in arguments.csv]
     except BadInput as error:
         sys.exit(f"ablation.py: error: {error}")
     writer = csv.writer(sys.stdout)

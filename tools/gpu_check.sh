@@ -9,8 +9,10 @@
 # tools/results/h200 becomes tools/results/README.md by `tools/report.py record tools/results/h200`.
 # JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
 # most of the ten minutes each, so that three calls make a whole record. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
-# record's CSV files: bench and aligned then tune nothing, time those choices, and fit into one call. endurance is the tests
-# [long] and a soak. JITGEMM_TRITON_MANIFEST names kernels that tools/triton_peer/compile.py has made, as a peer of the
+# record's CSV files: bench and aligned then tune nothing and time those choices, and two calls make the record, "bench" and
+# "tests sanitizer aligned". Each shape is timed back to back and between kernels of someone else's, in the same rounds;
+# JITGEMM_GPU_CHECK_ARMS="--without-early --invariant" adds arms, which take their share of a shape's time. endurance is the
+# tests [long] and a soak. JITGEMM_TRITON_MANIFEST names kernels that tools/triton_peer/compile.py has made, as a peer of the
 # squares; JITGEMM_COMMIT the commit, without git.
 set -uo pipefail
 [[ ${1:-} != --help && ${1:-} != -h ]] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0; }
@@ -146,9 +148,14 @@ run_sanitizer() {
   done
 }
 
+# means PROTOCOL PREFIX: of the output of `bench`, "; cublas / tuned 1.234" and the like.
+means() {
+  sed -n "/^all, $1 /,/^\$/s,^  \([a-z_]*[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; $2\1 \2,p" | grep -v floor | tr -d '\n'
+}
+
 # bench NAME LIMIT SHAPES SECONDS PROBLEM...: OUTDIR/NAME.csv, and the ratios of all shapes into the table. Configurations are tuned
 # first, with the default budget, and timed in a fresh process, which has SECONDS a shape; or they are those of an earlier
-# record, which have three fifths of that, so that all of them fit into one call.
+# record, which have three fifths of that, so that they fit into two calls.
 bench() {
   local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS tuned status
   shift 4
@@ -161,17 +168,17 @@ bench() {
     tuned="tuned in $((SECONDS - begin)) s"
     set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@"
   fi
-  set -- "$@" ${triton_manifest:+--triton-manifest "$triton_manifest"}
+  # shellcheck disable=SC2086  # words
+  set -- "$@" ${JITGEMM_GPU_CHECK_ARMS:-} ${triton_manifest:+--triton-manifest "$triton_manifest"}
   limited "$limit" "$jitgemm" bench --shapes "$shapes" --csv "$out/$name.csv" "$@" >"$work/$name.log" 2>&1
   status=$?
   {
     echo
     echo "== bench $name ${*//"$root/"/}, $tuned"
     grep -aE '^(peer|no peers|jitgemm: )' "$work/$name.log"
-    sed -n '/^all /,$p' "$work/$name.log"
+    sed -n '/^all, /,$p' "$work/$name.log"
   } >>"$summary"
-  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(($(wc -l <"$out/$name.csv") - 1)) of $(grep -c . "$shapes") shapes, $tuned$(
-    sed -n '/^all /,/^$/s,^  \([a-z]*[a-z ]*/ [a-z]*\) *[0-9]* *\([0-9.]*\) .*,; \1 \2,p' "$work/$name.log" | grep -v floor | tr -d '\n')"
+  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(tail -n +2 "$out/$name.csv" | cut -d, -f1-3 | sort -u | wc -l) of $(grep -c . "$shapes") shapes, $tuned$(means rep "" <"$work/$name.log")$(means mix "mix " <"$work/$name.log")"
   [ $status -eq 0 ] || failed=1
 }
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from reports.records import BadInput, rows_of  # noqa: E402
+from reports.records import BadInput, rep_rows, rows_of  # noqa: E402
 from sass_table import INSTRUCTION, LABEL, LOCAL, MULTIPLY, SIZES, Code  # noqa: E402
 
 PARAMETER = re.compile(r"\bcx?\[(0x0|UR\d+)\]\[(\S+?)\]")
@@ -92,7 +92,7 @@ def read_choices(paths):
     """(problem without its sizes, configuration) -> the problems that chose it."""
     choices = collections.defaultdict(list)
     for path in paths:
-        for row in rows_of(path, ["problem", "model_config", "tuned_config"]):
+        for row in rep_rows(rows_of(path, ["problem", "model_config", "tuned_config"])):
             for config in {row["model_config"], row["tuned_config"]} - {""}:
                 choices[SIZES.sub("", row["problem"]).strip(), config].append(row["problem"])
     if not choices:

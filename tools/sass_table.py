@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from reports.records import BadInput, rows_of  # noqa: E402
+from reports.records import BadInput, rep_rows, rows_of  # noqa: E402
 
 LABEL = re.compile(r"([.$\w]+):")
 INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(@!?\w+\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
@@ -141,7 +141,7 @@ def read_choices(paths):
     """(problem without its sizes, configuration) -> the problems that chose it, most chosen first."""
     choices = collections.defaultdict(list)
     for path in paths:
-        chosen = [row for row in rows_of(path, ["problem", "tuned_config"]) if row["tuned_config"]]
+        chosen = [row for row in rep_rows(rows_of(path, ["problem", "tuned_config"])) if row["tuned_config"]]
         if not chosen:
             raise BadInput(f"{path} has no tuned configuration: give a file of `jitgemm bench --tuned`")
         for row in chosen:

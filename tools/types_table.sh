@@ -34,7 +34,7 @@ class() {
   echo "== $name: $*" >>types_table.log
   rm -f "$name.csv"
   files+=("$name.csv")
-  "$jitgemm" bench --shapes "$shapes" --csv "$name.csv" --tuned --seconds-per-shape 0.6 --tune-seconds 0.2 "$@" \
+  "$jitgemm" bench --shapes "$shapes" --csv "$name.csv" --tuned --protocol rep --seconds-per-shape 0.6 --tune-seconds 0.2 "$@" \
     ${options[@]+"${options[@]}"} >>types_table.log 2>&1 || { failed=1; echo "types_table: $name failed, see types_table.log" >&2; }
   echo "$name: $((SECONDS - began)) s" >>types_table.log
 }

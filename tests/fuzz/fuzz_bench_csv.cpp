@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "bench/record.hpp"
+#include "bench/summary.hpp"
 #include "common/text.hpp"
 #include "fuzz.hpp"
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from reports import figures
 from reports.corpora import summary_line
 from reports.markdown import table
-from reports.records import BadInput, RATIOS, files_of, geomean, read_ablation, read_corpora
+from reports.protocols import protocols_table
+from reports.records import BadInput, RATIOS, REP, files_of, geomean, read_ablation, read_corpora
 from reports.regret import WHAT, percentile, read_regrets
 from reports.statistics import by_waves, summarise
 
@@ -84,7 +85,8 @@ def read_summary(path):
 class Record:
     folder: Path
     runs: list
-    corpora: list
+    corpora: list  # by rep
+    all_corpora: list  # by every protocol
     ablation: list
     regrets: dict
     summaries: dict  # corpus -> ratio -> Summary or None
@@ -93,7 +95,8 @@ class Record:
 def read_record(folder):
     files = files_of(folder)
     corpora = read_corpora(files.corpora)
-    return Record(folder, read_summary(folder / "summary.txt"), corpora,
+    rep = [corpus for corpus in corpora if corpus.protocol == REP]
+    return Record(folder, read_summary(folder / "summary.txt"), rep or corpora, corpora,
                   read_ablation(files.ablation) if files.ablation else [],
                   read_regrets(files.regret) if files.regret else {},
                   {c.name: {ratio: summarise(c.shapes, ratio) for ratio in RATIOS} for c in corpora})
@@ -142,6 +145,11 @@ def first_page(record):
     means = [f"{summary.geomean:.3f} ({title})" for title, summary in summaries if summary]
     if means:
         sentences.append(f"Speed-up over cuBLAS on one {run.facts['device'].split(', ')[0]}, geometric means: {', '.join(means)}.")
+    mixed = [(corpus.title.removesuffix(", mix"), record.summaries[corpus.name]["cublas"])
+             for corpus in [c for c in record.all_corpora if c.protocol == "mix"][:5]]
+    means = [f"{summary.geomean:.3f} ({title})" for title, summary in mixed if summary]
+    if means:
+        sentences.append(f"The same between small kernels of someone else's: {', '.join(means)}.")
     lags = behind(record, "cublas", "cuBLAS") + behind(record, "cublaslt", "cuBLASLt's best candidate")
     if lags:
         sentences.append(f"Of {sum(len(c.shapes) for c in record.corpora)} shapes {'; '.join(lags)}.")
@@ -183,6 +191,10 @@ def peers_section(record):
     first = [c.what for c in record.corpora if c.default_peer != "cuBLAS default"]
     note = "\ncublasGemmEx cannot compute e4m3: there \"cuBLAS default\" is cuBLASLt's first candidate.\n" if first else ""
     return "\n".join(parts) + note
+
+
+def protocols_section(record):
+    return protocols_table(record.all_corpora)
 
 
 def waves_section(record):
@@ -320,7 +332,7 @@ def others_section(record):
     return "## Other records\n" + "\n".join(f"- {link}: {what}" for link, what in lines) + "\n"
 
 
-SECTIONS = [head_section, first_page_section, peers_section, waves_section, large_section, again_section, regret_section,
+SECTIONS = [head_section, first_page_section, protocols_section, peers_section, waves_section, large_section, again_section, regret_section,
             ablation_section, latency_section, stages_section, method_section, others_section]
 
 
@@ -330,7 +342,7 @@ def page(record):
 
 def description(record):
     """What the picture shows, as text that is kept in its file."""
-    return "\n".join(summary_line(corpus, record.summaries[corpus.name]) for corpus in record.corpora)
+    return "\n".join(summary_line(corpus, record.summaries[corpus.name]) for corpus in record.all_corpora)
 
 
 def png_text(path, keyword):
@@ -371,7 +383,7 @@ def main(argv):
         print(out)
         if not arguments.no_picture:
             picture.parent.mkdir(exist_ok=True)
-            figure = figures.overview(figures.style(), record.corpora, record.summaries, description(record))
+            figure = figures.overview(figures.style(), record.all_corpora, record.summaries, description(record))
             picture.write_bytes(figure.png)
             print(picture)
     except OSError as error:

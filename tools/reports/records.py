@@ -27,6 +27,7 @@ CORPORA = {
     "large_fp8_fast": ("fp8, large", "e4m3, B column-major, D bf16, large, fast accumulation"),
     "large_fp8_promoted": ("fp8, large, promoted", "the same, promoted accumulation"),
 }
+REP = "rep"  # of protocols the one that early files have alone
 ABLATION = ["feature", "corpus", "with_geomean", "without_geomean", "gain", "shapes", "note"]
 
 # Of tiles of 128 x 256 on all SMs; each class ends where the next begins.
@@ -83,14 +84,21 @@ class Corpus:
     shapes: list
     failed: list  # (shape's problem, why)
     default_peer: str  # what stands in the column of cuBLAS
+    protocol: str = REP
+    file: str = ""  # its name
+
+    def named(self, index):
+        """By its file; of another protocol than rep also by that."""
+        name = CORPORA.get(self.file, (self.name, ) * 2)[index]
+        return name if self.protocol == REP or name == self.name else f"{name}, {self.protocol}"
 
     @property
     def title(self):
-        return CORPORA.get(self.name, (self.name, ))[0]
+        return self.named(0)
 
     @property
     def what(self):
-        return CORPORA.get(self.name, (None, self.name))[1]
+        return self.named(1)
 
     def with_speedup(self, ratio):
         return [shape for shape in self.shapes if ratio in shape.speedup]
@@ -189,18 +197,35 @@ def shape_of(path, line, row):
                  {ratio: x for ratio, x in speedup.items() if x is not None})
 
 
-def read_corpus(path):
+def protocol_of(row):
+    return row.get("protocol") or REP
+
+
+def rep_rows(rows):
+    """Those of launches of one arm back to back; all of a file that has no others."""
+    return [row for row in rows if protocol_of(row) == REP] or rows
+
+
+def read_corpora_of(path):
+    """A corpus a protocol, rep first."""
+    rows = list(enumerate(rows_of(path, REQUIRED), 2))
+    protocols = sorted({protocol_of(row) for _, row in rows}, key=lambda protocol: (protocol != REP, protocol))
+    return [corpus_of(path, protocol, [(line, row) for line, row in rows if protocol_of(row) == protocol])
+            for protocol in protocols]
+
+
+def corpus_of(path, protocol, rows):
     """The rows that were checked and timed on a GPU."""
-    rows = rows_of(path, REQUIRED)
-    failed = [(row["problem"], row["check"] or "was not checked") for row in rows if row["check"] != "ok"]
-    timed = [(line, row) for line, row in enumerate(rows, 2)
+    failed = [(row["problem"], row["check"] or "was not checked") for _, row in rows if row["check"] != "ok"]
+    timed = [(line, row) for line, row in rows
              if row["check"] == "ok" and row["device"] != "emulator" and row["tuned_us"]]
     if not timed:
         raise BadInput(f"{path} has no row whose tuned choice was checked and timed on a GPU: run `jitgemm bench` on one")
     shapes = [shape_of(path, line, row) for line, row in timed]
     first = all((row.get("cublas_config") or "").startswith("first candidate") for _, row in timed)
-    return Corpus(path.stem, sorted({row["device"] for _, row in timed}), sorted({shape.kind for shape in shapes}), shapes,
-                  failed, "cuBLASLt's first candidate" if first else "cuBLAS default")
+    name = path.stem if protocol == REP else f"{path.stem}_{protocol.replace(' ', '_')}"
+    return Corpus(name, sorted({row["device"] for _, row in timed}), sorted({shape.kind for shape in shapes}), shapes,
+                  failed, "cuBLASLt's first candidate" if first else "cuBLAS default", protocol, path.stem)
 
 
 @dataclass
@@ -221,11 +246,12 @@ def files_of(folder):
 
 
 def read_corpora(paths):
-    corpora = [read_corpus(path) for path in paths]
-    names = [corpus.name for corpus in corpora]
-    for path, corpus in zip(paths, corpora):
+    corpora = [(path, corpus) for path in paths for corpus in read_corpora_of(path)]
+    names = [corpus.name for _, corpus in corpora]
+    for path, corpus in corpora:
         if names.count(corpus.name) > 1:
-            corpus.name = f"{path.resolve().parent.name}_{path.stem}"
+            corpus.name = corpus.file = f"{path.resolve().parent.name}_{corpus.name}"
+    corpora = [corpus for _, corpus in corpora]
     if len({corpus.name for corpus in corpora}) < len(corpora):
         raise BadInput("two of the CSV files have the same name: rename one")
     return corpora

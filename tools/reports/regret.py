@@ -2,7 +2,7 @@
 
 import math
 
-from reports.records import BadInput, rows_of
+from reports.records import BadInput, rep_rows, rows_of
 
 WHAT = {
     "model": "the cost model, constants fitted to the device",
@@ -51,7 +51,8 @@ def percentile(values, part):
 
 def read_regrets(*paths):
     """choice -> [(regret, shape)]; BadInput if there are none."""
-    rows = [row for path in paths for row in rows_of(path, ["m", "n", "k", "others", "check"]) if row["check"] == "ok"]
+    rows = [row for path in paths for row in rep_rows(rows_of(path, ["m", "n", "k", "others", "check"]))
+            if row["check"] == "ok"]
     path = ", ".join(map(str, paths))
     try:
         regrets = regrets_of(rows)

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from reports.records import geomean
+from reports.records import geomean, rep_rows
 
 
 def number(text):
@@ -75,7 +75,7 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", type=Path, nargs="+", help="a file of `jitgemm bench`; one that is not there is left out")
     files = parser.parse_args(argv).csv
-    classes = [(path.stem, list(csv.DictReader(path.open(newline="")))) for path in files if path.exists()]
+    classes = [(path.stem, rep_rows(list(csv.DictReader(path.open(newline=""))))) for path in files if path.exists()]
     classes = [(name, rows) for name, rows in classes if rows]
     if not classes:
         sys.exit("report.py: error: no results in " + ", ".join(map(str, files)))

@@ -3,47 +3,85 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/backend.hpp"
 #include "measure/check.hpp"
+#include "measure/launch_graph.hpp"
 #include "measure/memory.hpp"
-#include "tune/measurement.hpp"
 
 namespace jitgemm::cli {
+namespace {
 
-void BenchArms::add(ArmResult& result, const std::string& program, const std::string& config, Launch launch) {
-  result.config = config;
-  for (One& arm : arms_) {
-    if (arm.program == program && arm.config == config) return arm.results.push_back(&result);
+/// A suggestion that does not run is no candidate; nor is one that no graph takes.
+bool runs(Backend& backend, Stream stream, const Arm& arm) {
+  try {
+    arm(0);
+    backend.synchronize(stream);
+    const LaunchGraph graph(stream, [&] { arm(0); });
+    return true;
+  } catch (const Error&) {
+    return false;
   }
-  arms_.push_back({program, config, std::move(launch), {&result}});
+}
+
+}  // namespace
+
+void BenchArms::add(ArmResult& result, const std::string& program, const std::string& config, Launch launch,
+                    std::optional<Protocol> only) {
+  result.config = config;
+  const std::vector<Protocol> protocols = only ? std::vector{*only} : std::vector<Protocol>();
+  for (One& arm : arms_) {
+    if (arm.program != program || arm.config != config) continue;
+    if (protocols.empty() || arm.only.empty())
+      arm.only.clear();
+    else
+      arm.only.push_back(*only);
+    return arm.results.push_back(&result);
+  }
+  arms_.push_back({program, config, std::move(launch), {&result}, protocols});
 }
 
 int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,
-                           const InputPools& inputs, double round_ms) {
-  const TimingOptions brief{.rounds = 2, .round_ms = round_ms, .max_launches = 200};
-  std::vector<std::pair<double, int>> order;
+                           const InputPools& inputs, const ArmTiming& timing) {
+  const auto arm_of = [&](int candidate) {
+    return [&, candidate](int set) { candidates.launch(inputs.operands(set), candidate); };
+  };
+  std::vector<int> order;
   for (int i = 0; i < candidates.count; ++i) {
-    const Arm arm = [&](int set) { candidates.launch(inputs.operands(set), i); };
-    try {
-      order.emplace_back(time_arms(backend, stream, {arm}, inputs.sets(), brief).front().median_us, i);
-    } catch (const Error&) {  // a suggestion that does not run is no candidate
-    }
+    if (runs(backend, stream, arm_of(i))) order.push_back(i);
   }
-  std::sort(order.begin(), order.end());
   if (order.empty()) return 0;
   const int run = int(order.size());
-  order.resize(std::min<std::size_t>(order.size(), 3));
-  std::vector<Arm> finalists;
-  for (const auto& [us, candidate] : order) {
-    finalists.push_back([&, candidate](int set) { candidates.launch(inputs.operands(set), candidate); });
+  const Protocol& first = timing.protocols.front();
+  const auto time = [&](const std::vector<Protocol>& protocols, int rounds) {
+    std::vector<TimedArm> arms;
+    for (const Protocol& protocol : protocols) {
+      for (const int candidate : order) arms.push_back({arm_of(candidate), protocol.mix});
+    }
+    TimingOptions options = timing.options;
+    options.rounds = rounds;
+    return time_arms(backend, stream, arms, inputs.sets(), options);
+  };
+  const std::vector<Timing> all = time({first}, 5);
+  std::vector<std::size_t> ranks(order.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t(0));
+  std::ranges::stable_sort(ranks, {}, [&](std::size_t i) { return all[i].median_us; });
+  ranks.resize(std::min<std::size_t>(ranks.size(), 3));
+  std::vector<int> best;
+  for (const std::size_t i : ranks) best.push_back(order[i]);
+  order = best;
+  const std::vector<Timing> timings = time(timing.protocols, 9);
+  for (std::size_t i = 0; i < timing.protocols.size(); ++i) {
+    const auto begin = timings.begin() + std::ptrdiff_t(i * order.size());
+    const auto fastest =
+        std::ranges::min_element(begin, begin + std::ptrdiff_t(order.size()), {}, &Timing::median_us) - begin;
+    const int candidate = order[std::size_t(fastest)];
+    add(
+        result, candidates.program, candidates.name(candidate),
+        [launch = candidates.launch, candidate](const Operands& operands) { launch(operands, candidate); },
+        timing.protocols[i]);
   }
-  const std::vector<Timing> timings = time_arms(backend, stream, finalists, inputs.sets(),
-                                                {.rounds = 9, .round_ms = round_ms, .warm_up_ms = warm_up_ms});
-  const auto fastest = std::ranges::min_element(timings, {}, &Timing::median_us) - timings.begin();
-  const int candidate = order[std::size_t(fastest)].second;
-  add(result, candidates.program, candidates.name(candidate),
-      [launch = candidates.launch, candidate](const Operands& operands) { launch(operands, candidate); });
   return run;
 }
 
@@ -76,7 +114,7 @@ std::vector<const ArmResult*> BenchArms::keep_fastest(std::size_t count, const s
   for (const One& arm : arms_) {
     if (arm.program == "jitgemm") ours.push_back(&arm);
   }
-  std::ranges::sort(ours, {}, [](const One* arm) { return arm->results.front()->us; });
+  std::ranges::stable_sort(ours, {}, [](const One* arm) { return arm->results.front()->us; });
   ours.resize(std::min(count, ours.size()));
   std::vector<const ArmResult*> kept;
   for (const One* arm : ours) kept.push_back(arm->results.front());
@@ -90,18 +128,32 @@ std::vector<const ArmResult*> BenchArms::keep_fastest(std::size_t count, const s
   return kept;
 }
 
-void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, const TimingOptions& options) {
-  std::vector<Arm> timed;
-  for (const One& arm : arms_) {
-    timed.push_back([&](int set) { arm.launch(inputs.operands(set)); });
+void BenchArms::time(Backend& backend, Stream stream, const InputPools& inputs, const ArmTiming& timing) {
+  std::vector<TimedArm> timed;
+  std::vector<std::pair<One*, Protocol>> whose;
+  for (One& arm : arms_) {
+    arm.timings.clear();
+    for (const Protocol& protocol : timing.protocols) {
+      if (!arm.is_of(protocol)) continue;
+      timed.push_back({[&arm, &inputs](int set) { arm.launch(inputs.operands(set)); }, protocol.mix});
+      whose.emplace_back(&arm, protocol);
+    }
   }
-  const std::vector<Timing> timings = time_arms(backend, stream, timed, inputs.sets(), options);
-  for (std::size_t i = 0; i < arms_.size(); ++i) {
-    for (ArmResult* result : arms_[i].results) {
-      result->us = timings[i].median_us;
-      result->spread = timings[i].spread;
-      result->p20_us = timings[i].p20_us;
-      result->p80_us = timings[i].p80_us;
+  const std::vector<Timing> timings = time_arms(backend, stream, timed, inputs.sets(), timing.options);
+  for (std::size_t i = 0; i < whose.size(); ++i) whose[i].first->timings.emplace_back(whose[i].second, timings[i]);
+}
+
+void BenchArms::report(const Protocol& protocol) const {
+  for (const One& arm : arms_) {
+    if (!arm.is_of(protocol)) continue;
+    const auto found = std::ranges::find(arm.timings, protocol, [](const auto& timed) { return timed.first; });
+    const Timing timing = found == arm.timings.end() ? Timing() : found->second;
+    for (ArmResult* result : arm.results) {
+      result->config = arm.config;
+      result->us = timing.median_us;
+      result->spread = timing.spread;
+      result->p20_us = timing.p20_us;
+      result->p80_us = timing.p80_us;
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "bench/options.hpp"
 #include "bench/record.hpp"
 #include "bench/shape.hpp"
+#include "bench/summary.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
 #include "util/output_file.hpp"
@@ -31,16 +32,19 @@ class Bench {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       const Problem problem = options_.problem.problem(shapes[i].m, shapes[i].n, shapes[i].k);
       progress.update(int(i), int(shapes.size()), fmt::format("{}x{}x{}", problem.m, problem.n, problem.k));
-      BenchRecord record = shapes_.blank_record(problem);
-      const auto known =
-          std::find_if(records_.begin(), records_.end(), [&](const BenchRecord& r) { return r.same_case(record); });
-      if (known != records_.end()) continue;
-      shapes_.bench(record);
-      failures += record.check != "ok";
+      std::vector<BenchRecord> records = shapes_.blank_records(problem);
+      std::erase_if(records, [&](const BenchRecord& record) {
+        return std::ranges::any_of(records_, [&](const BenchRecord& known) { return known.same_case(record); });
+      });
+      if (records.empty()) continue;
+      shapes_.bench(records);
+      failures += records.front().check != "ok";
       progress.hide();
-      print(record);
-      if (csv_.is_open()) csv_ << csv_line(record) << '\n' << std::flush;
-      records_.push_back(std::move(record));
+      for (BenchRecord& record : records) {
+        print(record);
+        if (csv_.is_open()) csv_ << csv_line(record) << '\n' << std::flush;
+        records_.push_back(std::move(record));
+      }
     }
     progress.hide();
     finish();
@@ -91,9 +95,11 @@ class Bench {
     const auto arm = [](const char* name, const ArmResult& result) {
       return result.timed() ? fmt::format("  {} {:.2f}", name, result.us) : std::string();
     };
-    fmt::print("{:>5} x {:>5} x {:>5}{}{}{}{}{}{}  {}{}\n", r.problem.m, r.problem.n, r.problem.k,
-               arm("model", r.model), arm("tuned", r.tuned), arm("best", r.best), arm("cublas", r.cublas),
-               arm("cublaslt", r.cublaslt), arm("triton", r.triton),
+    std::string others;
+    for (const NamedArm& other : r.others) others += arm(other.name.c_str(), other.result);
+    fmt::print("{:>5} x {:>5} x {:>5}  {}{}{}{}{}{}{}{}  {}{}\n", r.problem.m, r.problem.n, r.problem.k,
+               to_string(r.protocol), arm("model", r.model), arm("tuned", r.tuned), arm("best", r.best),
+               arm("cublas", r.cublas), arm("cublaslt", r.cublaslt), arm("triton", r.triton), others,
                r.check == "ok" && r.model.timed() + r.tuned.timed() + r.pinned.size() > 0 ? "" : r.check,
                r.absent.empty() ? "" : "(" + r.absent + ")");
     for (const ArmResult& pinned : r.pinned) fmt::print("    {:>9.2f} us  {}\n", pinned.us, pinned.config);

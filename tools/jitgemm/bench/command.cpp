@@ -56,6 +56,16 @@ void add_bench(CLI::App& app) {
   add("--choice", options->choices,
       "NAME=DIR: time what is chosen with this cache directory's tuning database and calibration; may be repeated")
       ->group("Arms (all if none is named)");
+  command
+      ->add_flag("--without-early", options->without_early,
+                 "Time the tuned choice, else the model's, without early launch, as the arm serial")
+      ->group("Arms (all if none is named)");
+  command->add_flag("--invariant", options->invariant, "Time the batch-invariant choice")
+      ->group("Arms (all if none is named)");
+  add("--at-hand", options->at_hand,
+      "Time the choice among kernels that are at hand where that costs at most this factor, as the arm at_hand")
+      ->check(positive_number())
+      ->group("Arms (all if none is named)");
   add("--repeats", options->repeats, "Time the tuned choice, else the model's, as many times more: the noise floor")
       ->check(number_from_0())
       ->group("Arms (all if none is named)");
@@ -64,6 +74,18 @@ void add_bench(CLI::App& app) {
       "in the column `others`, too")
       ->check(number_from_0())
       ->group("Arms (all if none is named)");
+  add("--protocol", options->protocol,
+      "rep: launches of one arm back to back; mix: a kernel of someone else's between any two, its own time taken off; "
+      "both [both; rep on the emulator, which times nothing]")
+      ->check(CLI::IsMember({"rep", "mix", "both"}));
+  add("--neighbour", options->neighbour,
+      "Of mix: small, one block an SM; or large, some 20 us of three waves of blocks that fill the shared memory "
+      "[small]")
+      ->check(CLI::IsMember({"small", "large"}));
+  command->add_flag(
+      "--eager", options->eager,
+      "Put the launches on a stream behind a kernel that waits for the host, instead of replaying a graph");
+  command->add_flag("--scales", options->scales, "Of e4m3 and e5m2: both sides get scales of A and B in device memory");
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
       ->check(why_no_main_loop);
@@ -85,7 +107,8 @@ void add_bench(CLI::App& app) {
   command->footer(R"(
 Each arm runs as a CUDA graph of launches over inputs that do not fit the L2, in turn with the others, in rounds whose order is
 drawn; medians and their spread, (p80 - p20) / median of the rounds, are given, in microseconds of one launch. The best candidate of
-cuBLASLt is found by a measurement of its own, as ours is. Both sides have the same accumulator and 64 MiB of workspace.
+cuBLASLt is found by a measurement of its own, as ours is. Each shape has a line for each protocol; both are timed in the same
+rounds. Both sides have the same accumulator and 64 MiB of workspace.
 Ratios above 1 mean that ours is faster. floor = max(flops / what the tensor cores of an H200 sustain, for f16 800 TFLOP/s,
 bytes / 4.2 TB/s) + 2 us. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
 what cuBLASLt cannot compute either, without them.
@@ -95,6 +118,7 @@ Examples:
   jitgemm bench --shapes shapes.txt --csv out.csv --resume
   jitgemm bench --shapes shapes.txt --model --tuned --peers --tuned-as old.csv --csv out.csv
   jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
+  jitgemm bench --shapes shapes.txt --frozen --tuned --without-early --protocol mix --neighbour large
 )");
   command->callback([options] { bench(*options); });
 }

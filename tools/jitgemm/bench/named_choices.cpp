@@ -12,10 +12,11 @@ namespace jitgemm::cli {
 namespace {
 
 /// Other arms' names, and what else the JSON of a shape has on their level.
-constexpr std::array<std::string_view, 18> taken{
-    "absent",  "best",   "check",    "cublas", "cublaslt", "cublaslt_candidates",
-    "derived", "device", "floor_us", "k",      "m",        "model",
-    "n",       "pinned", "problem",  "sets",   "triton",   "tuned"};
+constexpr std::array<std::string_view, 22> taken{
+    "absent",  "at_hand", "best",     "check",     "cublas", "cublaslt", "cublaslt_candidates",
+    "derived", "device",  "floor_us", "invariant", "k",      "m",        "model",
+    "n",       "pinned",  "problem",  "protocol",  "serial", "sets",     "triton",
+    "tuned"};
 constexpr std::array<std::string_view, 2> numbered{"finalist", "repeat"};
 
 bool is_word(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include "bench/draw.hpp"
 #include "common/options.hpp"
+#include "measure/protocol.hpp"
 
 namespace jitgemm::cli {
 
@@ -20,6 +21,12 @@ struct BenchOptions {
   bool derived = false;
   std::vector<std::string> choices;  ///< NAME=DIR
   int finalists = 0;
+  bool without_early = false, invariant = false;
+  std::optional<double> at_hand;
+  std::string protocol;   ///< rep, mix or both; empty: both, on the emulator rep
+  std::string neighbour;  ///< small or large; empty: small
+  bool eager = false;
+  bool scales = false;  ///< of A and B, for both sides
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
   DeviceOptions device;
@@ -27,6 +34,9 @@ struct BenchOptions {
   /// Without measuring.
   bool choices_known() const { return frozen || !tuned_as.empty(); }
 };
+
+/// What each shape is timed by.
+std::vector<Protocol> protocols_of(const BenchOptions& options, bool emulated);
 
 /// Throws Error for what cannot be measured.
 ContextOptions context_options_of(const BenchOptions& options);

@@ -31,20 +31,24 @@ std::string BenchPeers::describe() const {
   return text;
 }
 
-void BenchPeers::add(BenchRecord& record, BenchArms& arms, const InputPools& inputs) {
-  if (peers_) add_candidates(record, arms, inputs);
-  if (triton_) add_triton(record, arms, inputs);
+void BenchPeers::add(BenchRecord& record, BenchArms& arms, const InputPools& inputs,
+                     const std::vector<Protocol>& protocols, TimingOptions timing) {
+  timing.round_ms = screening_ms();
+  timing.max_launches = 200;
+  if (peers_) add_candidates(record, arms, inputs, {protocols, timing});
+  if (triton_) add_triton(record, arms, inputs, {protocols, timing});
 }
 
-void BenchPeers::add_candidates(BenchRecord& record, BenchArms& arms, const InputPools& inputs) {
-  const int candidates = peers_->prepare(record.problem, peer_candidates);
+void BenchPeers::add_candidates(BenchRecord& record, BenchArms& arms, const InputPools& inputs,
+                                const ArmTiming& timing) {
+  const int candidates = peers_->prepare(record.problem, peer_candidates, options_.scales);
   add_default(record, arms, inputs);
   if (candidates == 0) return record.note_absent(peers_->why_none());
 
   const PeerCandidates lt{"cublaslt", candidates,
                           [this](const Operands& operands, int candidate) { peers_->gemm(operands, candidate); },
                           [](int candidate) { return std::to_string(candidate); }};
-  record.cublaslt_candidates = arms.add_fastest(record.cublaslt, lt, backend_, stream_, inputs, screening_ms());
+  record.cublaslt_candidates = arms.add_fastest(record.cublaslt, lt, backend_, stream_, inputs, timing);
   if (record.cublaslt_candidates == 0)
     record.note_absent(fmt::format("none of cuBLASLt's {} candidates runs", candidates));
 }
@@ -61,9 +65,9 @@ void BenchPeers::add_default(BenchRecord& record, BenchArms& arms, const InputPo
   arms.add(record.cublas, "cublas", name, [this](const Operands& operands) { peers_->gemm(operands); });
 }
 
-void BenchPeers::add_triton(BenchRecord& record, BenchArms& arms, const InputPools& inputs) {
+void BenchPeers::add_triton(BenchRecord& record, BenchArms& arms, const InputPools& inputs, const ArmTiming& timing) {
   const PeerCandidates tutorial = triton_->candidates(record.problem, stream_);
-  const int run = arms.add_fastest(record.triton, tutorial, backend_, stream_, inputs, screening_ms());
+  const int run = arms.add_fastest(record.triton, tutorial, backend_, stream_, inputs, timing);
   if (run < tutorial.count)
     throw Error(ErrorCode::launch_failed, "a Triton kernel does not run: leave --triton-manifest out");
 }

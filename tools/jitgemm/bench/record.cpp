@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -69,6 +68,7 @@ Fields fields_of(const BenchRecord& r) {
                 {"k", std::to_string(p.k)},
                 {"device", r.device},
                 {"problem", to_string(p)},
+                {"protocol", to_string(r.protocol)},
                 {"waves", fmt::format("{:.3f}", r.waves)},
                 {"floor_us", fmt::format("{:.4g}", r.floor_us)},
                 {"sets", std::to_string(r.sets)}};
@@ -123,6 +123,13 @@ std::vector<std::string> split_csv(const std::string& line) {
   return fields;
 }
 
+/// Of files that were written when there was rep alone.
+std::string header_without_protocol() {
+  std::string header = csv_header();
+  const std::string column = ",protocol";
+  return header.erase(header.find(column), column.size());
+}
+
 using Columns = std::map<std::string, std::string>;
 
 /// 0 for none.
@@ -147,6 +154,7 @@ BenchRecord record_of(const Columns& field) {
   BenchRecord r;
   r.device = field.at("device");
   r.problem = parse_problem(field.at("problem"));
+  if (const std::string& protocol = field.at("protocol"); !protocol.empty()) r.protocol = parse_protocol(protocol);
   r.waves = number(field, "waves");
   r.floor_us = number(field, "floor_us");
   r.sets = count(field, "sets");
@@ -169,66 +177,10 @@ BenchRecord record_of(const Columns& field) {
   return r;
 }
 
-struct Group {
-  const char* name;
-  std::function<bool(const BenchRecord&)> holds;
-};
-const std::vector<Group>& groups() {
-  static const std::vector<Group> all{
-      {"all", [](const BenchRecord&) { return true; }},
-      {"under 1 wave, K < 1024", [](const BenchRecord& r) { return r.waves < 1 && r.problem.k < 1024; }},
-      {"under 1 wave, K >= 1024", [](const BenchRecord& r) { return r.waves < 1 && r.problem.k >= 1024; }},
-      {"1 to 4 waves", [](const BenchRecord& r) { return r.waves >= 1 && r.waves < 4; }},
-      {"4 waves and more", [](const BenchRecord& r) { return r.waves >= 4; }},
-  };
-  return all;
-}
-
-struct Ratio {
-  const char* name;
-  std::function<double(const BenchRecord&)> of;  ///< 0: not known
-};
-const std::vector<Ratio>& ratios() {
-  const auto over = [](ArmResult BenchRecord::* peer, ArmResult BenchRecord::* ours) {
-    return [peer, ours](const BenchRecord& r) {
-      return (r.*peer).timed() && (r.*ours).timed() ? (r.*peer).us / (r.*ours).us : 0;
-    };
-  };
-  const auto floor_over = [](ArmResult BenchRecord::* arm) {
-    return [arm](const BenchRecord& r) { return (r.*arm).timed() ? r.floor_us / (r.*arm).us : 0; };
-  };
-  static const std::vector<Ratio> all{
-      {"cublas / model", over(&BenchRecord::cublas, &BenchRecord::model)},
-      {"cublas / tuned", over(&BenchRecord::cublas, &BenchRecord::tuned)},
-      {"cublas / best", over(&BenchRecord::cublas, &BenchRecord::best)},
-      {"cublaslt best / tuned", over(&BenchRecord::cublaslt, &BenchRecord::tuned)},
-      {"cublaslt best / best", over(&BenchRecord::cublaslt, &BenchRecord::best)},
-      {"triton / tuned", over(&BenchRecord::triton, &BenchRecord::tuned)},
-      {"floor / best", floor_over(&BenchRecord::best)},
-      {"floor / cublas", floor_over(&BenchRecord::cublas)},
-  };
-  return all;
-}
-
-/// Calls visit(group, ratio, percentiles) for those that have shapes.
-void visit_summary(const std::vector<BenchRecord>& records,
-                   const std::function<void(const char*, const char*, const Percentiles&)>& visit) {
-  for (const Group& group : groups()) {
-    for (const Ratio& ratio : ratios()) {
-      std::vector<double> values;
-      for (const BenchRecord& record : records) {
-        const double value = group.holds(record) ? ratio.of(record) : 0;
-        if (value > 0) values.push_back(value);
-      }
-      if (!values.empty()) visit(group.name, ratio.name, percentiles(std::move(values)));
-    }
-  }
-}
-
 }  // namespace
 
 bool BenchRecord::same_case(const BenchRecord& other) const {
-  return device == other.device && to_string(problem) == to_string(other.problem);
+  return device == other.device && protocol == other.protocol && to_string(problem) == to_string(other.problem);
 }
 
 void BenchRecord::note_absent(const std::string& why) { absent += (absent.empty() ? "" : "; ") + why; }
@@ -249,7 +201,7 @@ std::vector<BenchRecord> read_csv(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) return {};
-  if (line != csv_header()) {
+  if (line != csv_header() && line != header_without_protocol()) {
     throw Error(ErrorCode::io, path.string() + " has other columns than this version writes: use a new --csv file");
   }
   const std::vector<std::string> names = split_csv(line);
@@ -257,7 +209,7 @@ std::vector<BenchRecord> read_csv(const std::filesystem::path& path) {
   for (int row = 2; std::getline(file, line); ++row) {
     const std::vector<std::string> values = split_csv(line);
     if (values.size() != names.size() || file.eof()) continue;  // cut off when a run was stopped
-    Columns field;
+    Columns field{{"protocol", ""}};
     for (std::size_t i = 0; i < names.size(); ++i) field[names[i]] = values[i];
     try {
       records.push_back(record_of(field));
@@ -275,6 +227,7 @@ nlohmann::ordered_json to_json(const BenchRecord& r) {
     return {{"us", result.us}, {"spread", result.spread}, {"config", result.config}};
   };
   nlohmann::ordered_json json{{"problem", to_string(r.problem)},
+                              {"protocol", to_string(r.protocol)},
                               {"device", r.device},
                               {"waves", r.waves},
                               {"floor_us", r.floor_us},
@@ -290,39 +243,6 @@ nlohmann::ordered_json to_json(const BenchRecord& r) {
                               {"check", r.check}};
   for (const ArmResult& pinned : r.pinned) json["pinned"].push_back(arm(pinned));
   for (const NamedArm& other : r.others) json[other.name] = arm(other.result);
-  return json;
-}
-
-Percentiles percentiles(std::vector<double> ratios) {
-  if (ratios.empty()) return {};
-  std::sort(ratios.begin(), ratios.end());
-  double logs = 0;
-  for (double ratio : ratios) logs += std::log(ratio);
-  const auto at = [&](double part) { return ratios[std::size_t(std::lround(part * double(ratios.size() - 1)))]; };
-  return {.count = ratios.size(),
-          .geomean = std::exp(logs / double(ratios.size())),
-          .p10 = at(0.1),
-          .p50 = at(0.5),
-          .p90 = at(0.9)};
-}
-
-std::string summary(const std::vector<BenchRecord>& records) {
-  std::string text;
-  std::string_view last;
-  visit_summary(records, [&](const char* group, const char* ratio, const Percentiles& x) {
-    if (last != group) text += fmt::format("\n{:<25} shapes  geomean    p10    p50    p90\n", group);
-    last = group;
-    text += fmt::format("  {:<23} {:>6} {:>8.3f} {:>6.3f} {:>6.3f} {:>6.3f}\n", ratio, x.count, x.geomean, x.p10, x.p50,
-                        x.p90);
-  });
-  return text;
-}
-
-nlohmann::ordered_json summary_json(const std::vector<BenchRecord>& records) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  visit_summary(records, [&](const char* group, const char* ratio, const Percentiles& x) {
-    json[group][ratio] = {{"shapes", x.count}, {"geomean", x.geomean}, {"p10", x.p10}, {"p50", x.p50}, {"p90", x.p90}};
-  });
   return json;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jitgemm/jitgemm.hpp"
+#include "measure/protocol.hpp"
 
 namespace jitgemm::cli {
 
@@ -26,10 +27,11 @@ struct NamedArm {
   ArmResult result = {};
 };
 
-/// All that `jitgemm bench` finds out about one shape: one line of its CSV.
+/// All that `jitgemm bench` finds out about one shape by one protocol: one line of its CSV.
 struct BenchRecord {
-  std::string device;
+  std::string device;  ///< and what else calls keep to or are given
   Problem problem;
+  Protocol protocol;
   double waves = 0;  ///< of 128 x 256 tiles
   double floor_us = 0;
   int sets = 0;  ///< of inputs, in turn
@@ -41,26 +43,17 @@ struct BenchRecord {
   std::vector<NamedArm> others;
   std::string check;  ///< "ok", or what is wrong
 
-  /// Whether both are about the same problem on the same device.
+  /// Whether both are about the same problem on the same device by the same protocol.
   bool same_case(const BenchRecord& other) const;
   void note_absent(const std::string& why);
 };
 
 std::string csv_header();
 std::string csv_line(const BenchRecord& record);  ///< without the newline
-/// The whole lines of a file; Error{io} if it is of another version of this command.
+/// The whole lines of a file, of which early ones have no protocol and mean rep; Error{io} if it is of another version
+/// of this command.
 std::vector<BenchRecord> read_csv(const std::filesystem::path& file);
 
 nlohmann::ordered_json to_json(const BenchRecord& record);
-
-struct Percentiles {
-  std::size_t count = 0;
-  double geomean = 0, p10 = 0, p50 = 0, p90 = 0;
-};
-Percentiles percentiles(std::vector<double> ratios);
-
-/// The ratios over all shapes and by wave count, for people.
-std::string summary(const std::vector<BenchRecord>& records);
-nlohmann::ordered_json summary_json(const std::vector<BenchRecord>& records);
 
 }  // namespace jitgemm::cli

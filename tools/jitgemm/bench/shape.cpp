@@ -41,10 +41,23 @@ ShapeBench::ShapeBench(const BenchOptions& options)
   if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
   workspace_ = DeviceMemory(backend_, workspace_limit);
   peers_.emplace(backend_, stream_.get(), workspace_, options);
+  variants_ = variants(options, context_options_);
+  for (const Variant& variant : variants_)
+    choosers_.push_back(variant.chooses ? std::make_unique<VariantChooser>(variant) : nullptr);
+  protocols_ = protocols_of(options, emulated_);
+  if (options.scales) inputs_.add_scales();
+  if (emulated_) return;
+  const auto size = options.neighbour == "large" ? Neighbour::Size::large : Neighbour::Size::small;
+  if (std::ranges::any_of(protocols_, &Protocol::mix)) neighbour_.emplace(backend_, size);
+  if (options.eager) lead_.emplace(backend_);
 }
 
 void ShapeBench::compile_ahead(const std::vector<Shape>& shapes, Progress& progress) {
   if (!options_.choices_known()) return;
+  ContextOptions serial_options = context_options_;
+  serial_options.dependent_launch = false;
+  std::optional<Context> serial;
+  if (options_.without_early) serial.emplace(serial_options);
   const auto finished = [&](int count) { progress.update(count, int(shapes.size()), "compiling"); };
   parallel_for(
       int(shapes.size()), 0,
@@ -53,41 +66,44 @@ void ShapeBench::compile_ahead(const std::vector<Shape>& shapes, Progress& progr
         try {
           const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
           if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
-          if (wanted(options_.tuned))
-            tuner_.compile(p, options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p));
+          if (!wanted(options_.tuned)) return;
+          const KernelConfig tuned = options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p);
+          tuner_.compile(p, tuned);
+          if (serial) serial->compile(p, tuned);
         } catch (const Error&) {  // which the shape's own turn tells
         }
       },
       finished);
 }
 
-BenchRecord ShapeBench::blank_record(const Problem& problem) const {
+std::vector<BenchRecord> ShapeBench::blank_records(const Problem& problem) const {
   BenchRecord record;
   record.device = emulated_ ? "emulator" : tuner_.device().name;
   if (constrain(context_options_.constraints)) record.device += " " + to_string(context_options_.constraints);
+  if (options_.scales) record.device += " scales";
   record.problem = normalise(problem);
   const double tiles = std::ceil(double(problem.m) / 128) * std::ceil(double(problem.n) / 256);
   record.waves = tiles * double(problem.batch) / std::max(1, tuner_.device().sm_count);
   record.floor_us = floor_us(record.problem);
-  return record;
+  std::vector<BenchRecord> records(protocols_.size(), record);
+  for (std::size_t i = 0; i < records.size(); ++i) records[i].protocol = protocols_[i];
+  return records;
 }
 
-void ShapeBench::bench(BenchRecord& record) {
+void ShapeBench::bench(std::vector<BenchRecord>& records) {
+  const std::vector<BenchRecord> blank = records;
   try {
-    bench_arms(record);
+    bench_arms(records);
   } catch (const Error& error) {
-    record.check = error.what();
-    for (ArmResult* arm :
-         {&record.model, &record.tuned, &record.best, &record.cublas, &record.cublaslt, &record.triton}) {
-      *arm = {};
-    }
-    record.pinned.clear();
-    record.others.clear();
-    record.absent.clear();
+    records = blank;
+    for (BenchRecord& record : records) record.check = error.what();
   }
 }
 
-void ShapeBench::bench_arms(BenchRecord& record) {
+void ShapeBench::bench_arms(std::vector<BenchRecord>& records) {
+  BenchRecord& record = records.front();
+  std::vector<Protocol> protocols;
+  for (const BenchRecord& each : records) protocols.push_back(each.protocol);
   const Problem& p = record.problem;
   // A Context of its own per shape: what captured launches own is gone with it.
   ContextOptions runner_options = context_options_;
@@ -99,32 +115,62 @@ void ShapeBench::bench_arms(BenchRecord& record) {
   BenchArms arms;
   add_ours(record, arms, runner);
   const auto contexts = add_others(record, arms, runner);
-  peers_->add(record, arms, inputs_);
+  peers_->add(record, arms, inputs_, protocols, timing(0));
   if (const std::string wrong = arms.check(backend_, stream_.get(), p, inputs_); !wrong.empty()) {
     throw Error(ErrorCode::internal, wrong);
   }
   record.check = "ok";
-  if (emulated_) return;
-  const auto time = [&](double long_us) {
+  time(records, arms, protocols);
+}
+
+void ShapeBench::time(std::vector<BenchRecord>& records, BenchArms& arms, const std::vector<Protocol>& protocols) {
+  BenchRecord& record = records.front();
+  const auto time_all = [&](BenchArms& timed, const std::vector<Protocol>& in, double long_us) {
+    if (emulated_) return;
     const double round_ms = record.floor_us > long_us ? 2.5 : 0.6;
-    const double rounds = 0.4e3 * options_.seconds_per_shape / (double(arms.size()) * round_ms);
-    arms.time(backend_, stream_.get(), inputs_,
-              {.rounds = int(std::clamp(rounds, 5., 51.)), .round_ms = round_ms, .warm_up_ms = warm_up_ms});
+    const double rounds = 0.4e3 * options_.seconds_per_shape / (double(timed.size() * protocols.size()) * round_ms);
+    TimingOptions options = timing(round_ms);
+    options.rounds = int(std::clamp(rounds, 5., 51.));
+    timed.time(backend_, stream_.get(), inputs_, {in, options});
   };
-  time(options_.finalists > 0 ? screened_power_limited_us : power_limited_us);
-  if (options_.finalists == 0) return;
+  const bool finals = options_.finalists > 0 && !emulated_;
+  time_all(arms, protocols, finals ? screened_power_limited_us : power_limited_us);
+  const std::size_t others = record.others.size();
+  // What the arms write are the first record's results, so that one comes last.
+  for (std::size_t i = protocols.size(); i-- > 0;) {
+    arms.report(protocols[i]);
+    if (finals)
+      add_finalists(record, arms, [&](BenchArms& last) {
+        time_all(last, {protocols[i]}, power_limited_us);
+        last.report(protocols[i]);
+      });
+    if (i == 0) return;
+    records[i] = record;
+    records[i].protocol = protocols[i];
+    record.others.resize(others);
+  }
+}
+
+void ShapeBench::add_finalists(BenchRecord& record, BenchArms arms, const std::function<void(BenchArms&)>& time_again) {
   std::vector<const ArmResult*> always{&record.model,  &record.tuned,    &record.best,
                                        &record.cublas, &record.cublaslt, &record.triton};
   for (const NamedArm& other : record.others) always.push_back(&other.result);
   const auto finalists = arms.keep_fastest(std::size_t(options_.finalists), always);
-  time(power_limited_us);
+  time_again(arms);
   for (std::size_t i = 0; i < finalists.size(); ++i)
     record.others.push_back({"finalist" + std::to_string(i + 1), *finalists[i]});
 }
 
+TimingOptions ShapeBench::timing(double round_ms) {
+  TimingOptions options{.round_ms = round_ms, .warm_up_ms = warm_up_ms};
+  if (neighbour_) options.neighbour = [this] { neighbour_->launch(stream_.get()); };
+  if (lead_) options.eager = &*lead_;
+  return options;
+}
+
 bool ShapeBench::wanted(bool flag) const {
-  return flag || !(options_.derived || !choices_.empty() || options_.model || options_.tuned || options_.best ||
-                   !pinned_.empty() || !options_.draw.empty());
+  return flag || !(options_.derived || !variants_.empty() || !choices_.empty() || options_.model || options_.tuned ||
+                   options_.best || !pinned_.empty() || !options_.draw.empty());
 }
 
 bool ShapeBench::fits(Context& runner, const Problem& p, const KernelConfig& config) const {
@@ -163,7 +209,7 @@ void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner)
   }
 
   const bool tuned = wanted(options_.tuned), best = wanted(options_.best);
-  const bool model = wanted(options_.model) || (options_.repeats > 0 && !tuned);
+  const bool model = wanted(options_.model) || ((options_.repeats > 0 || options_.without_early) && !tuned);
   if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
   if (!tuned && !best) return;
   const Choices choices = !options_.main_loop.empty() ? screened(runner, p) : measured(record, runner);
@@ -174,7 +220,7 @@ void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner)
 std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record, BenchArms& arms, Context& runner) {
   const Problem& p = record.problem;
   std::vector<std::unique_ptr<Context>> contexts;
-  record.others.reserve(1 + choices_.size() + std::size_t(options_.repeats + options_.finalists));
+  record.others.reserve(1 + choices_.size() + variants_.size() + std::size_t(options_.repeats + options_.finalists));
   const auto add_other = [&](const std::string& name, Context& context, const KernelConfig& config,
                              const std::string& program) {
     record.others.push_back({name});
@@ -194,8 +240,17 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
     options.cache_dir = choice.directory.string();
     add_other(choice.name, runner, Context(options).plan(p).config, "jitgemm");
   }
-  // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
   const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;
+  for (std::size_t i = 0; i < variants_.size(); ++i) {
+    ContextOptions options = variants_[i].options;
+    options.tuning = Tuning::off;
+    contexts.push_back(std::make_unique<Context>(options));
+    const KernelConfig config = choosers_[i] ? variant_choice(record, i) : parse_kernel_config(chosen.config);
+    // Others' early launches are other kernels, so other arms.
+    const bool same = options.dependent_launch == context_options_.dependent_launch;
+    add_other(variants_[i].name, same ? runner : *contexts.back(), config, same ? "jitgemm" : variants_[i].name);
+  }
+  // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
   for (int i = 0; i < options_.repeats; ++i) {
     const std::string name = "repeat" + std::to_string(i + 1);
     if (i % 2 == 1) {
@@ -237,6 +292,25 @@ KernelConfig ShapeBench::earlier_choice(const Problem& p) const {
   throw Error(ErrorCode::io, options_.tuned_as + " has no tuned choice for this shape: tune it, and use --frozen");
 }
 
+std::optional<KernelConfig> ShapeBench::earlier_choice(const Problem& p, const std::string& variant) const {
+  const std::string name = to_string(p);
+  for (const BenchRecord& record : earlier_) {
+    if (to_string(record.problem) != name) continue;
+    for (const NamedArm& other : record.others) {
+      if (other.name == variant && !other.result.config.empty()) return parse_kernel_config(other.result.config);
+    }
+  }
+  return std::nullopt;
+}
+
+KernelConfig ShapeBench::variant_choice(BenchRecord& record, std::size_t variant) {
+  if (const auto earlier = earlier_choice(record.problem, variants_[variant].name)) return *earlier;
+  std::string note;
+  const KernelConfig config = choosers_[variant]->choose(record.problem, options_.choices_known(), note);
+  if (!note.empty()) record.note_absent(note);
+  return config;
+}
+
 ShapeBench::Choices ShapeBench::screened(Context& runner, const Problem& p) {
   const std::vector<KernelConfig> configs = first_candidates(runner, p);
   if (emulated_) return {configs.front(), configs.front()};
@@ -244,7 +318,12 @@ ShapeBench::Choices ShapeBench::screened(Context& runner, const Problem& p) {
   BenchArms arms;
   std::vector<ArmResult> results(configs.size());
   for (std::size_t i = 0; i < configs.size(); ++i) add(arms, results[i], runner, p, configs[i]);
-  arms.time(backend_, stream_.get(), inputs_, {.rounds = 3, .round_ms = 1, .max_launches = 200});
+  TimingOptions brief = timing(1);
+  brief.rounds = 3;
+  brief.max_launches = 200;
+  brief.warm_up_ms = 0;
+  arms.time(backend_, stream_.get(), inputs_, {{protocols_.front()}, brief});
+  arms.report(protocols_.front());
   const KernelConfig best =
       configs[std::size_t(std::min_element(results.begin(), results.end(), faster) - results.begin())];
   return {best, best};

@@ -10,9 +10,12 @@
 #include "bench/options.hpp"
 #include "bench/peers.hpp"
 #include "bench/record.hpp"
+#include "bench/variants.hpp"
 #include "common/progress.hpp"
+#include "measure/host_lead.hpp"
 #include "measure/inputs.hpp"
 #include "measure/memory.hpp"
+#include "measure/neighbour.hpp"
 
 namespace jitgemm::cli {
 
@@ -29,10 +32,10 @@ class ShapeBench {
 
   /// Of choices that are known beforehand, those of all shapes side by side.
   void compile_ahead(const std::vector<Shape>& shapes, Progress& progress);
-  /// What is known of a shape before anything is timed.
-  BenchRecord blank_record(const Problem& problem) const;
-  /// Fills in the rest. What fails is in record.check.
-  void bench(BenchRecord& record);
+  /// What is known of a shape before anything is timed, in each protocol.
+  std::vector<BenchRecord> blank_records(const Problem& problem) const;
+  /// Fills in the rest, of one shape in one protocol or more. What fails is in the column `check`.
+  void bench(std::vector<BenchRecord>& records);
 
  private:
   struct Choices {
@@ -40,7 +43,12 @@ class ShapeBench {
     std::optional<KernelConfig> best;  ///< of all measured
   };
 
-  void bench_arms(BenchRecord& record);
+  /// Everything is in the first record until it is copied into those of the other protocols.
+  void bench_arms(std::vector<BenchRecord>& records);
+  void time(std::vector<BenchRecord>& records, BenchArms& arms, const std::vector<Protocol>& protocols);
+  /// The fastest of ours are timed again, and what is not drawn.
+  void add_finalists(BenchRecord& record, BenchArms arms, const std::function<void(BenchArms&)>& time_again);
+  TimingOptions timing(double round_ms);
   /// Whether an arm is to be timed: it is named, or none is.
   bool wanted(bool flag) const;
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const;
@@ -52,8 +60,10 @@ class ShapeBench {
   std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner);
   /// By the tuner, or its database.
   Choices measured(BenchRecord& record, Context& runner);
-  /// Of --tuned-as.
+  /// Of --tuned-as, which may have none of a variant.
   KernelConfig earlier_choice(const Problem& p) const;
+  std::optional<KernelConfig> earlier_choice(const Problem& p, const std::string& variant) const;
+  KernelConfig variant_choice(BenchRecord& record, std::size_t variant);
   /// By a short measurement of the cost model's first choices among those of one main loop.
   Choices screened(Context& runner, const Problem& p);
   /// The cost model's first choices, of the main loop that was asked for.
@@ -75,6 +85,11 @@ class ShapeBench {
   std::optional<BenchPeers> peers_;
   std::vector<KernelConfig> pinned_;
   std::vector<BenchRecord> earlier_;  ///< of --tuned-as
+  std::vector<Variant> variants_;
+  std::vector<std::unique_ptr<VariantChooser>> choosers_;  ///< of those, where they choose
+  std::vector<Protocol> protocols_;
+  std::optional<Neighbour> neighbour_;  ///< on a GPU, where a protocol has one
+  std::optional<HostLead> lead_;
 };
 
 }  // namespace jitgemm::cli

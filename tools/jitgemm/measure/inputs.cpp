@@ -49,12 +49,20 @@ void InputPools::prepare(const Problem& p, bool rotate) {
   if (p.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
 }
 
+void InputPools::add_scales() {
+  const float one = 1;
+  scale_ = DeviceMemory(backend_, sizeof one);
+  backend_.copy_to_device(scale_.data(), &one, sizeof one);
+}
+
 Operands InputPools::operands(int set) const {
   return {.a = a_.data() + std::size_t(set) * step_a_,
           .b = b_.data() + std::size_t(set) * step_b_,
           .c = c_.data() + std::size_t(set) * step_c_,
           .d = d_.data() + std::size_t(set) * step_d_,
-          .bias = bias_.data()};
+          .bias = bias_.data(),
+          .scale_a = reinterpret_cast<const float*>(scale_.data()),
+          .scale_b = reinterpret_cast<const float*>(scale_.data())};
 }
 
 }  // namespace jitgemm::cli

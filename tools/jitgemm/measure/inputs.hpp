@@ -22,6 +22,8 @@ class InputPools {
 
   /// Makes the pools large enough, and counts the sets. `rotate` false: one set.
   void prepare(const Problem& normalised, bool rotate);
+  /// From now on A and B have scales, of 1 in device memory.
+  void add_scales();
   int sets() const { return sets_; }
   /// The operands of one set, without workspace.
   Operands operands(int set) const;
@@ -31,7 +33,7 @@ class InputPools {
 
   Backend& backend_;
   DataType type_a_, type_b_;
-  DeviceMemory a_, b_, c_, d_, bias_;
+  DeviceMemory a_, b_, c_, d_, bias_, scale_;
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
   int sets_ = 1;
 };

@@ -3,29 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "backend/backend.hpp"
-#include "measure/launch_graph.hpp"
+#include "measure/sequence.hpp"
 
 namespace jitgemm::cli {
 namespace {
-
-class Event {
- public:
-  explicit Event(Backend& backend) : backend_(backend), event_(backend.create_event()) {}
-  ~Event() { backend_.destroy_event(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  void record(Stream stream) { backend_.record_event(event_, stream); }
-  double elapsed_us_since(const Event& begin) const { return backend_.elapsed_us(begin.event_, event_); }
-
- private:
-  Backend& backend_;
-  void* event_;
-};
 
 Timing timing_of(const std::vector<double>& us, int launches) {
   const double middle = median(us), p20 = quantile(us, 0.2), p80 = quantile(us, 0.8);
@@ -55,18 +42,54 @@ class Rounds {
   std::mt19937 random_{1};
 };
 
-std::vector<Timing> time_on_host(const std::vector<Arm>& arms, int rounds) {
+std::vector<Timing> time_on_host(const std::vector<TimedArm>& arms, int rounds) {
   std::vector<std::vector<double>> us(arms.size());
   Rounds order(arms.size());
   for (int round = 0; round < rounds; ++round)
     order.next([&](std::size_t arm) {
       const auto begin = Clock::now();
-      arms[arm](0);
+      arms[arm].launch(0);
       us[arm].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
     });
   std::vector<Timing> timings;
   for (const auto& values : us) timings.push_back(timing_of(values, 1));
   return timings;
+}
+
+/// Of a few launches, for how many fill a round.
+double rough_us(Interval& interval, Stream stream, const Arm& arm, int sets) {
+  for (int i = 0; i < 2; ++i) arm(0);
+  interval.begin(stream);
+  for (int i = 0; i < 3; ++i) arm(i % sets);
+  interval.end(stream);
+  return std::max(interval.us() / 3, 1.0);
+}
+
+/// Of a sequence of each arm.
+std::vector<int> launches_of(Backend& backend, Stream stream, const std::vector<TimedArm>& arms, int sets,
+                             const TimingOptions& options) {
+  int most = options.max_launches;
+  // A call is up to three kernels with packed operands, or two and a memset of cuBLAS's, and a neighbour.
+  if (options.eager) most = std::min(most, most_queued / 4);
+  const auto count = [&](double us) {
+    return int(std::clamp(options.round_ms * 1e3 / us, double(std::min(options.min_launches, most)), double(most)));
+  };
+  Interval interval(backend);
+  std::vector<int> launches;
+  double mixed_us = 0, mixed_arms = 0;
+  for (const TimedArm& arm : arms) {
+    const double us = rough_us(interval, stream, arm.launch, sets);
+    launches.push_back(count(us));
+    if (!arm.mixed) continue;
+    mixed_us += us;
+    ++mixed_arms;
+  }
+  if (mixed_arms == 0) return launches;
+  const double neighbour_us = rough_us(interval, stream, [&](int) { options.neighbour(); }, 1);
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    if (arms[i].mixed) launches[i] = count(mixed_us / mixed_arms + neighbour_us);
+  }
+  return launches;
 }
 
 }  // namespace
@@ -85,36 +108,35 @@ double quantile(std::vector<double> values, double part) {
   return *at;
 }
 
-std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
+std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<TimedArm>& arms, int sets,
                               const TimingOptions& options) {
   if (backend.device().emulated) return time_on_host(arms, options.rounds);
 
-  Event begin(backend), end(backend);
-  std::vector<LaunchGraph> graphs;
-  std::vector<int> launches;
-  for (const Arm& arm : arms) {
-    for (int i = 0; i < 2; ++i) arm(0);
-    begin.record(stream);
-    for (int i = 0; i < 3; ++i) arm(i % sets);
-    end.record(stream);
-    const double us = std::max(end.elapsed_us_since(begin) / 3, 1.0);
-    const int count =
-        int(std::clamp(options.round_ms * 1e3 / us, double(options.min_launches), double(options.max_launches)));
-    graphs.emplace_back(stream, [&] {
-      for (int i = 0; i < count; ++i) arm(i % sets);
+  const std::vector<int> launches = launches_of(backend, stream, arms, sets, options);
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  const auto add = [&](const std::function<void()>& enqueue) {
+    sequences.push_back(options.eager ? make_eager(backend, stream, *options.eager, enqueue)
+                                      : make_replay(backend, stream, enqueue));
+  };
+  std::optional<std::size_t> mixed;  // one of them
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    if (arms[i].mixed) mixed = i;
+    add([&arms, &launches, &options, sets, i] {
+      for (int launch = 0; launch < launches[i]; ++launch) {
+        if (arms[i].mixed) options.neighbour();
+        arms[i].launch(launch % sets);
+      }
     });
-    graphs.back().launch();
-    launches.push_back(count);
+  }
+  if (mixed) {
+    add([&options, count = launches[*mixed]] {
+      for (int launch = 0; launch < count; ++launch) options.neighbour();
+    });
   }
 
-  std::vector<std::vector<double>> us(arms.size());
-  const auto time_one = [&](std::size_t arm) {
-    begin.record(stream);
-    graphs[arm].launch();
-    end.record(stream);
-    us[arm].push_back(end.elapsed_us_since(begin) / launches[arm]);
-  };
-  Rounds order(arms.size());
+  std::vector<std::vector<double>> us(sequences.size());
+  const auto time_one = [&](std::size_t i) { us[i].push_back(sequences[i]->time_us()); };
+  Rounds order(sequences.size());
   // Rounds that do not count, while the card is cool: kernels of 1 ms ran up to 13 % faster in the first one, and those
   // of 15 us lose up to 12 % in steps, after some 20 and 80 ms under load (tools/results/NOTES.md, 24 and 25).
   const auto warm = Clock::now() + std::chrono::duration<double, std::milli>(options.warm_up_ms);
@@ -124,8 +146,19 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
   for (std::vector<double>& values : us) values.clear();
   for (int round = 0; round < options.rounds; ++round) order.next(time_one);
   std::vector<Timing> timings;
-  for (std::size_t i = 0; i < arms.size(); ++i) timings.push_back(timing_of(us[i], launches[i]));
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    for (std::size_t round = 0; round < us[i].size(); ++round)
+      us[i][round] = (us[i][round] - (arms[i].mixed ? us.back()[round] : 0)) / launches[i];
+    timings.push_back(timing_of(us[i], launches[i]));
+  }
   return timings;
+}
+
+std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
+                              const TimingOptions& options) {
+  std::vector<TimedArm> timed;
+  for (const Arm& arm : arms) timed.push_back({arm});
+  return time_arms(backend, stream, timed, sets, options);
 }
 
 }  // namespace jitgemm::cli

@@ -217,8 +217,9 @@ class CublasPeers : public Peers {
     return fmt::format("cuBLAS {}, cuBLASLt {}", version, cublas().lt_get_version());
   }
 
-  int prepare(const Problem& p, int most) override {
+  int prepare(const Problem& p, int most, bool scales) override {
     problem_ = p;
+    scales_ = scales;
     alpha_ = Scalar(p.alpha, accumulator_of(p));
     beta_ = Scalar(p.beta, accumulator_of(p));
     candidates_.clear();
@@ -269,6 +270,7 @@ class CublasPeers : public Peers {
   void gemm(const Operands& operands, int candidate) override {
     const void* c = reads_c(problem_) ? operands.c : operands.d;
     if (problem_.epilogue.bias != Bias::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+    if (scales_) set_scales(operands.scale_a, operands.scale_b);
     check(cublas().lt_matmul(lt_.get(), operation_.get(), alpha_.get(), operands.b, layout_b_.get(), operands.a,
                              layout_a_.get(), beta_.get(), c, layout_c_.get(), operands.d, layout_d_.get(),
                              &candidates_[std::size_t(candidate)].algo, workspace_, workspace_bytes_, stream_),
@@ -299,6 +301,10 @@ class CublasPeers : public Peers {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(type_of_c(p)));
     }
     if (is_fp8(p.a.type)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(p.accumulation == Accumulation::fast));
+    if (scales_) {
+      const auto* aligned_as_scales = static_cast<const float*>(workspace_);
+      set_scales(aligned_as_scales, aligned_as_scales);
+    }
     make_layout(layout_b_.put(), p.b.type, p.n, p.k, p.b.ld, p.b.stride, op_b);
     make_layout(layout_a_.put(), p.a.type, p.k, p.m, p.a.ld, p.a.stride, op_a);
     make_layout(layout_d_.put(), p.d.type, p.n, p.m, p.d.ld, p.d.stride, CUBLAS_OP_N);
@@ -324,6 +330,12 @@ class CublasPeers : public Peers {
     why_none_ = candidates_.empty() ? "cuBLASLt has no candidate" + why : "";
   }
 
+  /// Its first operand is our B.
+  void set_scales(const float* of_a, const float* of_b) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_a);
+  }
+
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     check(cublas().lt_operation_set(operation_.get(), attribute, &value, sizeof value),
@@ -347,6 +359,7 @@ class CublasPeers : public Peers {
   void* workspace_;
   std::size_t workspace_bytes_;
   Problem problem_;
+  bool scales_ = false;
   Scalar alpha_{1, f32}, beta_{0, f32};
   std::string why_none_;
   Owned<cublasHandle_t> blas_{cublas().destroy};

@@ -14,8 +14,9 @@ class Peers {
   virtual ~Peers() = default;
   virtual std::string version() const = 0;
 
-  /// Looks up to `most` candidates of cuBLASLt up for a normalised problem; how many there are.
-  virtual int prepare(const Problem& normalised, int most) = 0;
+  /// Looks up to `most` candidates of cuBLASLt up for a normalised problem; how many there are. `scales`: the operands
+  /// will have scales of A and B.
+  virtual int prepare(const Problem& normalised, int most, bool scales = false) = 0;
   /// Why there are none; empty if there are.
   virtual std::string why_none() const = 0;
 

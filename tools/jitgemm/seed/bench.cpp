@@ -11,6 +11,7 @@
 #include "core/problem.hpp"
 #include "measure/launch_graph.hpp"
 #include "tune/autotuner.hpp"
+#include "tune/measurement.hpp"
 #include "util/output_file.hpp"
 
 namespace jitgemm::cli {
@@ -105,7 +106,9 @@ bool SeedBench::add_cublas(ArmResult& result) {
 bool SeedBench::add_triton(ArmResult& result) {
   if (!triton_) return false;
   const PeerCandidates tutorial = triton_->candidates(problem_, stream_.get());
-  const int run = arms_.add_fastest(result, tutorial, backend_, stream_.get(), *inputs_, screening_ms);
+  const int run =
+      arms_.add_fastest(result, tutorial, backend_, stream_.get(), *inputs_,
+                        {{Protocol{}}, {.round_ms = screening_ms, .max_launches = 200, .warm_up_ms = warm_up_ms}});
   if (run < tutorial.count) {
     throw Error(ErrorCode::launch_failed, fmt::format("{} of {} Triton kernels do not run: leave --triton-manifest out",
                                                       tutorial.count - run, tutorial.count));
@@ -158,7 +161,8 @@ void SeedBench::check() {
 
 void SeedBench::time(const TimingOptions& options) {
   if (emulated_) return;
-  arms_.time(backend_, stream_.get(), *inputs_, options);
+  arms_.time(backend_, stream_.get(), *inputs_, {{Protocol{}}, options});
+  arms_.report(Protocol{});
 }
 
 void write_file(const std::string& file, const std::string& text) {
