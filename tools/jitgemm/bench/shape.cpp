@@ -66,6 +66,14 @@ void ShapeBench::compile_ahead(const std::vector<Shape>& shapes, Progress& progr
         try {
           const Problem p = normalise(options_.problem.problem(shape.m, shape.n, shape.k));
           if (wanted(options_.model)) tuner_.compile(p, first_candidates(tuner_, p).front());
+          for (std::size_t j = 0; j < variants_.size(); ++j) {
+            if (!choosers_[j] || variants_[j].in_order) continue;
+            std::string note;  // which the shape's own turn takes
+            if (const auto earlier = earlier_choice(p, variants_[j].name))
+              tuner_.compile(p, *earlier);
+            else
+              choosers_[j]->choose(p, true, note);
+          }
           if (!wanted(options_.tuned)) return;
           const KernelConfig tuned = options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p);
           tuner_.compile(p, tuned);
@@ -242,13 +250,17 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
   }
   const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;
   for (std::size_t i = 0; i < variants_.size(); ++i) {
-    ContextOptions options = variants_[i].options;
+    const Variant& variant = variants_[i];
+    const KernelConfig config = choosers_[i] ? variant_choice(record, i) : parse_kernel_config(chosen.config);
+    if (variant.options.dependent_launch == context_options_.dependent_launch) {
+      add_other(variant.name, runner, config, "jitgemm");
+      continue;
+    }
+    // Without early launch they are other kernels, so an arm that is like no other.
+    ContextOptions options = variant.options;
     options.tuning = Tuning::off;
     contexts.push_back(std::make_unique<Context>(options));
-    const KernelConfig config = choosers_[i] ? variant_choice(record, i) : parse_kernel_config(chosen.config);
-    // Others' early launches are other kernels, so other arms.
-    const bool same = options.dependent_launch == context_options_.dependent_launch;
-    add_other(variants_[i].name, same ? runner : *contexts.back(), config, same ? "jitgemm" : variants_[i].name);
+    add_other(variant.name, *contexts.back(), config, variant.name);
   }
   // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
   for (int i = 0; i < options_.repeats; ++i) {

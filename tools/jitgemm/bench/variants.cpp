@@ -29,7 +29,7 @@ std::vector<Variant> variants(const BenchOptions& asked, const ContextOptions& o
     all.back().options.constraints.batch_invariant = true;
   }
   if (asked.at_hand) {
-    all.push_back({"at_hand", options});
+    all.push_back({"at_hand", options, true, true});
     if (!set_at_hand(all.back().options, *asked.at_hand))
       throw Error(ErrorCode::invalid_option,
                   "--at-hand is for a library that chooses among what is at hand, which this "

@@ -13,6 +13,7 @@ struct Variant {
   std::string name;        ///< of the arm
   ContextOptions options;  ///< of the Context
   bool chooses = true;     ///< else it runs the tuned choice, or the model's
+  bool in_order = false;   ///< what it has chosen before counts, so that shapes come in turn
 };
 
 /// Those that are asked for, with what `options` say else. Throws Error{invalid_option} for one that the library lacks.

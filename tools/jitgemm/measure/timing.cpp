@@ -2,45 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <random>
 
 #include "backend/backend.hpp"
+#include "measure/rounds.hpp"
 #include "measure/sequence.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
-Timing timing_of(const std::vector<double>& us, int launches) {
-  const double middle = median(us), p20 = quantile(us, 0.2), p80 = quantile(us, 0.8);
-  return {.median_us = middle,
-          .spread = middle > 0 ? (p80 - p20) / middle : 0,
-          .p20_us = p20,
-          .p80_us = p80,
-          .launches = launches};
-}
-
 using Clock = std::chrono::steady_clock;
-
-/// Visits every arm in each round, in an order drawn anew: whoever always came after the same arm would live with the
-/// clocks that that one leaves behind.
-class Rounds {
- public:
-  explicit Rounds(std::size_t arms) : order_(arms) { std::iota(order_.begin(), order_.end(), std::size_t(0)); }
-
-  template <typename Visit>
-  void next(const Visit& visit) {
-    std::shuffle(order_.begin(), order_.end(), random_);
-    for (std::size_t arm : order_) visit(arm);
-  }
-
- private:
-  std::vector<std::size_t> order_;
-  std::mt19937 random_{1};
-};
 
 std::vector<Timing> time_on_host(const std::vector<TimedArm>& arms, int rounds) {
   std::vector<std::vector<double>> us(arms.size());
@@ -94,20 +66,6 @@ std::vector<int> launches_of(Backend& backend, Stream stream, const std::vector<
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + std::lround(part * double(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<TimedArm>& arms, int sets,
                               const TimingOptions& options) {
   if (backend.device().emulated) return time_on_host(arms, options.rounds);
@@ -134,24 +92,9 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
     });
   }
 
-  std::vector<std::vector<double>> us(sequences.size());
-  const auto time_one = [&](std::size_t i) { us[i].push_back(sequences[i]->time_us()); };
-  Rounds order(sequences.size());
-  // Rounds that do not count, while the card is cool: kernels of 1 ms ran up to 13 % faster in the first one, and those
-  // of 15 us lose up to 12 % in steps, after some 20 and 80 ms under load (tools/results/NOTES.md, 24 and 25).
-  const auto warm = Clock::now() + std::chrono::duration<double, std::milli>(options.warm_up_ms);
-  do {
-    order.next(time_one);
-  } while (Clock::now() < warm);
-  for (std::vector<double>& values : us) values.clear();
-  for (int round = 0; round < options.rounds; ++round) order.next(time_one);
-  std::vector<Timing> timings;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    for (std::size_t round = 0; round < us[i].size(); ++round)
-      us[i][round] = (us[i][round] - (arms[i].mixed ? us.back()[round] : 0)) / launches[i];
-    timings.push_back(timing_of(us[i], launches[i]));
-  }
-  return timings;
+  std::vector<MixedCount> counts;
+  for (std::size_t i = 0; i < arms.size(); ++i) counts.push_back({launches[i], arms[i].mixed});
+  return time_in_turn(sequences, counts, options.rounds, options.warm_up_ms);
 }
 
 std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,

@@ -47,8 +47,4 @@ std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector
 std::vector<Timing> time_arms(Backend& backend, Stream stream, const std::vector<Arm>& arms, int sets,
                               const TimingOptions& options = {});
 
-double median(std::vector<double> values);
-/// The value below which this part of the values lies, of those that there are.
-double quantile(std::vector<double> values, double part);
-
 }  // namespace jitgemm::cli
