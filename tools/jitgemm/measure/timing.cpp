@@ -37,6 +37,8 @@ double rough_us(Interval& interval, Stream stream, const Arm& arm, int sets) {
   return std::max(interval.us() / 3, 1.0);
 }
 
+constexpr double alike = 4;  // rough times of arms that have as many launches as each other
+
 /// Of a sequence of each arm.
 std::vector<int> launches_of(Backend& backend, Stream stream, const std::vector<TimedArm>& arms, int sets,
                              const TimingOptions& options) {
@@ -47,19 +49,18 @@ std::vector<int> launches_of(Backend& backend, Stream stream, const std::vector<
     return int(std::clamp(options.round_ms * 1e3 / us, double(std::min(options.min_launches, most)), double(most)));
   };
   Interval interval(backend);
+  std::vector<double> us;
+  for (const TimedArm& arm : arms) us.push_back(rough_us(interval, stream, arm.launch, sets));
+  const double neighbour_us = std::ranges::any_of(arms, &TimedArm::mixed)
+                                  ? rough_us(interval, stream, [&](int) { options.neighbour(); }, 1)
+                                  : 0;
+  // What a replay costs besides its launches is shared by them, and some rough times are the host's: an arm with fewer
+  // launches than another would pay for that.
+  const double least_us = *std::ranges::min_element(us);
   std::vector<int> launches;
-  double mixed_us = 0, mixed_arms = 0;
-  for (const TimedArm& arm : arms) {
-    const double us = rough_us(interval, stream, arm.launch, sets);
-    launches.push_back(count(us));
-    if (!arm.mixed) continue;
-    mixed_us += us;
-    ++mixed_arms;
-  }
-  if (mixed_arms == 0) return launches;
-  const double neighbour_us = rough_us(interval, stream, [&](int) { options.neighbour(); }, 1);
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    if (arms[i].mixed) launches[i] = count(mixed_us / mixed_arms + neighbour_us);
+    const double its_us = us[i] < alike * least_us || arms[i].mixed ? least_us : us[i];
+    launches.push_back(count(its_us + (arms[i].mixed ? neighbour_us : 0)));
   }
   return launches;
 }
