@@ -271,8 +271,8 @@ struct Ring {
 
 __device__ __forceinline__ void gemm(const Arguments& args) {
   if constexpr (DEPENDENT_LAUNCH) {
-    ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
   }
   const u32 smem = (ptx::dynamic_smem() + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN;
   const Ring ring{smem};

@@ -83,7 +83,10 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   WorkTile tile = tile_of(args, work, place);
   await_barriers();
   if (!ptx::elect_one()) return;
-  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
+  if constexpr (DEPENDENT_LAUNCH) {
+    ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
+  }
   PipelineState state;
   while (more) {
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
@@ -274,7 +277,6 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 
-  if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_launch_dependents();
   if (warp == 1) {
     if (ptx::elect_one()) initialise_barriers(smem);
   } else if (warp == 2 && ptx::elect_one()) {

@@ -8,7 +8,8 @@
 # and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time. What is committed as
 # tools/results/h200 becomes tools/results/README.md by `tools/report.py record tools/results/h200`.
 # JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
-# most of the ten minutes each, so that three calls make a whole record. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
+# most of the ten minutes each, so that three calls make a whole record; the name of a CSV file stands for that benchmark alone,
+# and JITGEMM_GPU_CHECK_PACE=0.7 takes seven tenths of the usual time a shape. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
 # record's CSV files: bench and aligned then tune nothing and time those choices, and two calls make the record, "bench" and
 # "tests sanitizer aligned". Each shape is timed back to back and between kernels of someone else's, in the same rounds;
 # JITGEMM_GPU_CHECK_ARMS="--without-early --invariant" adds arms, which take their share of a shape's time. endurance is the
@@ -157,8 +158,10 @@ means() {
 # first, with the default budget, and timed in a fresh process, which has SECONDS a shape; or they are those of an earlier
 # record, which have three fifths of that, so that they fit into two calls.
 bench() {
-  local name=$1 limit=$2 shapes=$3 seconds=$4 begin=$SECONDS tuned status
+  local name=$1 limit=$2 shapes=$3 seconds begin=$SECONDS tuned status
+  seconds=$(awk "BEGIN { print $4 * ${JITGEMM_GPU_CHECK_PACE:-1} }")
   shift 4
+  [[ $stages == *" $group "* || $stages == *" $name "* ]] || return 0
   if [ -n "$choices" ]; then
     tuned="choices of ${choices#"$root"/}/$name.csv"
     seconds=$(awk "BEGIN { print 0.6 * $seconds }")
@@ -203,7 +206,7 @@ run_seeds() {
 }
 
 run_bench() {
-  local corpora=$root/tests/corpora triton_manifest=
+  local group=bench corpora=$root/tests/corpora triton_manifest=
   bench large_f16 60 "$corpora/large.txt" 2
   bench large_bf16 60 "$corpora/large.txt" 2 --type bf16 --layout nt
   bench large_fp8_fast 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt
@@ -218,7 +221,7 @@ run_bench() {
   bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.6
 }
 
-run_aligned() { bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
+run_aligned() { local group=aligned && bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
 
 # What takes its time: threads that share streams, graphs and memory by the thousand, and everything drawn at random.
 run_endurance() {
@@ -239,8 +242,8 @@ run_endurance() {
 [[ $stages == *" tests "* ]] && run_tests && run_first_calls && run_example
 [[ $stages == *" sanitizer "* ]] && run_sanitizer
 [[ $stages == *" seeds "* ]] && run_seeds
-[[ $stages == *" bench "* ]] && run_bench
-[[ $stages == *" aligned "* ]] && run_aligned
+run_bench
+run_aligned
 [[ $stages == *" endurance "* ]] && run_endurance
 
 row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"

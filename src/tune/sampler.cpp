@@ -13,7 +13,6 @@ namespace {
 // live under.
 constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
 constexpr int first_launches = 4, most_launches = 64;  // of a sample
-constexpr int calls_a_neighbour = 2;
 
 }  // namespace
 
@@ -37,25 +36,26 @@ void Sampler::prepare(Runnable& runnable) {
   record(runnable, first_launches);
   sample(runnable);  // the first launches of a kernel are slower
   const double once_us = sample(runnable);
-  const double batch_us = once_us > long_kernel_us ? long_sample_us : sample_us;
-  const int launches = std::clamp(int(batch_us / std::max(once_us, 0.1)), 1, most_launches);
-  record(runnable, launches < calls_a_neighbour ? launches : launches / calls_a_neighbour * calls_a_neighbour);
+  runnable.about_us = once_us > long_kernel_us ? long_sample_us : sample_us;
+  const int launches = std::clamp(int(runnable.about_us / std::max(once_us, 0.1)), 1, most_launches);
+  record(runnable, launches < 2 ? launches : launches / 2 * 2);
 }
 
 double Sampler::sample(const Runnable& runnable) {
-  const double us = time_us(*runnable.recording) - runnable.neighbours * neighbour_us_;
-  return std::max(us, 0.0) / runnable.launches;
+  if (backend_.device().emulated) return time_us(*runnable.recording, long_sample_us);
+  const double all_us = time_us(*runnable.recording, runnable.about_us);
+  return std::max(all_us - runnable.neighbours * neighbour_us_, 0.0) / runnable.launches;
 }
 
 void Sampler::record(Runnable& runnable, int launches) {
   runnable.launches = launches;
-  runnable.neighbours = has_neighbour_ ? launches / calls_a_neighbour : 0;
+  runnable.neighbours = has_neighbour_ ? launches / 2 : 0;
   const int first_set = next_set();
   const Ready& call = runnable;  // a copy of its own, as a runnable may move
   runnable.recording = backend_.record([this, call, launches, first_set](Stream stream) {
     for (int i = 0; i < launches; ++i) {
+      if (has_neighbour_ && i >= launches - launches / 2) backend_.launch_neighbour(stream);
       launch_call(call, (first_set + i) % scratch_.sets(), stream);
-      if (has_neighbour_ && i % calls_a_neighbour == calls_a_neighbour - 1) backend_.launch_neighbour(stream);
     }
   });
   set_ = (first_set + launches - 1) % scratch_.sets();
@@ -66,8 +66,8 @@ void Sampler::time_neighbour() {
     const auto neighbours = backend_.record([this](Stream stream) {
       for (int i = 0; i < most_launches; ++i) backend_.launch_neighbour(stream);
     });
-    time_us(*neighbours);  // the first launches of a kernel are slower
-    neighbour_us_ = time_us(*neighbours) / most_launches;
+    time_us(*neighbours, 0);  // the first launches of a kernel are slower
+    neighbour_us_ = time_us(*neighbours, 0) / most_launches;
     has_neighbour_ = true;
   } catch (const Error& error) {
     logger().warn("tuning of {} goes without another's kernel between its calls: {}", to_string(problem_),
@@ -75,8 +75,11 @@ void Sampler::time_neighbour() {
   }
 }
 
-double Sampler::time_us(Recording& recording) {
-  return timer_.time_us([&] { recording.replay(timer_.stream()); });
+/// Behind a replay that does not count, unless this one is long: else the host's time to launch a graph is in it, too.
+double Sampler::time_us(Recording& recording, double about_us) {
+  const Stream stream = timer_.stream();
+  if (about_us < long_sample_us / 2) recording.replay(stream);
+  return timer_.time_us([&] { recording.replay(stream); });
 }
 
 void Sampler::launch_call(const Ready& ready, int set, Stream stream) {

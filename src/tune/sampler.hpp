@@ -12,12 +12,14 @@ namespace jitgemm {
 /// A configuration's kernels, and what is timed of them.
 struct Runnable : Ready {
   int launches = 0, neighbours = 0;      // of a sample
-  std::shared_ptr<Recording> recording;  // of them
+  double about_us = 0;                   // that it takes
+  std::shared_ptr<Recording> recording;  // of it
 };
 
 /// Runs and times configurations of one problem on scratch operands and a stream of its own. A sample is a recording of
-/// many calls, with inputs rotated past the L2: half of them follow a call alike, half a small kernel as streams of
-/// others have them between calls. What is launched ahead of its turn gains in the first and can lose in the second.
+/// many calls, with inputs rotated past the L2: the first half one behind the other, where starting early gains and
+/// what several calls do to each other shows; the second half each behind a small kernel, as streams of others have
+/// them between calls.
 class Sampler {
  public:
   Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
@@ -34,7 +36,7 @@ class Sampler {
  private:
   void launch_call(const Ready& ready, int set, Stream stream);
   void record(Runnable& runnable, int launches);
-  double time_us(Recording& recording);
+  double time_us(Recording& recording, double about_us);
   void time_neighbour();
   int next_set() { return set_ = (set_ + 1) % scratch_.sets(); }
 

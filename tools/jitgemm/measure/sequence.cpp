@@ -21,17 +21,23 @@ class Replay : public Sequence {
       : interval_(backend), stream_(stream), graph_(stream, enqueue) {
     graph_.launch();
   }
+  /// Behind a replay that does not count, unless this one is long: the host takes tens of microseconds to launch a
+  /// graph, and the device as much for one that it did not run last.
   double time_us() override {
+    if (last_us_ < long_us) graph_.launch();
     interval_.begin(stream_);
     graph_.launch();
     interval_.end(stream_);
-    return interval_.us();
+    return last_us_ = interval_.us();
   }
 
  private:
+  static constexpr double long_us = 1500;
+
   Interval interval_;
   Stream stream_;
   LaunchGraph graph_;
+  double last_us_ = 0;
 };
 
 class Eager : public Sequence {

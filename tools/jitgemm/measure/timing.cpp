@@ -52,7 +52,8 @@ std::vector<int> launches_of(Backend& backend, Stream stream, const std::vector<
   std::vector<double> us;
   for (const TimedArm& arm : arms) us.push_back(rough_us(interval, stream, arm.launch, sets));
   const double neighbour_us = std::ranges::any_of(arms, &TimedArm::mixed)
-                                  ? rough_us(interval, stream, [&](int) { options.neighbour(); }, 1)
+                                  ? rough_us(
+                                        interval, stream, [&](int) { options.neighbour(); }, 1)
                                   : 0;
   // What a replay costs besides its launches is shared by them, and some rough times are the host's: an arm with fewer
   // launches than another would pay for that.
