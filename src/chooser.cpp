@@ -1,5 +1,7 @@
 #include "chooser.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -29,9 +31,11 @@ class Chooser::Measuring {
   Chooser& chooser_;
 };
 
-Chooser::Chooser(Backend& backend, KernelStore& store, RatedDevice device, const ChooserOptions& options)
+Chooser::Chooser(Backend& backend, KernelStore& store, KernelsAtHand& at_hand, RatedDevice device,
+                 const ChooserOptions& options)
     : backend_(backend),
       store_(store),
+      at_hand_(at_hand),
       options_(options),
       device_(std::move(device)),
       part_(part_of(device_, options.constraints)),
@@ -119,6 +123,26 @@ void Chooser::forget() {
 }
 
 Choice Chooser::look_up(const Planner& planner, const NormalProblem& shape) {
+  return bounded(planner, free_choice(planner, shape));
+}
+
+Choice Chooser::bounded(const Planner& planner, const Choice& choice) {
+  if (options_.at_hand_within == 0 || at_hand_.has(planner.problem(), choice.config)) return choice;
+  const double best_us = planner.predict_us(choice.config);
+  const auto instead = at_hand_.best(planner, options_.at_hand_within * best_us);
+  if (!instead) {
+    logger().info("{}: no kernel at hand is expected to take less than {} times as long as {}, which is compiled",
+                  to_string(planner.problem()), options_.at_hand_within, to_string(choice.config));
+    return choice;
+  }
+  return {.config = instead->config,
+          .source = PlanSource::model,
+          .why = fmt::format("of the kernels at hand; expected to take {:.2f} times as long as {}, which is not",
+                             instead->predicted_us / best_us, to_string(choice.config)),
+          .predicted_us = instead->predicted_us};
+}
+
+Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) {
   if (options_.tuning == Tuning::off) return by_model(planner, options_.constraints);
   const NormalProblem tuned = tuned_shape(shape);
   TuningLookup found = db_.find(tuned, device_, options_.constraints);
@@ -149,7 +173,8 @@ Choice Chooser::look_up(const Planner& planner, const NormalProblem& shape) {
 Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspace_bytes) {
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
-  Choice choice = by_model({problem, part_, constraints}, constraints);
+  const Planner planner(problem, part_, constraints);
+  Choice choice = bounded(planner, by_model(planner, constraints));
   choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
   logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
   return choice;

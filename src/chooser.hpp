@@ -14,6 +14,7 @@
 #include "core/problem.hpp"
 #include "jitgemm/options.hpp"
 #include "jitgemm/plan.hpp"
+#include "kernels_at_hand.hpp"
 #include "plan/planner.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuning_db.hpp"
@@ -43,6 +44,7 @@ struct ChooserOptions {
   double budget_seconds = 0;        ///< of one problem
   double total_budget_seconds = 0;  ///< of all that choose() measures
   bool bucket_m = false;
+  double at_hand_within = 0;  ///< of ContextOptions
   Constraints constraints = {};
   std::optional<std::filesystem::path> tuning_db, system_tuning_db;
   std::function<void(const Problem&, int done, int total)> progress = {};  ///< of ContextOptions
@@ -53,7 +55,8 @@ struct ChooserOptions {
 class Chooser {
  public:
   /// `device`: the backend's.
-  Chooser(Backend& backend, KernelStore& store, RatedDevice device, const ChooserOptions& options);
+  Chooser(Backend& backend, KernelStore& store, KernelsAtHand& at_hand, RatedDevice device,
+          const ChooserOptions& options);
 
   /// Without measuring.
   Choice preview(const NormalProblem& problem);
@@ -78,6 +81,9 @@ class Chooser {
   void forget();
   /// `shape`, here and below: shape_of() the problem.
   Choice look_up(const Planner& planner, const NormalProblem& shape);
+  Choice free_choice(const Planner& planner, const NormalProblem& shape);
+  /// The choice, or what ContextOptions::at_hand_within has instead.
+  Choice bounded(const Planner& planner, const Choice& choice);
   Choice by_model(const Planner& planner, const Constraints& constraints) const;
   std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
@@ -88,6 +94,7 @@ class Chooser {
 
   Backend& backend_;
   KernelStore& store_;
+  KernelsAtHand& at_hand_;
   const ChooserOptions options_;
   const RatedDevice device_;
   const RatedDevice part_;  // of it, that calls may use

@@ -47,13 +47,14 @@ struct Context::Impl {
         backend(make_backend(options)),
         cache(cache_options(options)),
         store(*backend, cache),
-        chooser(*backend, store, rated_device(options, backend->device()), chooser_options),
+        at_hand(*backend, store, cache, ready_table),
+        chooser(*backend, store, at_hand, rated_device(options, backend->device()), chooser_options),
         residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
         tensor_maps(*backend),
         fallback(options.fallback) {
     if (compiles_in_background(options))
-      first_calls.emplace(*backend, store, chooser, ready_table, options.fallback != nullptr);
+      first_calls.emplace(*backend, store, chooser, at_hand, options.fallback != nullptr);
   }
 
   void gemm(const Problem& problem, const Operands& operands, Stream stream, const KernelConfig* pinned);
@@ -95,11 +96,12 @@ struct Context::Impl {
   std::unique_ptr<Backend> backend;
   KernelCache cache;
   KernelStore store;
+  ReadyTable ready_table;
+  KernelsAtHand at_hand;
   Chooser chooser;
   Residency residency;
   WorkspacePool workspaces;
   TensorMapCache tensor_maps;
-  ReadyTable ready_table;
   CheckedPointers checked_pointers;
   std::function<bool(const Problem&, const Operands&, Stream)> fallback;
   std::atomic<std::uint64_t> launches = 0, stopgaps = 0;

@@ -1,5 +1,7 @@
 #include "context_options.hpp"
 
+#include <fmt/core.h>
+
 #include <cerrno>
 
 #include "jit/cache_directory.hpp"
@@ -97,11 +99,16 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   check_budget("tuning_total_budget_seconds", options.tuning_total_budget_seconds);
   ChooserOptions chooser;
   chooser.tuning = tuning_mode(options);
-  const bool measures = options.device != Device::compile_only && !options.compile_in_background;
+  if (const double within = options.at_hand_within; !(within == 0 || within >= 1)) {
+    invalid_option(fmt::format("at_hand_within={} is no factor; give 1 or more, or 0 for none", within));
+  }
+  const bool measures =
+      options.device != Device::compile_only && !options.compile_in_background && options.at_hand_within == 0;
   if (chooser.tuning == Tuning::on && !measures) chooser.tuning = Tuning::cached;
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
   chooser.bucket_m = options.bucket_m;
+  chooser.at_hand_within = options.at_hand_within;
   chooser.constraints = options.constraints;
   chooser.progress = options.progress;
   if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / tuning_db_name;

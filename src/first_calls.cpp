@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,13 +15,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/ranking.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr std::size_t candidates = 24;  // of the cost model that may be at hand
 constexpr double as_good = 1.25;  // predicted times, a kernel's at hand over the chosen one's: better than the fallback
 
 /// Runs jobs on a few threads, which start with the first jobs. Its end drops the jobs that have not begun.
@@ -111,7 +110,7 @@ struct FirstCalls::Impl {
   Backend& backend;
   KernelStore& store;
   Chooser& chooser;
-  ReadyTable& ready_table;
+  KernelsAtHand& at_hand;
   bool has_fallback;
   std::mutex mutex = {};
   std::unordered_map<NormalProblem, std::shared_ptr<Pending>, ProblemHash, ProblemEqual> pending = {};
@@ -119,16 +118,14 @@ struct FirstCalls::Impl {
 
   std::shared_ptr<Pending> find(const NormalProblem& shape);
   std::shared_ptr<Pending> begin(const NormalProblem& shape, const NormalProblem& problem);
-  std::optional<Ready> best_at_hand(const NormalProblem& problem, const Choice& choice);
-  bool at_hand(const NormalProblem& problem, const KernelConfig& config);
   Ready get(const NormalProblem& problem, const KernelConfig& config) {
     return make_ready(store, problem, config, backend.device());
   }
 };
 
-FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table,
+FirstCalls::FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, KernelsAtHand& at_hand,
                        bool has_fallback)
-    : impl_(new Impl{backend, store, chooser, ready_table, has_fallback}) {}
+    : impl_(new Impl{backend, store, chooser, at_hand, has_fallback}) {}
 FirstCalls::~FirstCalls() = default;
 
 std::optional<FirstCalls::Stopgap> FirstCalls::stopgap(const ReadyKey& key, const NormalProblem& problem) {
@@ -150,10 +147,13 @@ std::shared_ptr<Pending> FirstCalls::Impl::find(const NormalProblem& shape) {
 /// Null when the chosen kernel is at hand, or nothing can compile it in the background.
 std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, const NormalProblem& problem) {
   const Choice choice = chooser.choose(problem, false);
-  if (at_hand(problem, choice.config)) return nullptr;
+  if (at_hand.has(problem, choice.config)) return nullptr;
   auto made = std::make_shared<Pending>();
-  if (std::optional<Ready> kernel = best_at_hand(problem, choice)) {
-    made->stopgap.emplace(Stopgap{kernel});
+  // No more workspace than the caller may have made for the choice.
+  const std::size_t workspace_bytes = launch_shape(problem, choice.config).workspace_bytes();
+  const double most_us = has_fallback ? as_good * choice.predicted_us : HUGE_VAL;
+  if (const auto kernel = at_hand.best(chooser.planner(problem), most_us, workspace_bytes)) {
+    made->stopgap.emplace(Stopgap{get(problem, kernel->config)});
   } else if (has_fallback) {
     made->stopgap.emplace();
   }
@@ -185,30 +185,6 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
   }
   forget();
   return nullptr;
-}
-
-/// The kernel with the best prediction among those that need no compiler, and no more workspace than the caller may
-/// have made for the choice.
-std::optional<Ready> FirstCalls::Impl::best_at_hand(const NormalProblem& problem, const Choice& choice) {
-  const Planner planner = chooser.planner(problem);
-  std::vector<RankedConfig> ranked = planner.ranked(candidates);
-  for (const KernelConfig& config : ready_table.configs())
-    if (planner.why_not(config).empty()) ranked.push_back({config, planner.predict_us(config)});
-  std::sort(ranked.begin(), ranked.end(),
-            [](const RankedConfig& x, const RankedConfig& y) { return x.predicted_us < y.predicted_us; });
-  const std::size_t workspace_bytes = launch_shape(problem, choice.config).workspace_bytes();
-  for (const auto& [config, predicted_us] : ranked) {
-    if (has_fallback && predicted_us > as_good * choice.predicted_us) break;
-    if (launch_shape(problem, config).workspace_bytes() > workspace_bytes || !at_hand(problem, config)) continue;
-    return get(problem, config);
-  }
-  return std::nullopt;
-}
-
-bool FirstCalls::Impl::at_hand(const NormalProblem& problem, const KernelConfig& config) {
-  return std::ranges::all_of(roles_of(problem, config), [&](const KernelRole* role) {
-    return store.at_hand(role->generate(problem, config, backend.device()));
-  });
 }
 
 }  // namespace jitgemm

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "chooser.hpp"
-#include "ready_table.hpp"
+#include "kernels_at_hand.hpp"
 
 namespace jitgemm {
 
@@ -17,7 +17,7 @@ class FirstCalls {
   };
 
   /// `has_fallback`: the caller has other means to compute a call.
-  FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, ReadyTable& ready_table, bool has_fallback);
+  FirstCalls(Backend& backend, KernelStore& store, Chooser& chooser, KernelsAtHand& at_hand, bool has_fallback);
   ~FirstCalls();  ///< waits for compiles that have begun, but not in a forked child, which has none; others are dropped
 
   /// Of a normalised problem that is in no ReadyTable yet. nullopt: its kernel is at hand, or could not be compiled, or

@@ -537,7 +537,7 @@ TEST_CASE("Options in C are the Context's, and devices are listed", "[c]") {
   options.constraints.batch_invariant = 4, options.constraints.workspace_bytes = 5, options.constraints.sms = 6;
   options.workspace_bound_bytes = 7;
   options.bucket_m = 8, options.dependent_launch = 0, options.compile_in_background = 9;
-  options.emulator_seed = 10, options.emulator_sm_count = 11;
+  options.emulator_seed = 10, options.emulator_sm_count = 11, options.at_hand_within = 1.5;
   const ContextOptions same = c::options_of(&options);
   CHECK(same.device == Device::compile_only);
   CHECK(same.cuda_device == 1);
@@ -548,7 +548,8 @@ TEST_CASE("Options in C are the Context's, and devices are listed", "[c]") {
   CHECK(same.workspace_bound_bytes == 7);
   CHECK((same.bucket_m && !same.dependent_launch && same.compile_in_background));
   CHECK(same.cache_dir == f.options.cache_dir);
-  CHECK((same.emulator_seed == 10 && same.emulator_sm_count == 11));
+  CHECK((same.emulator_seed == 10 && same.emulator_sm_count == 11 && same.at_hand_within == 1.5));
+  CHECK(c::to_c(same).at_hand_within == 1.5);
   CHECK((!same.fallback && !same.progress));
   const jitgemm_options back = c::to_c(same);
   CHECK((back.cuda_device == 1 && back.tuning == JITGEMM_TUNING_CACHED && back.workspace_bound_bytes == 7));

@@ -209,15 +209,15 @@ run_bench() {
   local group=bench corpora=$root/tests/corpora triton_manifest=
   bench large_f16 60 "$corpora/large.txt" 2
   bench large_bf16 60 "$corpora/large.txt" 2 --type bf16 --layout nt
-  bench large_fp8_fast 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt
-  bench large_fp8_promoted 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --accumulation promoted
+  bench large_fp8_fast 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --scales
+  bench large_fp8_promoted 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --scales --accumulation promoted
   cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds.txt"
   triton_manifest=${JITGEMM_TRITON_MANIFEST:-}
   bench seeds 90 "$work/seeds.txt" 0.6
   triton_manifest=
   bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
-  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt
-  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --accumulation promoted
+  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales
+  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales --accumulation promoted
   bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.6
 }
 

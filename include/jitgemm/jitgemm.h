@@ -327,6 +327,7 @@ typedef struct jitgemm_options {
   uint64_t emulator_seed;
   int32_t emulator_sm_count;
   int32_t reserved_word;
+  double at_hand_within;  ///< 0: off; else 1 or more
 } jitgemm_options;
 
 /// DeviceDescription of device.hpp.

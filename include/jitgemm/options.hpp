@@ -64,6 +64,11 @@ struct ContextOptions {
   /// problem then. Where no thread can be started, the call waits. The Context's end waits for a compile that has
   /// begun.
   bool compile_in_background = false;
+  /// A bounded set of kernels, as `jitgemm warm` makes one: where the chosen kernel is not at hand (loaded, or whole in
+  /// the cache or the system's), the best that is serves instead, with no compile, unless the cost model expects it to
+  /// take longer than this factor of the chosen one's time. HUGE_VAL: whenever one can compute the problem; 0: off.
+  /// Nothing is measured then: Tuning::on is as cached. What others add to the cache later is not looked for.
+  double at_hand_within = 0;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls
   /// gemm(), with what it was given.
   std::function<bool(const Problem&, const Operands&, Stream)> fallback = {};

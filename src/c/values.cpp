@@ -209,8 +209,8 @@ jitgemm_constraints to_c(const Constraints& constraints) {
 
 jitgemm_options to_c(const ContextOptions& options) {
   const auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
-               constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback,
-               cache_dir, emulator_sm_count, emulator_seed] = options;
+               constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, at_hand_within,
+               fallback, cache_dir, emulator_sm_count, emulator_seed] = options;
   jitgemm_options to{};
   to.size = sizeof to;
   to.device = number_of(device);
@@ -223,6 +223,7 @@ jitgemm_options to_c(const ContextOptions& options) {
   to.bucket_m = bucket_m;
   to.dependent_launch = dependent_launch;
   to.compile_in_background = compile_in_background;
+  to.at_hand_within = at_hand_within;
   to.emulator_seed = emulator_seed;
   to.emulator_sm_count = emulator_sm_count;
   return to;
@@ -233,8 +234,8 @@ ContextOptions options_of(const jitgemm_options* given) {
   check_reserved("jitgemm_options", from.reserved_word);
   ContextOptions to;
   auto& [device, cuda_device, architecture, tuning, tuning_budget_seconds, tuning_total_budget_seconds, progress,
-         constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, fallback, cache_dir,
-         emulator_sm_count, emulator_seed] = to;
+         constraints, workspace_bound_bytes, bucket_m, dependent_launch, compile_in_background, at_hand_within,
+         fallback, cache_dir, emulator_sm_count, emulator_seed] = to;
   device = enumerator_of<Device>(from.device);
   cuda_device = from.cuda_device;
   if (from.architecture) architecture = from.architecture;
@@ -252,6 +253,7 @@ ContextOptions options_of(const jitgemm_options* given) {
   bucket_m = from.bucket_m != 0;
   dependent_launch = from.dependent_launch != 0;
   compile_in_background = from.compile_in_background != 0;
+  at_hand_within = from.at_hand_within;
   if (from.fallback) {
     fallback = [call = from.fallback, user = from.fallback_user](const Problem& asked, const Operands& memory,
                                                                  Stream stream) {

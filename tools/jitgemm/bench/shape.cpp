@@ -246,6 +246,7 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
     ContextOptions options = context_options_;
     options.tuning = Tuning::cached;
     options.cache_dir = choice.directory.string();
+    options.at_hand_within = options_.at_hand.value_or(0);
     add_other(choice.name, runner, Context(options).plan(p).config, "jitgemm");
   }
   const ArmResult& chosen = record.tuned.config.empty() ? record.model : record.tuned;

@@ -3,20 +3,6 @@
 #include <fmt/core.h>
 
 namespace jitgemm::cli {
-namespace {
-
-/// False where the library has no such option.
-template <typename Options>
-bool set_at_hand(Options& options, double factor) {
-  if constexpr (requires { options.at_hand_within = factor; }) {
-    options.at_hand_within = factor;
-    return true;
-  } else {
-    return false;
-  }
-}
-
-}  // namespace
 
 std::vector<Variant> variants(const BenchOptions& asked, const ContextOptions& options) {
   std::vector<Variant> all;
@@ -30,10 +16,7 @@ std::vector<Variant> variants(const BenchOptions& asked, const ContextOptions& o
   }
   if (asked.at_hand) {
     all.push_back({"at_hand", options, true, true});
-    if (!set_at_hand(all.back().options, *asked.at_hand))
-      throw Error(ErrorCode::invalid_option,
-                  "--at-hand is for a library that chooses among what is at hand, which this "
-                  "one does not: leave it out");
+    all.back().options.at_hand_within = *asked.at_hand;
   }
   return all;
 }

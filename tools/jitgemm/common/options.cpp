@@ -69,6 +69,9 @@ CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
 CLI::Validator positive_number() {
   return number_that("positive", [](double x) { return x > 0; });
 }
+CLI::Validator factor() {
+  return number_that("1 or more", [](double x) { return x >= 1; });
+}
 CLI::Validator number_from_0() {
   return number_that("non-negative", [](double x) { return x >= 0; });
 }
@@ -216,6 +219,11 @@ void DeviceOptions::add_budget_to(CLI::App& app) {
   app.add_option("--tuning-budget", tuning_budget_, "Seconds of measuring for one problem [1]")
       ->check(positive_number())
       ->group("Choice");
+  app.add_option("--at-hand-within", at_hand_within_,
+                 "Choose a kernel of the cache where it is expected to take at most this factor of the best one's time "
+                 "[compile the best]")
+      ->check(factor())
+      ->group("Choice");
   add_constraints_to(app);
 }
 
@@ -241,6 +249,7 @@ ContextOptions DeviceOptions::context_options(bool compile_for_architecture) con
   options.emulator_seed = emulator_seed_;
   options.dependent_launch = dependent_launch_;
   options.constraints = constraints_;
+  options.at_hand_within = at_hand_within_;
   if (tuning_ == "off") options.tuning = Tuning::off;
   if (tuning_ == "cached") options.tuning = Tuning::cached;
   if (tuning_ == "on") options.tuning = Tuning::on;

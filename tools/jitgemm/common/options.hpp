@@ -19,6 +19,7 @@ namespace jitgemm::cli {
 /// Of options whose values are numbers; unlike CLI's they say what is wrong.
 CLI::Validator positive_number();
 CLI::Validator number_from_0();
+CLI::Validator factor();  ///< 1 or more
 /// What CLI11 would wrap or clip: it reads unsigned 64-bit numbers as strtoull() does.
 CLI::Validator number_of_64_bits();
 
@@ -71,6 +72,7 @@ class DeviceOptions {
   std::uint64_t emulator_seed_ = 0;
   bool dependent_launch_ = true;
   Constraints constraints_;
+  double at_hand_within_ = 0;
 };
 
 struct Shape {

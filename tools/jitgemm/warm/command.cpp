@@ -24,8 +24,8 @@ struct Options {
   ProblemOptions problem;
   DeviceOptions device;
   std::string shapes, configs;
-  int candidates = 0, jobs = 0;
-  bool no_problem = false, json = false;
+  int candidates = 0, jobs = 0, kernels = 24;
+  bool json = false;
 };
 
 /// Throws Error if the directory has not taken them all.
@@ -66,8 +66,11 @@ void warm(const Options& options) {
     return report_warm(context, directory, warm_list(context, options.configs, options.jobs), "configuration",
                        options.json);
   }
-  if (options.no_problem && context.device().architecture == "sm_90a" && !context.device().emulated) {
-    return report_warm(context, directory, warm_few(context, options.jobs), "configuration", options.json);
+  const bool no_sizes = options.shapes.empty() && !options.problem.sizes_given() && !options.problem.config();
+  if (no_sizes && context.device().architecture == "sm_90a" && !context.device().emulated) {
+    return report_warm(context, directory,
+                       warm_few(context, options.problem, std::size_t(options.kernels), options.jobs), "configuration",
+                       options.json);
   }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
@@ -108,23 +111,21 @@ void add_warm(CLI::App& app) {
       ->add_option("--candidates", options->candidates,
                    "Also the cost model's first so many, so that tuning compiles nothing")
       ->check(number_from_0());
+  command->add_option("--kernels", options->kernels, "Without sizes: of the list that serves aligned f16 problems best")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")->check(number_from_0());
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:
   jitgemm warm --arch sm_90a                        the 24 kernels that serve aligned f16 problems on an H200 best
+  jitgemm warm --arch sm_90a --type bf16 --layout nt    these configurations for other types and layouts
   jitgemm warm -m 4096 -n 4096 -k 4096
   jitgemm warm --shapes shapes.txt --arch sm_90a    needs no GPU, e.g. while an image is built
 What is warm is this user's. `jitgemm cache export /opt/jitgemm` copies it for all users of an image, which then sets
 JITGEMM_SYSTEM_CACHE_DIR to it.
 )");
-  command->callback([options, command] {
-    options->no_problem = std::ranges::none_of(command->get_options(), [](const CLI::Option* option) {
-      const std::string& group = option->get_group();
-      return option->count() > 0 && (group.starts_with("Problem") || group == "Choice");
-    });
-    warm(*options);
-  });
+  command->callback([options] { warm(*options); });
 }
 
 }  // namespace jitgemm::cli

@@ -57,9 +57,30 @@ std::size_t warm_list(Context& context, const std::string& path, int jobs) {
   return compile_list(context, parse_list(file, path), jobs);
 }
 
-std::size_t warm_few(Context& context, int jobs) {
+std::size_t warm_few(Context& context, const ProblemOptions& options, std::size_t kernels, int jobs) {
   std::istringstream lines(few_kernels_sm90);
-  return compile_list(context, parse_list(lines, "few_kernels_sm90"), jobs);
+  List few = parse_list(lines, "few_kernels_sm90"), list;
+  if (kernels > few.size()) {
+    throw Error(ErrorCode::invalid_option, fmt::format("the list has {} kernels; give --kernels 1 to {}, or a list of "
+                                                       "your own with --configs",
+                                                       few.size(), few.size()));
+  }
+  few.resize(kernels);
+  for (auto [problem, config] : few) {
+    problem = options.problem(problem.m, problem.n, problem.k);
+    config.block_k = config.block_k * 2 / int(size_of(problem.a.type));  // the same bytes as of f16
+    try {
+      context.plan(problem, config);
+      list.emplace_back(problem, config);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_config) throw;
+    }
+  }
+  if (list.empty())
+    throw Error(ErrorCode::invalid_problem,
+                "none of the list's configurations is legal for these types and layouts; "
+                "give sizes with -m, -n and -k, or --shapes");
+  return compile_list(context, list, jobs);
 }
 
 }  // namespace jitgemm::cli

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/options.hpp"
 #include "jitgemm/jitgemm.hpp"
 
 namespace jitgemm::cli {
@@ -10,8 +11,9 @@ namespace jitgemm::cli {
 /// are.
 std::size_t warm_list(Context& context, const std::string& file, int jobs);
 
-/// Such a list, of the 24 kernels that serve aligned f16 problems on an H200 best.
+/// Such a list, of the kernels that serve aligned f16 problems on an H200 best: the first k are the best k.
 extern const char* const few_kernels_sm90;
-std::size_t warm_few(Context& context, int jobs);
+/// The first `kernels` of it, for problems of these types and layouts, as far as they are legal there.
+std::size_t warm_few(Context& context, const ProblemOptions& problem, std::size_t kernels, int jobs);
 
 }  // namespace jitgemm::cli

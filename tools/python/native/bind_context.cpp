@@ -88,6 +88,7 @@ constexpr Option context_options[] = {
     {"bucket_m", &set<&ContextOptions::bucket_m>},
     {"dependent_launch", &set<&ContextOptions::dependent_launch>},
     {"compile_in_background", &set<&ContextOptions::compile_in_background>},
+    {"at_hand_within", &set<&ContextOptions::at_hand_within>},
     {"fallback", [](ContextOptions& options, nb::handle value) { options.fallback = fallback_of(value); }},
     {"cache_dir",
      [](ContextOptions& options, nb::handle value) {
@@ -323,8 +324,10 @@ void bind_context(nb::module_& module) {
       "\"compile_only\", for `architecture`. Options, with their defaults in C++'s ContextOptions: architecture,\n"
       "tuning (\"off\", \"cached\", \"on\"), tuning_budget_seconds, tuning_total_budget_seconds, batch_invariant,\n"
       "workspace_limit (bytes a call), sm_limit, workspace_bound_bytes, bucket_m, dependent_launch,\n"
-      "compile_in_background, fallback (a function of (problem, pointers, stream) that returns whether it has served\n"
-      "the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a Context need it\n"
+      "compile_in_background, at_hand_within, fallback (a function of (problem, pointers, stream) that returns "
+      "whether\n"
+      "it has served the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a "
+      "Context need it\n"
       "for as long as they are launched.",
       nb::is_weak_referenceable())
       .def(
