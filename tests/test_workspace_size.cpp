@@ -83,7 +83,9 @@ TEST_CASE("A workspace of workspace_size() does for every choice, by the emulato
       KernelStore store(*backend, cache);
       ChooserOptions options;
       options.tuning = Tuning::off;
-      Chooser chooser(*backend, store, RatedDevice(backend->device()), options);
+      ReadyTable ready_table;
+      KernelsAtHand at_hand(*backend, store, cache, ready_table);
+      Chooser chooser(*backend, store, at_hand, RatedDevice(backend->device()), options);
       // On the last device until one has been limited, which is so for one of 300 or fewer.
       const bool is_last = architecture == std::string("sm_90a") && sms == 132;
       for (int i = 0; i < rounds() / 4 || (is_last && limited == 0 && i < 50 * rounds()); ++i) {

@@ -167,7 +167,7 @@ bench() {
     seconds=$(awk "BEGIN { print 0.6 * $seconds }")
     set -- --tuned-as "$choices/$name.csv" --model --tuned --peers --seconds-per-shape "$seconds" "$@"
   else
-    limited "$limit" "$jitgemm" tune --shapes "$shapes" "$@" >"$work/$name.log" 2>&1
+    limited "$limit" "$jitgemm" tune --shapes "$shapes" "${@/--scales/--json}" >"$work/$name.log" 2>&1
     tuned="tuned in $((SECONDS - begin)) s"
     set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@"
   fi

@@ -42,7 +42,7 @@ ContextOptions options_of(const jitgemm_options* options);
 JITGEMM_VERSIONED(jitgemm_problem, to_c(Problem{}), 400)
 JITGEMM_VERSIONED(jitgemm_operands, to_c(Operands{}), 88)
 JITGEMM_VERSIONED(jitgemm_config, to_c(KernelConfig{}), 80)
-JITGEMM_VERSIONED(jitgemm_options, to_c(ContextOptions{}), 168, 176)
+JITGEMM_VERSIONED(jitgemm_options, to_c(ContextOptions{}), 176)
 JITGEMM_VERSIONED(jitgemm_device, to_c(DeviceDescription{}), 328)
 JITGEMM_VERSIONED(jitgemm_counters, to_c(Counters{}), 88)
 JITGEMM_VERSIONED(jitgemm_predicted_time, to_c(PredictedTime{}), 72)
