@@ -4,5 +4,6 @@
 #include "arguments.cuh"
 #include "check_arguments.cuh"
 #include "geometry.cuh"
+#include "own_epilogue_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

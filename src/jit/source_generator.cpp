@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/activations.hpp"
+#include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -97,11 +98,14 @@ Values gemm_files(const TemplateFiles& files) {
           {"schedule.cuh", template_file("schedule.cuh")},
           {"geometry", text_of(files.geometry)},
           {"arguments.cuh", template_file("arguments.cuh")},
+          {"own_epilogue_arguments.cuh", template_file("own_epilogue_arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
           {"fragment.cuh", template_file("fragment.cuh")},
           {"activation.cuh", template_file("activation.cuh")},
           {"functor.cuh", template_file("functor.cuh")},
+          {"memory.cuh", template_file("memory.cuh")},
+          {"own_epilogue.cuh", template_file("own_epilogue.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};
@@ -160,7 +164,51 @@ std::string describe_epilogue(const Problem& p) {
   if (reads_c(p)) text += ", with C";
   if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
   if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
+  if (has_epilogue_function(p)) text += ", with an epilogue of its own, " + std::to_string(p.epilogue.function);
   return text;
+}
+
+std::string members(const EpilogueFunction& function, bool outputs, const std::string& type) {
+  std::string text;
+  for (const EpilogueOperand& operand : function.operands)
+    if (operand.output == outputs) text += "  " + type + " " + operand.name + ";\n";
+  return text;
+}
+
+/// Calls visit(OwnOperand, member of `type`) for each.
+std::string visits(const EpilogueFunction& function, bool outputs, const std::string& type) {
+  std::string text;
+  for (std::size_t i = 0; i < function.operands.size(); ++i) {
+    const auto& [name, shape, element, output] = function.operands[i];
+    if (output != outputs) continue;
+    const std::string in_memory = shape == OperandShape::scalar ? "void" : device_type(element);
+    text += "    visit(OwnOperand<" + std::to_string(i) + ", OperandShape::" + std::string(to_string(shape)) + ", " +
+            in_memory + ">{}, &" + type + "::" + name + ");\n";
+  }
+  return text;
+}
+
+/// The text of the caller's function with what it is given. Its lines are numbered as the caller's, in a file
+/// "epilogue".
+std::string own_text(const EpilogueFunction& function, DataType accumulator) {
+  const std::string type = device_type(accumulator);
+  return template_file("own_epilogue_text.cuh") + "\nnamespace epilogue_text {\n\nstruct Args {\n" +
+         members(function, false, type) + "  int row, column, batch;\n};\nstruct Out {\n" +
+         members(function, true, type) + "};\n#line 1 \"epilogue\"\n" + function.code +
+         "\n#line 1 \"kernel\"\n}  // namespace epilogue_text\n";
+}
+
+/// That and what connects it with the kernel.
+std::string own_function(const EpilogueFunction& function, DataType accumulator) {
+  const std::string type = device_type(accumulator),
+                    member = "  template <typename Visit>\n  static __device__ " + std::string("__forceinline__ void ");
+  return own_text(function, accumulator) + "namespace jitgemm::device {\n\nstruct OwnFunction {\n" +
+         "  using Args = epilogue_text::Args;\n  using Out = epilogue_text::Out;\n\n" +
+         "  static __device__ __forceinline__ " + type + " call(" + type +
+         " x, const Args& args, Out& out) {\n    return epilogue_text::epilogue(x, args, out);\n  }\n" + member +
+         "for_each_input([[maybe_unused]] const Visit& visit) {\n" + visits(function, false, "Args") + "  }\n" +
+         member + "for_each_output([[maybe_unused]] const Visit& visit) {\n" + visits(function, true, "Out") +
+         "  }\n};\n\n}  // namespace jitgemm::device\n";
 }
 
 /// What the arithmetic of a sum and its epilogue depends on, of every kernel that has both.
@@ -239,6 +287,10 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"mma_fp8", flag(device.has_mma_fp8())},
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"entry", source.entry},
+            {"arguments", has_epilogue_function(p) ? "OwnEpilogueArguments" : "Arguments"},
+            {"has_function", flag(has_epilogue_function(p))},
+            {"own_function",
+             has_epilogue_function(p) ? own_function(epilogue_function(p), accumulator_of(p)) : std::string()},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   values.merge(arithmetic_of(p));
   return source;
