@@ -1,5 +1,5 @@
-// What the text of an epilogue of the caller's own may call, beside the functions of <math.h>, which CUDA declares by
-// itself and the emulator here.
+// What the text of an epilogue of the caller's own may call. CUDA has the functions of <math.h> by itself; those that
+// need no memory there are given to the emulator here.
 #pragma once
 #include "activation.cuh"
 #include "ide.cuh"
@@ -25,17 +25,16 @@ JITGEMM_MATH_1(expm1)
 JITGEMM_MATH_1(log)
 JITGEMM_MATH_1(log2)
 JITGEMM_MATH_1(log1p)
-JITGEMM_MATH_1(sin)
-JITGEMM_MATH_1(cos)
 JITGEMM_MATH_1(tanh)
 JITGEMM_MATH_1(atan)
 JITGEMM_MATH_1(erf)
 JITGEMM_MATH_1(floor)
 JITGEMM_MATH_1(ceil)
 JITGEMM_MATH_1(rint)
+JITGEMM_MATH_1(trunc)
+JITGEMM_MATH_1(round)
 JITGEMM_MATH_2(fmax)
 JITGEMM_MATH_2(fmin)
-JITGEMM_MATH_2(pow)
 JITGEMM_MATH_2(fmod)
 JITGEMM_MATH_2(copysign)
 #undef JITGEMM_MATH_1
@@ -44,6 +43,21 @@ inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z);
 inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
 inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
+inline float powf(float x, float y) { return __builtin_powf(x, y); }
+#define JITGEMM_OF_EACH_TYPE(T)                        \
+  inline T abs(T x) { return x < 0 ? -x : x; }         \
+  inline bool isnan(T x) { return x != x; }            \
+  inline bool isinf(T x) { return x - x != 0 && x == x; }
+JITGEMM_OF_EACH_TYPE(float)
+JITGEMM_OF_EACH_TYPE(double)
+inline float min(float x, float y) { return fminf(x, y); }
+inline float max(float x, float y) { return fmaxf(x, y); }
+inline double min(double x, double y) { return fmin(x, y); }
+inline double max(double x, double y) { return fmax(x, y); }
+#undef JITGEMM_OF_EACH_TYPE
+inline int min(int x, int y) { return y < x ? y : x; }
+inline int max(int x, int y) { return x < y ? y : x; }
+inline int abs(int x) { return x < 0 ? -x : x; }
 #endif
 
 }  // namespace epilogue_text

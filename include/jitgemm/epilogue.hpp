@@ -37,12 +37,17 @@ struct EpilogueOperand {
 /// loads, stores and edges are the library's.
 ///
 /// It has to be a pure function of what it is given: how often it is called, by what and in which order follows from
-/// the kernel. Products and sums round one by one, as --fmad=false has it; fmaf() is one rounding. It may call the f32
-/// and f64 functions of <math.h>, of which CUDA's and the emulator's differ by a few units in the last place, and
-/// sigmoid(x), which is 1 / (1 + 2^x) within 2^-21, and log2_e. At namespace scope there may be __device__ functions,
-/// constexpr values, struct, enum, using and template. Refused, with the line: preprocessor directives, strings, asm,
-/// variables of static storage, names that begin with two underscores, and names of the library's; on a GPU also code
-/// that still touches memory, synchronises or calls a function once it is optimised.
+/// the kernel. Products and sums round one by one, as --fmad=false has it; fmaf() is one rounding. It may call
+///
+/// - fabs, sqrt, rsqrt, cbrt, exp, exp2, expm1, log, log2, log1p, tanh, atan, erf, floor, ceil, rint, trunc, round, fmax,
+///   fmin, fmod, copysign and fma, each with an f behind it for float, powf, min, max, abs, isnan and isinf, of which
+///   CUDA's and the emulator's differ by a few units in the last place;
+/// - sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself, and log2_e.
+///
+/// At namespace scope there may be __device__ functions, constexpr values, struct, enum, using and template. Refused,
+/// with the line: preprocessor directives, strings, asm, variables of static storage, names with two underscores, names
+/// of the library's, and, when a GPU's kernel is compiled, what is not arithmetic once it is optimised: memory (a table
+/// with an index that is known only then, too), synchronisation, recursion, what depends on the thread or the time.
 ///
 /// It is code, trusted as its caller is: on the emulator it runs in this process.
 struct EpilogueFunction {

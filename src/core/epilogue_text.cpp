@@ -153,7 +153,7 @@ std::string why_word_refused(const Token& token) {
   if (is_one_of(word, refused_words))
     return at_line(token.line, "\"" + name + "\" has no place in a function of values: leave it away");
   if (word == "__device__" || word == "__forceinline__") return {};
-  if (word.find("__") != std::string_view::npos || (word.size() > 1 && word[0] == '_' && starts_word(word[1])))
+  if (word.find("__") != std::string_view::npos || word.starts_with("jitgemm") || (word.size() > 1 && word[0] == '_' && starts_word(word[1])))
     return at_line(token.line, "\"" + name + "\" is a name of the compiler's or the library's: use another");
   return {};
 }
@@ -228,6 +228,18 @@ std::string why_code_refused(std::string_view code) {
     return at_line(open.back().line, "\"" + std::string(open.back().text) + "\" is never closed: match the brackets");
   if (!declarations.defines_epilogue())
     return "there is no function \"epilogue\": define __device__ float epilogue(float x, const Args& args, Out& out)";
+  return {};
+}
+
+std::string error_of_epilogue(std::string_view log) {
+  for (std::size_t begin = 0; begin < log.size();) {
+    const std::size_t end = std::min(log.find('\n', begin), log.size());
+    const std::string_view line = log.substr(begin, end - begin);
+    const bool own = line.starts_with("epilogue(") || line.starts_with("epilogue:") ||
+                     line.starts_with("call of the epilogue");
+    if (own && line.find("error") != std::string_view::npos) return std::string(line);
+    begin = end + 1;
+  }
   return {};
 }
 

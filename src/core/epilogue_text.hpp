@@ -9,6 +9,9 @@ namespace jitgemm {
 /// at words and brackets alone: what only a compiler sees comes later.
 std::string why_code_refused(std::string_view code);
 
+/// The first error in the caller's own text that a compiler's log has, as one line; empty if there is none.
+std::string error_of_epilogue(std::string_view log);
+
 /// Whether it is a name that an epilogue's operand can have.
 bool is_operand_name(std::string_view name);
 

@@ -14,6 +14,7 @@
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "util/fixed_list.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm {
@@ -216,11 +217,11 @@ class EpilogueValues {
               p);
     const bool like_d = operand.shape == OperandShape::matrix && operand.type == p.d.type && matrix.ld == p.d.ld &&
                         matrix.stride == p.d.stride;
-    all_.push_back(
+    all_.add(
         {&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies.batch_bytes()}, like_d});
   }
 
-  std::vector<One> all_;
+  FixedList<One, most_epilogue_operands> all_;
 };
 
 /// TMA clips what it stores to 16 bytes, not to elements: a row of D has to end at such a boundary, too.

@@ -195,7 +195,19 @@ std::string own_text(const EpilogueFunction& function, DataType accumulator) {
   return template_file("own_epilogue_text.cuh") + "\nnamespace epilogue_text {\n\nstruct Args {\n" +
          members(function, false, type) + "  int row, column, batch;\n};\nstruct Out {\n" +
          members(function, true, type) + "};\n#line 1 \"epilogue\"\n" + function.code +
-         "\n#line 1 \"kernel\"\n}  // namespace epilogue_text\n";
+         "\n#line 1 \"call of the epilogue\"\n__device__ __forceinline__ " + type + " jitgemm_call(" + type +
+         " x, const Args& args, Out& out) { return epilogue(x, args, out); }\n#line 1 \"kernel\"\n" +
+         "}  // namespace epilogue_text\n";
+}
+
+/// That alone, as a function that a compiler keeps.
+std::string own_function_alone(const EpilogueFunction& function, DataType accumulator) {
+  const std::string type = device_type(accumulator);
+  return template_file("types.cuh") + text_of({"math"}, "ptx/") + template_file("activation.cuh") +
+         own_text(function, accumulator) + "struct Result {\n  " + type +
+         " x;\n  epilogue_text::Out out;\n};\nextern \"C\" __device__ Result jitgemm_epilogue(" + type +
+         " x, epilogue_text::Args args) {\n  Result result{};\n" +
+         "  result.x = epilogue_text::jitgemm_call(x, args, result.out);\n  return result;\n}\n";
 }
 
 /// That and what connects it with the kernel.
@@ -205,7 +217,7 @@ std::string own_function(const EpilogueFunction& function, DataType accumulator)
   return own_text(function, accumulator) + "namespace jitgemm::device {\n\nstruct OwnFunction {\n" +
          "  using Args = epilogue_text::Args;\n  using Out = epilogue_text::Out;\n\n" +
          "  static __device__ __forceinline__ " + type + " call(" + type +
-         " x, const Args& args, Out& out) {\n    return epilogue_text::epilogue(x, args, out);\n  }\n" + member +
+         " x, const Args& args, Out& out) {\n    return epilogue_text::jitgemm_call(x, args, out);\n  }\n" + member +
          "for_each_input([[maybe_unused]] const Visit& visit) {\n" + visits(function, false, "Args") + "  }\n" +
          member + "for_each_output([[maybe_unused]] const Visit& visit) {\n" + visits(function, true, "Out") +
          "  }\n};\n\n}  // namespace jitgemm::device\n";
@@ -306,6 +318,7 @@ KernelSource generate(const NormalProblem& asked, const KernelConfig& c, const D
   values.merge(gemm_files(family.template_files(p.a.type)));
   values["macros"] = family.macros ? family.macros(p, c) : "";
   source.text = fill_in("gemm.cu.in", values);
+  if (has_epilogue_function(p)) source.own_function = own_function_alone(epilogue_function(p), accumulator_of(p));
   return source;
 }
 
