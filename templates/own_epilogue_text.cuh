@@ -44,9 +44,9 @@ inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
 inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
 inline float powf(float x, float y) { return __builtin_powf(x, y); }
-#define JITGEMM_OF_EACH_TYPE(T)                        \
-  inline T abs(T x) { return x < 0 ? -x : x; }         \
-  inline bool isnan(T x) { return x != x; }            \
+#define JITGEMM_OF_EACH_TYPE(T)                \
+  inline T abs(T x) { return x < 0 ? -x : x; } \
+  inline bool isnan(T x) { return x != x; }    \
   inline bool isinf(T x) { return x - x != 0 && x == x; }
 JITGEMM_OF_EACH_TYPE(float)
 JITGEMM_OF_EACH_TYPE(double)

@@ -1,13 +1,16 @@
-// Epilogues of the caller's own (jitgemm/epilogue.hpp), on the emulator. Sums are of small integers, so that they are
-// exact and what the function makes of them is known to the bit.
+// Epilogues of the caller's own (jitgemm/epilogue.hpp), on the emulator and on a GPU. Sums are of small integers, so
+// that they are exact and what the function makes of them is known to the bit.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "catch.hpp"
 #include "core/element.hpp"
 #include "core/problem.hpp"
@@ -55,8 +58,38 @@ ContextOptions on_emulator(const std::string& cache) {
   return options;
 }
 
+/// A Context and where its operands lie.
+class OwnDevice {
+ public:
+  explicit OwnDevice(const ContextOptions& options)
+      : context(options), gpu_(options.device == Device::cuda ? make_cuda_backend() : nullptr) {}
+
+  Context context;
+
+  /// The bytes as the device has them: where they are, or a copy that put_back() brings back.
+  unsigned char* put(std::vector<unsigned char>& bytes) {
+    if (!gpu_) return bytes.data();
+    void* const memory = gpu_->allocate(bytes.size());
+    gpu_->copy_to_device(memory, bytes.data(), bytes.size());
+    copies_.push_back({memory, &bytes});
+    return static_cast<unsigned char*>(memory);
+  }
+  void put_back() {
+    if (gpu_) gpu_->synchronize(nullptr);
+    for (const auto& [memory, bytes] : copies_) {
+      gpu_->copy_to_host(bytes->data(), memory, bytes->size());
+      gpu_->release(memory);
+    }
+    copies_.clear();
+  }
+
+ private:
+  std::unique_ptr<Backend> gpu_;
+  std::vector<std::pair<void*, std::vector<unsigned char>*>> copies_;
+};
+
 /// Runs it and says which element is wrong first; empty if none is.
-std::string run(Context& context, Problem problem, const Case& one, const KernelConfig* config, Random& random,
+std::string run(OwnDevice& device, Problem problem, const Case& one, const KernelConfig* config, Random& random,
                 std::int64_t pad = 0, std::int64_t shift = 0) {
   const EpilogueFunction function = parse_epilogue(one.text);
   problem.epilogue.function = define_epilogue(function);
@@ -90,16 +123,20 @@ std::string run(Context& context, Problem problem, const Case& one, const Kernel
   }
   for (Values& v : values) {
     EpilogueValue value{.scalar = v.scalar, .ld = v.ld, .stride = v.stride};
-    unsigned char* const data = v.bytes.data() + v.shift * std::int64_t(size_of(v.operand.type));
+    unsigned char* const data = device.put(v.bytes) + v.shift * std::int64_t(size_of(v.operand.type));
     if (v.operand.shape != OperandShape::scalar) (v.operand.output ? value.out : const_cast<void*&>(value.in)) = data;
     given.push_back(value);
   }
-  const Operands operands{
-      .a = a.data(), .b = b.data(), .d = d.data(), .epilogue = given.data(), .epilogue_count = given.size()};
+  const Operands operands{.a = device.put(a),
+                          .b = device.put(b),
+                          .d = device.put(d),
+                          .epilogue = given.data(),
+                          .epilogue_count = given.size()};
   if (config)
-    context.gemm(problem, operands, nullptr, *config);
+    device.context.gemm(problem, operands, nullptr, *config);
   else
-    context.gemm(problem, operands);
+    device.context.gemm(problem, operands);
+  device.put_back();
 
   for (std::int64_t z = 0; z < batch; ++z)
     for (std::int64_t i = 0; i < m; ++i)
@@ -170,14 +207,8 @@ Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType d = 
   return {.m = m, .n = n, .k = k, .a = {f16}, .b = {f16, Layout::column_major}, .d = {d}};
 }
 
-}  // namespace
-
-TEST_CASE("An epilogue of one's own is called for each element, by every way out of a kernel",
-          "[own_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Context context(on_emulator(cache.path()));
-  Random random(test_seed());
-  CAPTURE(test_seed());
+/// By every way out of a kernel.
+void is_called_for_each_element(OwnDevice& device, Random& random) {
   const char* const configs[] = {
       "sm80 64x64x32 group_m=8 stages=3 warps=4 schedule=data_parallel",
       "sm80 32x32x32 group_m=1 stages=2 warps=2 schedule=split_k splits=3",
@@ -200,16 +231,12 @@ TEST_CASE("An epilogue of one's own is called for each element, by every way out
       CAPTURE(text, to_string(problem));
       const std::int64_t pad = random.between(0, 3), shift = random.between(0, 3);
       CAPTURE(pad, shift);
-      CHECK(run(context, problem, everything, &config, random, pad, shift) == "");
+      CHECK(run(device, problem, everything, &config, random, pad, shift) == "");
     }
   }
 }
 
-TEST_CASE("Edges, batches, layouts, packed operands and other types have it too", "[own_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Context context(on_emulator(cache.path()));
-  Random random(test_seed());
-  CAPTURE(test_seed());
+void edges_batches_layouts_and_types(OwnDevice& device, Random& random) {
   for (Problem problem :
        {problem_of(1, 1, 1), problem_of(37, 41, 19), problem_of(3, 129, 65), problem_of(65, 7, 128, f16)}) {
     for (const int batch : {1, 3}) {
@@ -217,22 +244,21 @@ TEST_CASE("Edges, batches, layouts, packed operands and other types have it too"
       for (const Layout layout : {Layout::row_major, Layout::column_major}) {
         problem.b.layout = layout;
         CAPTURE(to_string(problem));
-        CHECK(run(context, problem, everything, nullptr, random, 1, 1) == "");
-        CHECK(run(context, problem, identity, nullptr, random) == "");
+        CHECK(run(device, problem, everything, nullptr, random, 1, 1) == "");
+        CHECK(run(device, problem, identity, nullptr, random) == "");
       }
     }
   }
   Problem fp8 = problem_of(33, 48, 64, bf16);
   fp8.a.type = e4m3, fp8.b.type = e5m2;
-  CHECK(run(context, fp8, everything, nullptr, random) == "");
+  CHECK(run(device, fp8, everything, nullptr, random) == "");
   const Case doubles{
       "// operand in c matrix f64\n// operand in s scalar\n"
       "__device__ double epilogue(double x, const Args& args, Out&) { return fmax(x, args.c) + args.s; }",
       [](double x, const std::vector<double>& in, int, int, int) {
         return std::vector<double>{std::max(x, in[0]) + in[1]};
       }};
-  CHECK(run(context, {.m = 20, .n = 12, .k = 9, .a = {f64}, .b = {f64}, .d = {f64}}, doubles, nullptr, random, 1) ==
-        "");
+  CHECK(run(device, {.m = 20, .n = 12, .k = 9, .a = {f64}, .b = {f64}, .d = {f64}}, doubles, nullptr, random, 1) == "");
   const Case integers{
       "// operand in c matrix s32\n// operand in s scalar\n// operand out raw matrix s32\n"
       "__device__ int epilogue(int x, const Args& args, Out& out) { out.raw = x; return (x > args.c ? x : "
@@ -240,22 +266,60 @@ TEST_CASE("Edges, batches, layouts, packed operands and other types have it too"
       [](double x, const std::vector<double>& in, int, int, int) {
         return std::vector<double>{std::max(x, in[0]) * in[1], x};
       }};
-  CHECK(run(context, {.m = 20, .n = 16, .k = 32, .a = {s8}, .b = {s8, Layout::column_major}, .d = {s32}}, integers,
+  CHECK(run(device, {.m = 20, .n = 16, .k = 32, .a = {s8}, .b = {s8, Layout::column_major}, .d = {s32}}, integers,
             nullptr, random, 1) == "");
 }
 
-TEST_CASE("What is multiplied by nothing, and scaled, reaches the function", "[own_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Context context(on_emulator(cache.path()));
-  Random random(test_seed());
+void without_product(OwnDevice& device, Random& random) {
   for (const double alpha : {0.0, -0.5, 2.0}) {
     for (const int k : {0, 64}) {
       Problem problem = problem_of(20, 24, k);
       problem.alpha = alpha;
       CAPTURE(alpha, k);
-      CHECK(run(context, problem, everything, nullptr, random) == "");
+      CHECK(run(device, problem, everything, nullptr, random) == "");
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("An epilogue of one's own is called for each element, by every way out of a kernel",
+          "[own_epilogue][emulator]") {
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  ContextOptions options = on_emulator(cache.path());
+  options.emulator_seed = random.next();
+  OwnDevice device(options);
+  is_called_for_each_element(device, random);
+}
+
+TEST_CASE("Edges, batches, layouts, packed operands and other types have it too", "[own_epilogue][emulator]") {
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  OwnDevice device(on_emulator(cache.path()));
+  edges_batches_layouts_and_types(device, random);
+}
+
+TEST_CASE("What is multiplied by nothing, and scaled, reaches the function", "[own_epilogue][emulator]") {
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  OwnDevice device(on_emulator(cache.path()));
+  without_product(device, random);
+}
+
+TEST_CASE("On a GPU, epilogues of one's own compute what they do on the emulator", "[own_epilogue][gpu]") {
+  if (cuda_devices().empty()) SKIP("no CUDA device");
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  ContextOptions options = on_emulator(cache.path());
+  options.device = Device::cuda;
+  OwnDevice device(options);
+  is_called_for_each_element(device, random);
+  edges_batches_layouts_and_types(device, random);
+  without_product(device, random);
 }
 
 TEST_CASE("A second call compiles nothing, other scalars and operands are run-time arguments",
@@ -263,17 +327,17 @@ TEST_CASE("A second call compiles nothing, other scalars and operands are run-ti
   const TemporaryDirectory cache;
   Random random(test_seed());
   {
-    Context context(on_emulator(cache.path()));
-    CHECK(run(context, problem_of(20, 24, 64), everything, nullptr, random) == "");
-    CHECK(context.counters().compiles == 1);
-    CHECK(run(context, problem_of(20, 24, 64), everything, nullptr, random, 2, 1) == "");
-    CHECK(context.counters().compiles == 1);
-    CHECK(run(context, problem_of(20, 24, 64), identity, nullptr, random) == "");
-    CHECK(context.counters().compiles == 2);
+    OwnDevice device(on_emulator(cache.path()));
+    CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random) == "");
+    CHECK(device.context.counters().compiles == 1);
+    CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random, 2, 1) == "");
+    CHECK(device.context.counters().compiles == 1);
+    CHECK(run(device, problem_of(20, 24, 64), identity, nullptr, random) == "");
+    CHECK(device.context.counters().compiles == 2);
   }
-  Context context(on_emulator(cache.path()));
-  CHECK(run(context, problem_of(20, 24, 64), everything, nullptr, random) == "");
-  CHECK(context.counters().compiles == 0);
+  OwnDevice device(on_emulator(cache.path()));
+  CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random) == "");
+  CHECK(device.context.counters().compiles == 0);
 }
 
 TEST_CASE("An epilogue tunes nothing, and is served by what its problem without it was tuned to",
@@ -283,15 +347,15 @@ TEST_CASE("An epilogue tunes nothing, and is served by what its problem without 
   const Problem plain = problem_of(40, 48, 64);
   ContextOptions options = on_emulator(cache.path());
   options.tuning = Tuning::on;
-  Context context(options);
-  const KernelConfig best = context.tune(plain).plan.config;
-  const auto tuned = context.counters().tuned;
+  OwnDevice device(options);
+  const KernelConfig best = device.context.tune(plain).plan.config;
+  const auto tuned = device.context.counters().tuned;
   Problem own = plain;
   own.epilogue.function = define_epilogue(parse_epilogue(identity.text));
-  CHECK(context.plan(own).config == best);
-  CHECK(run(context, plain, identity, nullptr, random) == "");
-  CHECK(context.counters().tuned == tuned);
-  CHECK_THAT(context.plan(own).why, !ContainsSubstring("measure first"));
+  CHECK(device.context.plan(own).config == best);
+  CHECK(run(device, plain, identity, nullptr, random) == "");
+  CHECK(device.context.counters().tuned == tuned);
+  CHECK_THAT(device.context.plan(own).why, !ContainsSubstring("measure first"));
 }
 
 TEST_CASE("Text, digest and problem say the same in every process", "[own_epilogue]") {

@@ -39,7 +39,8 @@ struct EpilogueOperand {
 /// It has to be a pure function of what it is given: how often it is called, by what and in which order follows from
 /// the kernel. Products and sums round one by one, as --fmad=false has it; fmaf() is one rounding. It may call
 ///
-/// - fabs, sqrt, rsqrt, cbrt, exp, exp2, expm1, log, log2, log1p, tanh, atan, erf, floor, ceil, rint, trunc, round, fmax,
+/// - fabs, sqrt, rsqrt, cbrt, exp, exp2, expm1, log, log2, log1p, tanh, atan, erf, floor, ceil, rint, trunc, round,
+/// fmax,
 ///   fmin, fmod, copysign and fma, each with an f behind it for float, powf, min, max, abs, isnan and isinf, of which
 ///   CUDA's and the emulator's differ by a few units in the last place;
 /// - sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself, and log2_e.

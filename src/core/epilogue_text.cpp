@@ -68,6 +68,14 @@ constexpr std::array reserved_names{
     std::string_view("row"),      std::string_view("column"),    std::string_view("batch"),
 };
 
+// After one of these, as after an operator, `*` and `&` do not multiply and mask.
+constexpr std::array before_operands{
+    std::string_view("return"),   std::string_view("case"),   std::string_view("else"),   std::string_view("do"),
+    std::string_view("const"),    std::string_view("float"),  std::string_view("double"), std::string_view("int"),
+    std::string_view("unsigned"), std::string_view("signed"), std::string_view("long"),   std::string_view("short"),
+    std::string_view("char"),     std::string_view("bool"),   std::string_view("void"),   std::string_view("auto"),
+};
+
 template <std::size_t SIZE>
 bool is_one_of(std::string_view word, const std::array<std::string_view, SIZE>& words) {
   return std::ranges::find(words, word) != words.end();
@@ -153,10 +161,42 @@ std::string why_word_refused(const Token& token) {
   if (is_one_of(word, refused_words))
     return at_line(token.line, "\"" + name + "\" has no place in a function of values: leave it away");
   if (word == "__device__" || word == "__forceinline__") return {};
-  if (word.find("__") != std::string_view::npos || word.starts_with("jitgemm") || (word.size() > 1 && word[0] == '_' && starts_word(word[1])))
+  if (word.find("__") != std::string_view::npos || word.starts_with("jitgemm") ||
+      (word.size() > 1 && word[0] == '_' && starts_word(word[1])))
     return at_line(token.line, "\"" + name + "\" is a name of the compiler's or the library's: use another");
   return {};
 }
+
+/// Pointers and addresses, of which an epilogue has none: two neighbours tell them from products and masks.
+class Pointers {
+ public:
+  /// Of each token in turn.
+  std::string add(const Token& token) {
+    const std::string_view text = token.text;
+    std::string why;
+    if (previous_ == "*" && (text == ")" || text == ">" || text == "," || text == "*" || text == "&"))
+      why = refused(token.line, "*");
+    if (text == "*" && !ends_operand(previous_)) why = refused(token.line, "*");
+    // `&&` is two; what is captured by reference, or declared as one, has a type or a bracket before it.
+    const bool declares = is_one_of(previous_, before_operands) && previous_ != "return" && previous_ != "case";
+    if (text == "&" && previous_ != "&" && previous_ != "[" && !ends_operand(previous_) && !declares)
+      why = refused(token.line, "&");
+    if (previous_ == "-" && text == ">") why = refused(token.line, "->");
+    previous_ = text;
+    return why;
+  }
+
+ private:
+  static bool ends_operand(std::string_view text) {
+    if (text.empty() || is_one_of(text, before_operands)) return false;
+    return text == ")" || text == "]" || text == ">" || continues_word(text[0]);
+  }
+  static std::string refused(int line, const std::string& what) {
+    return at_line(line, "\"" + what + "\" of a pointer: an epilogue gets values, and no address");
+  }
+
+  std::string_view previous_;
+};
 
 /// What namespace scope has between two of its declarations' ends.
 class Declarations {
@@ -204,10 +244,12 @@ class Declarations {
 
 std::string why_code_refused(std::string_view code) {
   Scanner scanner(code);
+  Pointers pointers;
   Declarations declarations;
   std::vector<Token> open;
   while (const auto token = scanner.next()) {
     if (std::string why = why_word_refused(*token); !why.empty()) return why;
+    if (std::string why = pointers.add(*token); !why.empty()) return why;
     const char c = token->text.size() == 1 ? token->text[0] : ' ';
     const bool closes = c == ')' || c == ']' || c == '}';
     if (closes) {
@@ -235,8 +277,8 @@ std::string error_of_epilogue(std::string_view log) {
   for (std::size_t begin = 0; begin < log.size();) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view line = log.substr(begin, end - begin);
-    const bool own = line.starts_with("epilogue(") || line.starts_with("epilogue:") ||
-                     line.starts_with("call of the epilogue");
+    const bool own =
+        line.starts_with("epilogue(") || line.starts_with("epilogue:") || line.starts_with("call of the epilogue");
     if (own && line.find("error") != std::string_view::npos) return std::string(line);
     begin = end + 1;
   }

@@ -217,8 +217,7 @@ class EpilogueValues {
               p);
     const bool like_d = operand.shape == OperandShape::matrix && operand.type == p.d.type && matrix.ld == p.d.ld &&
                         matrix.stride == p.d.stride;
-    all_.add(
-        {&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies.batch_bytes()}, like_d});
+    all_.add({&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies.batch_bytes()}, like_d});
   }
 
   FixedList<One, most_epilogue_operands> all_;

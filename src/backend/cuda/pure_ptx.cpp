@@ -10,16 +10,17 @@ namespace {
 
 // PTX ISA 9.0: integer and floating-point arithmetic, comparison, logic, conversion and branches. All else is refused.
 constexpr std::array<std::string_view, 61> pure = {
-    "abs",  "add",   "addc", "and",  "bfe",  "bfi",    "bfind", "bmsk",  "bra",  "brev", "brx",  "clz",  "cnot",
-    "copysign", "cos", "cvt", "div",  "dp2a", "dp4a",   "ex2",   "fma",   "fns",  "lg2",  "lop3", "mad",  "mad24",
-    "madc", "max",   "min",  "mov",  "mul",  "mul24",  "neg",   "not",   "or",   "popc", "prmt", "rcp",  "rem",
-    "ret",  "rsqrt", "sad",  "selp", "set",  "setp",   "shf",   "shl",   "shr",  "sin",  "slct", "sqrt", "sub",
-    "subc", "szext", "tanh", "testp", "xor", "exit",   "pragma", "add2", "nop"};
+    "abs",      "add",   "addc", "and",   "bfe",  "bfi",   "bfind",  "bmsk", "bra", "brev", "brx",  "clz",  "cnot",
+    "copysign", "cos",   "cvt",  "div",   "dp2a", "dp4a",  "ex2",    "fma",  "fns", "lg2",  "lop3", "mad",  "mad24",
+    "madc",     "max",   "min",  "mov",   "mul",  "mul24", "neg",    "not",  "or",  "popc", "prmt", "rcp",  "rem",
+    "ret",      "rsqrt", "sad",  "selp",  "set",  "setp",  "shf",    "shl",  "shr", "sin",  "slct", "sqrt", "sub",
+    "subc",     "szext", "tanh", "testp", "xor",  "exit",  "pragma", "add2", "nop"};
 
 struct Refused {
   std::string_view opcode, why;
 };
-constexpr std::string_view touches_memory = "touches memory: values come by args and go by out and the result, and arrays are indexed by constants";
+constexpr std::string_view touches_memory =
+    "touches memory: values come by args and go by out and the result, and arrays are indexed by constants";
 constexpr std::string_view synchronises = "waits for or speaks to other threads: each element is on its own";
 constexpr std::array refusals = {
     Refused{"call", "calls a function that is not inlined, by recursion say: write it as a loop of known length"},
@@ -41,7 +42,9 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::string_view until(std::string_view text, std::string_view ends) { return text.substr(0, text.find_first_of(ends)); }
+std::string_view until(std::string_view text, std::string_view ends) {
+  return text.substr(0, text.find_first_of(ends));
+}
 
 std::optional<int> number(std::string_view text) {
   int value = 0;
@@ -52,8 +55,8 @@ std::optional<int> number(std::string_view text) {
 /// Registers that the hardware gives a value, other in each thread or at each time.
 bool names_special_register(std::string_view operands) {
   constexpr std::array<std::string_view, 16> special = {
-      "%tid", "%ntid",   "%laneid", "%warpid", "%nwarpid",   "%ctaid",   "%nctaid",  "%smid",
-      "%nsmid", "%gridid", "%clock", "%global", "%lanemask", "%cluster", "%envreg", "%pm"};
+      "%tid",   "%ntid",   "%laneid", "%warpid", "%nwarpid",  "%ctaid",   "%nctaid", "%smid",
+      "%nsmid", "%gridid", "%clock",  "%global", "%lanemask", "%cluster", "%envreg", "%pm"};
   return std::ranges::any_of(special,
                              [&](std::string_view name) { return operands.find(name) != std::string_view::npos; });
 }
