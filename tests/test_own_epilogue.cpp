@@ -358,6 +358,23 @@ TEST_CASE("An epilogue tunes nothing, and is served by what its problem without 
   CHECK_THAT(device.context.plan(own).why, !ContainsSubstring("measure first"));
 }
 
+TEST_CASE("What an epilogue's matrices move is part of what a call is expected to take", "[own_epilogue]") {
+  Problem plain = problem_of(4096, 4096, 64, f16), own = plain;
+  own.epilogue.function = define_epilogue(parse_epilogue(
+      "// operand in a matrix f16\n// operand out b matrix f32\n// operand in c along_n f32\n// operand in s scalar\n"
+      "__device__ float epilogue(float x, const Args& args, Out& out) { out.b = x; return x + args.a + args.c; }"));
+  CHECK(minimum_bytes(normalise(own)) - minimum_bytes(normalise(plain)) == 4096.0 * 4096 * 6 + 4096 * 4);
+  CHECK(bytes_per_element_of_d(own) == 2 + 6);
+  ContextOptions options;
+  options.device = Device::compile_only;
+  options.architecture = "sm_90a";
+  options.tuning = Tuning::off;
+  const TemporaryDirectory cache;
+  options.cache_dir = cache.path().string();
+  Context context(options);
+  CHECK(context.plan(own).predicted.us > 1.5 * context.plan(plain).predicted.us);
+}
+
 TEST_CASE("Text, digest and problem say the same in every process", "[own_epilogue]") {
   const EpilogueFunction function = parse_epilogue(everything.text);
   REQUIRE(function.operands.size() == 6);

@@ -363,6 +363,14 @@ double minimum_bytes(const Problem& p) {
   return total;
 }
 
+double bytes_per_element_of_d(const Problem& p) {
+  std::size_t bytes = size_of(p.d.type) * (reads_c(p) ? 2 : 1);
+  if (has_epilogue_function(p))
+    for (const EpilogueOperand& operand : epilogue_function(p).operands)
+      if (operand.shape == OperandShape::matrix) bytes += size_of(operand.type);
+  return double(bytes);
+}
+
 double floor_us(const Problem& problem) {
   // What an H200 sustains, TFLOP/s or 1e12 multiplications and additions of integers.
   const double rate = problem.a.type == f64 || is_simt(problem.a.type) ? 55
