@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of tools/report.py, on tests/report/: check_report.py Numbers Record | Figures"""
+"""Tests of tools/report.py, on tests/report/: check_report.py Numbers Record Published | Figures"""
 
 import csv
 import io
@@ -229,6 +229,96 @@ class Record(Case):
         self.assertEqual(len(re.findall(r"^\| sample \| 12 \| \*\*1\.000", page, re.M)), 1)
         lines = self.report(self.record / "sample.csv").stdout.splitlines()
         self.assertEqual([line.split(" [")[0] for line in lines], ["sample 12 cublas 1.000", "sample_mix 12 cublas 0.500"])
+
+
+    def test_regret_by_each_protocol(self):
+        rows = "m,n,k,protocol,model_us,model_config,tuned_us,tuned_config,others,check\n"
+        for m, rep, mix in ((100, 12, 15), (200, 12, 15)):
+            rows += f"{m},8,16,rep,{rep},a,10,b,,ok\n{m},8,16,mix,{mix},a,10,b,,ok\n"
+        (self.record / "regret.csv").write_text(rows)
+        done = self.run_record()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        page = (self.out / "README.md").read_text(encoding="utf-8")
+        lines = [line for line in page.splitlines() if line.endswith("x8x16 |")]
+        self.assertEqual(lines, ["| the cost model, constants fitted to the device | 2 | 1.200 | 1.200 | 1.200 | 200x8x16 |",
+                                 "| measured, default budget | 2 | 1.000 | 1.000 | 1.000 | 200x8x16 |",
+                                 "| the cost model, constants fitted to the device, mix | 2 | 1.500 | 1.500 | 1.500 | 200x8x16 |",
+                                 "| measured, default budget, mix | 2 | 1.000 | 1.000 | 1.000 | 200x8x16 |"])
+        page = self.page("--regret", self.record / "regret.csv", "--no-plots")
+        self.assertIn("constants fitted to the device, mix", page)
+
+
+class Published(Case):
+    """Beside what others publish; needs no matplotlib."""
+
+    def setUp(self):
+        super().setUp()
+        # Two shapes below 10^11 operations and one above; of rep ours are as given, of mix half of that.
+        sample = list(csv.DictReader(SAMPLE.read_text().splitlines()))[0]
+        self.shapes = {(64, 128, 256): (2, 1), (512, 512, 512): (0.5, 0.94), (8192, 8192, 1024): (1.2, 0.95)}
+        self.csv = self.out / "ours.csv"
+        with self.csv.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["protocol", *sample])
+            writer.writeheader()
+            for (m, n, k), (cublas, cublaslt) in self.shapes.items():
+                problem = f"m={m} n={n} k={k} a=f16 b=f16 d=f16"
+                for protocol, factor in (("rep", 1), ("mix", 0.5)):
+                    writer.writerow({**sample, "protocol": protocol, "m": m, "n": n, "k": k, "problem": problem,
+                                     "cublas_over_tuned": factor * cublas, "cublaslt_over_tuned": factor * cublaslt})
+        self.published = self.out / "published.csv"
+        self.published.write_text("# From nowhere.\n# Twice.\nm,n,k,offline_cublas_nn,server_cublaslt_nn\n"
+                                  "64,128,256,4,3\n512,512,512,1,0.9\n64,64,64,100,100\n8192,8192,1024,0.9,0.8\n")
+
+    def published_report(self, *arguments):
+        command = [sys.executable, "-B", ROOT / "tools/report.py", "published", *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def test_ours_and_theirs_of_the_same_shapes(self):
+        done = self.published_report(self.csv, "--published", self.published)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.startswith("Ours: NVIDIA H200, a=f16 b=f16 d=f16. Published: published.csv."))
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line.startswith("|")]
+        self.assertEqual(rows[0], ["operations", "whose", "over", "shapes", "mean", "below 0.95"])
+        ours = [["ours, rep", "cuBLAS default"], ["ours, rep", "best of 16 of cuBLASLt"], ["ours, mix", "cuBLAS default"],
+                ["ours, mix", "best of 16 of cuBLASLt"]]
+        theirs = [["published, offline", "cublas, nn"], ["published, server", "cublaslt, nn"]]
+        self.assertEqual([row[1:3] for row in rows[2:]], 3 * (ours + theirs))
+        self.assertEqual([row[0] for row in rows[2::6]], ["all", "below 10^11 operations", "10^11 and more"])
+        self.assertEqual([row[3:] for row in rows[2:8]],
+                         [["3", "1.063", "1"], ["3", "0.963", "1"], ["3", "0.531", "2"], ["3", "0.481", "3"],
+                          ["3", "1.533", "1"], ["3", "1.293", "2"]])
+        self.assertEqual([row[3:] for row in rows[8:14]],
+                         [["2", "1.000", "1"], ["2", "0.970", "1"], ["2", "0.500", "1"], ["2", "0.485", "2"],
+                          ["2", "2.000", "0"], ["2", "1.643", "1"]])
+        self.assertEqual([row[3:] for row in rows[14:20]],
+                         [["1", "1.200", "0"], ["1", "0.950", "0"], ["1", "0.600", "1"], ["1", "0.475", "1"],
+                          ["1", "0.900", "1"], ["1", "0.800", "1"]])
+
+    def test_what_is_not_published_is_one_line(self):
+        text = self.published.read_text()
+        for published, what in ((text.replace("512,512,512,1,0.9\n", ""), "has no 512x512x512: measure shapes that are"),
+                                (text.replace("0.8\n", "\n"), "row 4 of its table lacks a number"),
+                                (text.replace("100,100", "100,x"), 'server_cublaslt_nn is "x"')):
+            self.published.write_text(published)
+            done = self.published_report(self.csv, "--published", self.published)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, r"\Areport\.py: error: [^\n]*published\.csv[^\n]*\n\Z")
+            self.assertIn(what, done.stderr)
+
+    def test_all_of_the_grid_is_there_and_what_is_drawn_of_it(self):
+        lines = (ROOT / "tools/results/cuda_l2_published.csv").read_text().splitlines()
+        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+        shapes = {tuple(int(row[size]) for size in "mnk") for row in rows}
+        sizes = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384]
+        self.assertEqual(shapes, {(m, n, k) for m in sizes for n in sizes for k in sizes})
+        self.assertEqual(len(rows), 1000)
+        for row in rows:  # a peer's faster layout is not slower than one of its layouts; rounded to three digits
+            self.assertLessEqual(float(row["offline_cublas_max"]), float(row["offline_cublas_nn"]) + 0.001)
+        drawn = (ROOT / "tests/corpora/cuda_l2_120.txt").read_text().splitlines()[1:]
+        self.assertLessEqual({tuple(map(int, line.split())) for line in drawn}, shapes)
+        # README of the repository: +17.5 % over cuBLAS and +7.0 % over the tuned cuBLASLt, offline, arithmetic means.
+        for column, mean in (("offline_cublas_max", 1.175), ("offline_cublaslt_max", 1.070)):
+            self.assertAlmostEqual(sum(float(row[column]) for row in rows) / 1000, mean, delta=0.0006)
 
 
 class Figures(Case):

@@ -7,8 +7,9 @@
 # Leaves in OUTDIR summary.txt (device, versions, commit, digest, table), tests.log, sanitizer.log, one CSV file a benchmark,
 # and seeds.tgz with what `jitgemm seed` says. Fails if a stage failed or ran out of time. What is committed as
 # tools/results/h200 becomes tools/results/README.md by `tools/report.py record tools/results/h200`.
-# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned endurance" runs some of the stages only; bench and aligned take
-# most of the ten minutes each, so that three calls make a whole record; the name of a CSV file stands for that benchmark alone,
+# JITGEMM_GPU_CHECK_STAGES="tests sanitizer seeds bench aligned cuda_l2 regret endurance" runs some of the stages only; bench and
+# aligned take most of the ten minutes each, so that three calls make a whole record; cuda_l2 and regret take three or four minutes
+# each, and leave what `tools/report.py published` and tools/regret.py read; the name of a CSV file stands for that benchmark alone,
 # and JITGEMM_GPU_CHECK_PACE=0.7 takes seven tenths of the usual time a shape. JITGEMM_GPU_CHECK_CHOICES is a folder of an earlier
 # record's CSV files: bench and aligned then tune nothing and time those choices, and two calls make the record, "bench" and
 # "tests sanitizer aligned". Each shape is timed back to back and between kernels of someone else's, in the same rounds;
@@ -181,7 +182,7 @@ bench() {
     grep -aE '^(peer|no peers|jitgemm: )' "$work/$name.log"
     sed -n '/^all, /,$p' "$work/$name.log"
   } >>"$summary"
-  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(tail -n +2 "$out/$name.csv" | cut -d, -f1-3 | sort -u | wc -l) of $(grep -c . "$shapes") shapes, $tuned$(means rep "" <"$work/$name.log")$(means mix "mix " <"$work/$name.log")"
+  row "bench $name" $((SECONDS - begin)) "$(verdict $status), $(tail -n +2 "$out/$name.csv" | cut -d, -f1-3 | sort -u | wc -l) of $(grep -c "^[0-9]" "$shapes") shapes, $tuned$(means rep "" <"$work/$name.log")$(means mix "mix " <"$work/$name.log")"
   [ $status -eq 0 ] || failed=1
 }
 
@@ -223,6 +224,37 @@ run_bench() {
 
 run_aligned() { local group=aligned && bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
 
+# A sample of a grid that others publish their numbers of.
+run_cuda_l2() { local group=cuda_l2 && bench cuda_l2 300 "$root/tests/corpora/cuda_l2_120.txt" 0.6; }
+
+# regret_part SHAPES PROBLEM...: more lines of OUTDIR/regret.csv. The best known is the fastest of the first 48 candidates by the
+# cost model: of 60 shapes none had its best beyond them, nor among 64 drawn at random.
+regret_part() {
+  local shapes=$1 part status
+  part=$(basename "$shapes" .txt)
+  shift
+  limited 90 "$jitgemm" tune --shapes "$shapes" "$@" >"$work/$part.log" 2>&1 || return
+  limited 250 "$jitgemm" bench --shapes "$shapes" --csv "$work/$part.csv" --frozen --model --tuned --derived --repeats 2 \
+    --first 48 --finalists 8 --no-peers --protocol both --seconds-per-shape "$(awk "BEGIN { print 0.6 * ${JITGEMM_GPU_CHECK_PACE:-1} }")" "$@" \
+    >>"$work/$part.log" 2>&1
+  status=$?
+  [ -s "$out/regret.csv" ] || head -1 "$work/$part.csv" >"$out/regret.csv"
+  tail -n +2 "$work/$part.csv" >>"$out/regret.csv"
+  { echo; echo "== regret $part $*"; grep -a '^jitgemm: ' "$work/$part.log"; sed -n '/^all, /,/^$/p' "$work/$part.log"; } >>"$summary"
+  return $status
+}
+
+# On shapes that are in no other corpus.
+run_regret() {
+  local begin=$SECONDS status=0 corpora=$root/tests/corpora
+  rm -f "$out/regret.csv"
+  regret_part "$corpora/regret_f16_30.txt" --type f16 || status=$?
+  regret_part "$corpora/regret_bf16_16.txt" --type bf16 --layout nt || status=$?
+  regret_part "$corpora/regret_decode_14.txt" --type bf16 --layout nt || status=$?
+  row "regret" $((SECONDS - begin)) "$(verdict $status), $(tail -n +2 "$out/regret.csv" | cut -d, -f1-3 | sort -u | wc -l) of $(grep -hv '^#' "$corpora"/regret_*.txt | wc -l) shapes"
+  [ $status -eq 0 ] || failed=1
+}
+
 # What takes its time: threads that share streams, graphs and memory by the thousand, and everything drawn at random.
 run_endurance() {
   local begin=$SECONDS status
@@ -244,6 +276,8 @@ run_endurance() {
 [[ $stages == *" seeds "* ]] && run_seeds
 run_bench
 run_aligned
+run_cuda_l2
+[[ $stages == *" regret "* ]] && run_regret
 [[ $stages == *" endurance "* ]] && run_endurance
 
 row "all" $((SECONDS - began)) "$([ $failed -eq 0 ] && echo ok || echo FAILED)"

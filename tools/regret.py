@@ -4,8 +4,8 @@
   tools/regret.py FILE.csv...
 
 The regret of a choice is its time over the least of all arms that were timed in the last round of measurements: every choice and
-the finalists. Geometric mean, 95th percentile and worst over the shapes. `repeats` are arms with the configuration of the tuned
-choice: the largest over the least of their times and its own is the noise floor.
+the finalists; each protocol by itself. Geometric mean, 95th percentile and worst over the shapes. `repeats` are arms with the
+configuration of the tuned choice: the largest over the least of their times and its own is the noise floor.
 """
 
 import argparse
@@ -25,11 +25,12 @@ def main():
         regrets = read_regrets(*parser.parse_args().csv)
     except BadInput as error:
         sys.exit(f"regret.py: error: {error}")
-    print(f"{'choice':<12} shapes  geomean     p95   worst")
-    for name, pairs in regrets.items():
+    print(f"{'choice':<12} protocol shapes  geomean     p95   worst")
+    for (name, protocol), pairs in regrets.items():
         values = [regret for regret, _ in pairs]
         worst, shape = max(pairs)
-        print(f"{name:<12} {len(values):>6} {geomean(values):>8.4f} {percentile(values, 0.95):>7.3f} {worst:>7.3f} {shape}")
+        print(f"{name:<12} {protocol:<8} {len(values):>6} {geomean(values):>8.4f} {percentile(values, 0.95):>7.3f} "
+              f"{worst:>7.3f} {shape}")
 
 
 if __name__ == "__main__":

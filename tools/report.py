@@ -4,6 +4,7 @@
   tools/report.py record tools/results/h200        writes tools/results/README.md, and its picture
   tools/report.py corpora tools/results/h200 --html report.html    each shape, as one page with figures
   tools/report.py corpora CSV...                   a line a corpus
+  tools/report.py published CSV                    beside what CUDA-L2 publishes of the same shapes
   tools/report.py types CSV... > types.md          what tools/types_table.sh has measured
   tools/report.py seeds RUNDIR OUT.md              beside the numbers of the seed documents
 
@@ -14,9 +15,10 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from reports import corpora, record, seeds, types  # noqa: E402
+from reports import corpora, published, record, seeds, types  # noqa: E402
 
-COMMANDS = {"record": record.main, "corpora": corpora.main, "types": types.main, "seeds": seeds.main}
+COMMANDS = {"record": record.main, "corpora": corpora.main, "published": published.main, "types": types.main,
+            "seeds": seeds.main}
 
 
 def main():

@@ -5,7 +5,7 @@ import math
 import sys
 from dataclasses import dataclass
 
-from reports.records import BANDWIDTH, CEILINGS, CONFIG_FIELDS, WAVE_CLASSES, geomean
+from reports.records import BANDWIDTH, CEILINGS, CONFIG_FIELDS, REP, WAVE_CLASSES, geomean
 
 INK, MUTED, GRID = "#22303c", "#6b7780", "#e3e7ea"
 OURS, PEER = "#1f5a85", "#c98a2d"
@@ -294,11 +294,12 @@ def configurations(plt, corpus, groups):
 def regret(plt, regrets):
     drawing, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
     count = max(map(len, regrets.values()))
-    for name, pairs in regrets.items():
+    for (name, protocol), pairs in regrets.items():
         values = sorted(regret for regret, _ in pairs)
         part = [100 * (i + 1) / len(values) for i in range(len(values))]
         axes.step([1, *values], [0, *part], where="post", color=REGRET_COLOURS.get(name, INK), linewidth=2,
-                  label=f"{name}: {geomean(values):.3f}")
+                  linestyle="-" if protocol == REP else "--",
+                  label=f"{name}, {protocol}: {geomean(values):.3f}")
     axes.axhline(95, color=GRID, linewidth=1.5)
     axes.annotate("95 %", (1, 95), xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=9,
                   color=MUTED, annotation_clip=False)

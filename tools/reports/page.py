@@ -5,7 +5,7 @@ import re
 from html import escape
 
 from reports.records import geomean
-from reports.regret import WHAT, percentile
+from reports.regret import percentile, title_of
 from reports.statistics import by_waves
 
 STYLE = """
@@ -212,10 +212,10 @@ def section(corpus, summaries, groups, figures):
 
 def regret_section(regrets, figures):
     lines = []
-    for name, pairs in regrets.items():
+    for (name, protocol), pairs in regrets.items():
         values = [regret for regret, _ in pairs]
         worst, shape = max(pairs)
-        lines.append([escape(name), escape(WHAT.get(name, "")), str(len(values)), f"{geomean(values):.4f}",
+        lines.append([escape(name), escape(title_of(name, protocol)), str(len(values)), f"{geomean(values):.4f}",
                       f"{percentile(values, 0.95):.3f}", f"{worst:.3f}", escape(shape)])
     head = ["choice", "", "shapes", "geomean", "p95", "worst", "its shape"]
     return ('<section><h2 id="regret">Regret</h2><p>The time of a choice over the least of all that was timed in the last round: '

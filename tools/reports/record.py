@@ -20,7 +20,7 @@ from reports.corpora import summary_line
 from reports.markdown import table
 from reports.protocols import protocols_table
 from reports.records import BadInput, RATIOS, REP, files_of, geomean, read_ablation, read_corpora
-from reports.regret import WHAT, percentile, read_regrets
+from reports.regret import percentile, read_regrets, title_of
 from reports.statistics import by_waves, summarise
 
 MAIN_LOOPS = {"sm80": "portable", "sm90": "Hopper"}
@@ -240,10 +240,10 @@ def regret_section(record):
     if not record.regrets:
         return ""
     lines = []
-    for name, pairs in record.regrets.items():
+    for (name, protocol), pairs in record.regrets.items():
         values = [regret for regret, _ in pairs]
         worst, shape = max(pairs)
-        lines.append([WHAT.get(name, name), str(len(values)), f"{geomean(values):.3f}", f"{percentile(values, 0.95):.3f}",
+        lines.append([title_of(name, protocol), str(len(values)), f"{geomean(values):.3f}", f"{percentile(values, 0.95):.3f}",
                       f"{worst:.3f}", shape])
     head = ["choice", "shapes", "mean", "p95", "worst", "its shape"]
     return ("## How far choices are from the best known\nThe time of a choice over the least of all that was timed in the last "

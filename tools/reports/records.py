@@ -1,6 +1,7 @@
 """What the CSV files of `jitgemm bench` hold, as values that reports are made of."""
 
 import csv
+import itertools
 import math
 import sys
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ CORPORA = {
     "fp8_promoted": ("fp8, promoted", "the same, promoted accumulation"),
     "llm_decode_49": ("bf16, decoding", "bf16, B column-major, matrices of language models with M of 1..256"),
     "seeds": ("f16, squares", "f16, squares of 256..4096 and three with a deep K"),
+    "cuda_l2": ("f16, CUDA-L2's grid", "f16, 120 of the 1000 shapes of CUDA-L2, sizes of 64..16384"),
     "large_f16": ("f16, large", "f16, large"),
     "large_bf16": ("bf16, large", "bf16, B column-major, large"),
     "large_fp8_fast": ("fp8, large", "e4m3, B column-major, D bf16, large, fast accumulation"),
@@ -126,11 +128,13 @@ def geomean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def rows_of(path, required):
+def rows_of(path, required, comments=False):
+    """comments: lines with # before the head are left out."""
     csv.field_size_limit(sys.maxsize)  # the finalists of a shape are one field
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, restval="")  # an interrupted run leaves half a line
+            lines = itertools.dropwhile(lambda line: line.startswith("#"), file) if comments else file
+            reader = csv.DictReader(lines, restval="")  # an interrupted run leaves half a line
             names, rows = reader.fieldnames, list(reader)
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
@@ -201,6 +205,11 @@ def protocol_of(row):
     return row.get("protocol") or REP
 
 
+def protocols_of(rows):
+    """rep first."""
+    return sorted({protocol_of(row) for row in rows}, key=lambda protocol: (protocol != REP, protocol))
+
+
 def rep_rows(rows):
     """Those of launches of one arm back to back; all of a file that has no others."""
     return [row for row in rows if protocol_of(row) == REP] or rows
@@ -209,9 +218,8 @@ def rep_rows(rows):
 def read_corpora_of(path):
     """A corpus a protocol, rep first."""
     rows = list(enumerate(rows_of(path, REQUIRED), 2))
-    protocols = sorted({protocol_of(row) for _, row in rows}, key=lambda protocol: (protocol != REP, protocol))
     return [corpus_of(path, protocol, [(line, row) for line, row in rows if protocol_of(row) == protocol])
-            for protocol in protocols]
+            for protocol in protocols_of(row for _, row in rows)]
 
 
 def corpus_of(path, protocol, rows):

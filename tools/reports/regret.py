@@ -2,7 +2,7 @@
 
 import math
 
-from reports.records import BadInput, rep_rows, rows_of
+from reports.records import REP, BadInput, protocol_of, protocols_of, rows_of
 
 WHAT = {
     "model": "the cost model, constants fitted to the device",
@@ -49,15 +49,20 @@ def percentile(values, part):
     return sorted(values)[min(len(values) - 1, math.ceil(part * len(values)) - 1)]
 
 
+def title_of(name, protocol):
+    return WHAT.get(name, name) + ("" if protocol == REP else f", {protocol}")
+
+
 def read_regrets(*paths):
-    """choice -> [(regret, shape)]; BadInput if there are none."""
-    rows = [row for path in paths for row in rep_rows(rows_of(path, ["m", "n", "k", "others", "check"]))
-            if row["check"] == "ok"]
+    """(choice, protocol) -> [(regret, shape)], rep first; BadInput if there are none."""
+    rows = [row for path in paths for row in rows_of(path, ["m", "n", "k", "others", "check"]) if row["check"] == "ok"]
     path = ", ".join(map(str, paths))
     try:
-        regrets = regrets_of(rows)
+        found = {protocol: regrets_of([row for row in rows if protocol_of(row) == protocol])
+                 for protocol in protocols_of(rows)}
     except (ValueError, KeyError) as error:
         raise BadInput(f"{path} is not what `jitgemm bench --finalists N --csv FILE` writes: {error}") from error
-    if not regrets:
+    if not any(found.values()):
         raise BadInput(f"{path} has no shape with finalists: `jitgemm bench --finalists N --csv FILE` writes them")
-    return {name: regrets[name] for name in [*WHAT, *regrets] if name in regrets}
+    return {(name, protocol): regrets[name] for protocol, regrets in found.items() for name in [*WHAT, *regrets]
+            if name in regrets}
