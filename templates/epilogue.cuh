@@ -2,10 +2,10 @@
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
 #pragma once
 #include "arguments.cuh"
+#include "custom_epilogue.cuh"
 #include "functor.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
-#include "own_epilogue.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "work_tile.cuh"
@@ -74,9 +74,9 @@ struct Epilogue {
     load_addends<INTERIOR>(row, column, c, bias);
     const EpilogueFunctor functor{args.scalars, scaling.alpha, scaling.d};
     Accumulator values[] = {x, y};
-    if constexpr (HAS_FUNCTION) {
+    if constexpr (HAS_CUSTOM_EPILOGUE) {
       for (Accumulator& value : values) value = functor.linear(value, 0);
-      apply_own<INTERIOR, OwnFunction>(args, tile, row, column, values);
+      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values);
       for (Accumulator& value : values) value = functor.scaled(value);
     } else {
       functor(values, c, bias);
@@ -87,13 +87,13 @@ struct Epilogue {
 
   /// Brings the lines of ROWS x COLUMNS elements of C, and of what else is a matrix to the epilogue, into the L2, by
   /// `threads` threads; what lies outside is replaced by the nearest inside.
-  template <int ROWS, int COLUMNS, typename Function = OwnFunction>
+  template <int ROWS, int COLUMNS, typename Function = CustomEpilogue>
   static __device__ __forceinline__ void prefetch_matrices(const Arguments& args, const WorkTile& tile, int row,
                                                            int column, u32 thread, u32 threads) {
     if constexpr (READS_C)
       prefetch<ROWS, COLUMNS>(static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c), args.ldc,
                               tile, row, column, thread, threads);
-    if constexpr (HAS_FUNCTION) {
+    if constexpr (HAS_CUSTOM_EPILOGUE) {
       Function::for_each_input([&](auto operand, auto) {
         using Operand = decltype(operand);
         if constexpr (Operand::IS_MATRIX)

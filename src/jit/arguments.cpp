@@ -116,10 +116,10 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   return args;
 }
 
-device::OwnEpilogueArguments make_own_epilogue_arguments(const device::Arguments& arguments, const NormalProblem& p,
-                                                         const Operands& operands, std::int64_t row,
-                                                         std::int64_t column) {
-  device::OwnEpilogueArguments args{};
+device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
+                                                               const NormalProblem& p, const Operands& operands,
+                                                               std::int64_t row, std::int64_t column) {
+  device::CustomEpilogueArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
   args.first_row = int(row);
   args.first_column = int(column);
@@ -127,7 +127,7 @@ device::OwnEpilogueArguments make_own_epilogue_arguments(const device::Arguments
   for (std::size_t i = 0; i < described.size(); ++i) {
     const EpilogueOperand& operand = described[i];
     const EpilogueValue& value = operands.epilogue[i];
-    device::OwnOperandArguments& own = args.operands[i];
+    device::EpilogueOperandArguments& own = args.operands[i];
     if (operand.shape == OperandShape::scalar) {
       own.scalar = scalar(value.scalar, accumulator_of(p));
       continue;

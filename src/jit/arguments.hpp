@@ -23,9 +23,9 @@ device::Arguments make_arguments(const NormalProblem& problem, const KernelConfi
                                  const Operands& operands, const Workspace& workspace, const EncodeTensorMap& encode);
 
 /// Those of a kernel with an epilogue of the caller's own: of a launch whose first element of D is (row, column).
-device::OwnEpilogueArguments make_own_epilogue_arguments(const device::Arguments& arguments,
-                                                         const NormalProblem& problem, const Operands& operands,
-                                                         std::int64_t row, std::int64_t column);
+device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
+                                                               const NormalProblem& problem, const Operands& operands,
+                                                               std::int64_t row, std::int64_t column);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
 device::PackArguments make_pack_arguments(const NormalProblem& problem, const KernelConfig& config,

@@ -44,7 +44,7 @@ constexpr KernelRole gemm{
           };
           if (has_epilogue_function(part.problem))
             step.set_arguments([&] {
-              return make_own_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
+              return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
             });
           else
             step.set_arguments(make);

@@ -133,11 +133,11 @@ std::string virtual_architecture(const KernelSource& source) {
 }
 
 /// Compiled alone, the caller's function has its own errors, and shows in PTX what it does besides computing a value.
-void check_own_function(const NvrtcApi& api, const KernelSource& source) {
+void check_custom_epilogue_alone(const NvrtcApi& api, const KernelSource& source) {
   const std::string target = virtual_architecture(source);
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.insert(arguments.end(), {target.c_str(), "--relocatable-device-code=true", "-lineinfo"});
-  Program program(api, source.own_function, "epilogue.cu");
+  Program program(api, source.custom_epilogue_alone, "epilogue.cu");
   const nvrtcResult result = program.compile(arguments);
   const auto failure = [&](const std::string& what, const std::string& log) {
     return Error(ErrorCode::compile_failed, what)
@@ -287,7 +287,7 @@ PtxasInfo parse_ptxas_info(std::string_view log) {
 }
 
 KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
-  if (!source.own_function.empty()) check_own_function(api, source);
+  if (!source.custom_epilogue_alone.empty()) check_custom_epilogue_alone(api, source);
   const std::string architecture = "--gpu-architecture=" + source.architecture;
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.push_back(architecture.c_str());

@@ -59,9 +59,9 @@ ContextOptions on_emulator(const std::string& cache) {
 }
 
 /// A Context and where its operands lie.
-class OwnDevice {
+class TestDevice {
  public:
-  explicit OwnDevice(const ContextOptions& options)
+  explicit TestDevice(const ContextOptions& options)
       : context(options), gpu_(options.device == Device::cuda ? make_cuda_backend() : nullptr) {}
 
   Context context;
@@ -89,7 +89,7 @@ class OwnDevice {
 };
 
 /// Runs it and says which element is wrong first; empty if none is.
-std::string run(OwnDevice& device, Problem problem, const Case& one, const KernelConfig* config, Random& random,
+std::string run(TestDevice& device, Problem problem, const Case& one, const KernelConfig* config, Random& random,
                 std::int64_t pad = 0, std::int64_t shift = 0) {
   const EpilogueFunction function = parse_epilogue(one.text);
   problem.epilogue.function = define_epilogue(function);
@@ -208,7 +208,7 @@ Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType d = 
 }
 
 /// By every way out of a kernel.
-void is_called_for_each_element(OwnDevice& device, Random& random) {
+void is_called_for_each_element(TestDevice& device, Random& random) {
   const char* const configs[] = {
       "sm80 64x64x32 group_m=8 stages=3 warps=4 schedule=data_parallel",
       "sm80 32x32x32 group_m=1 stages=2 warps=2 schedule=split_k splits=3",
@@ -236,7 +236,7 @@ void is_called_for_each_element(OwnDevice& device, Random& random) {
   }
 }
 
-void edges_batches_layouts_and_types(OwnDevice& device, Random& random) {
+void edges_batches_layouts_and_types(TestDevice& device, Random& random) {
   for (Problem problem :
        {problem_of(1, 1, 1), problem_of(37, 41, 19), problem_of(3, 129, 65), problem_of(65, 7, 128, f16)}) {
     for (const int batch : {1, 3}) {
@@ -270,7 +270,7 @@ void edges_batches_layouts_and_types(OwnDevice& device, Random& random) {
             nullptr, random, 1) == "");
 }
 
-void without_product(OwnDevice& device, Random& random) {
+void without_product(TestDevice& device, Random& random) {
   for (const double alpha : {0.0, -0.5, 2.0}) {
     for (const int k : {0, 64}) {
       Problem problem = problem_of(20, 24, k);
@@ -284,50 +284,50 @@ void without_product(OwnDevice& device, Random& random) {
 }  // namespace
 
 TEST_CASE("An epilogue of one's own is called for each element, by every way out of a kernel",
-          "[own_epilogue][emulator]") {
+          "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Random random(test_seed());
   CAPTURE(test_seed());
   ContextOptions options = on_emulator(cache.path());
   options.emulator_seed = random.next();
-  OwnDevice device(options);
+  TestDevice device(options);
   is_called_for_each_element(device, random);
 }
 
-TEST_CASE("Edges, batches, layouts, packed operands and other types have it too", "[own_epilogue][emulator]") {
+TEST_CASE("Edges, batches, layouts, packed operands and other types have it too", "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Random random(test_seed());
   CAPTURE(test_seed());
-  OwnDevice device(on_emulator(cache.path()));
+  TestDevice device(on_emulator(cache.path()));
   edges_batches_layouts_and_types(device, random);
 }
 
-TEST_CASE("What is multiplied by nothing, and scaled, reaches the function", "[own_epilogue][emulator]") {
+TEST_CASE("What is multiplied by nothing, and scaled, reaches the function", "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Random random(test_seed());
-  OwnDevice device(on_emulator(cache.path()));
+  TestDevice device(on_emulator(cache.path()));
   without_product(device, random);
 }
 
-TEST_CASE("On a GPU, epilogues of one's own compute what they do on the emulator", "[own_epilogue][gpu]") {
+TEST_CASE("On a GPU, epilogues of one's own compute what they do on the emulator", "[custom_epilogue][gpu]") {
   if (cuda_devices().empty()) SKIP("no CUDA device");
   const TemporaryDirectory cache;
   Random random(test_seed());
   CAPTURE(test_seed());
   ContextOptions options = on_emulator(cache.path());
   options.device = Device::cuda;
-  OwnDevice device(options);
+  TestDevice device(options);
   is_called_for_each_element(device, random);
   edges_batches_layouts_and_types(device, random);
   without_product(device, random);
 }
 
 TEST_CASE("A second call compiles nothing, other scalars and operands are run-time arguments",
-          "[own_epilogue][emulator]") {
+          "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Random random(test_seed());
   {
-    OwnDevice device(on_emulator(cache.path()));
+    TestDevice device(on_emulator(cache.path()));
     CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random) == "");
     CHECK(device.context.counters().compiles == 1);
     CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random, 2, 1) == "");
@@ -335,19 +335,19 @@ TEST_CASE("A second call compiles nothing, other scalars and operands are run-ti
     CHECK(run(device, problem_of(20, 24, 64), identity, nullptr, random) == "");
     CHECK(device.context.counters().compiles == 2);
   }
-  OwnDevice device(on_emulator(cache.path()));
+  TestDevice device(on_emulator(cache.path()));
   CHECK(run(device, problem_of(20, 24, 64), everything, nullptr, random) == "");
   CHECK(device.context.counters().compiles == 0);
 }
 
 TEST_CASE("An epilogue tunes nothing, and is served by what its problem without it was tuned to",
-          "[own_epilogue][emulator]") {
+          "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Random random(test_seed());
   const Problem plain = problem_of(40, 48, 64);
   ContextOptions options = on_emulator(cache.path());
   options.tuning = Tuning::on;
-  OwnDevice device(options);
+  TestDevice device(options);
   const KernelConfig best = device.context.tune(plain).plan.config;
   const auto tuned = device.context.counters().tuned;
   Problem own = plain;
@@ -358,7 +358,7 @@ TEST_CASE("An epilogue tunes nothing, and is served by what its problem without 
   CHECK_THAT(device.context.plan(own).why, !ContainsSubstring("measure first"));
 }
 
-TEST_CASE("What an epilogue's matrices move is part of what a call is expected to take", "[own_epilogue]") {
+TEST_CASE("What an epilogue's matrices move is part of what a call is expected to take", "[custom_epilogue]") {
   Problem plain = problem_of(4096, 4096, 64, f16), own = plain;
   own.epilogue.function = define_epilogue(parse_epilogue(
       "// operand in a matrix f16\n// operand out b matrix f32\n// operand in c along_n f32\n// operand in s scalar\n"
@@ -375,7 +375,7 @@ TEST_CASE("What an epilogue's matrices move is part of what a call is expected t
   CHECK(context.plan(own).predicted.us > 1.5 * context.plan(plain).predicted.us);
 }
 
-TEST_CASE("Text, digest and problem say the same in every process", "[own_epilogue]") {
+TEST_CASE("Text, digest and problem say the same in every process", "[custom_epilogue]") {
   const EpilogueFunction function = parse_epilogue(everything.text);
   REQUIRE(function.operands.size() == 6);
   CHECK(function.operands[0].name == "residual");
@@ -395,7 +395,7 @@ TEST_CASE("Text, digest and problem say the same in every process", "[own_epilog
   CHECK(define_epilogue(other) != digest);
 }
 
-TEST_CASE("An epilogue beside another, unknown, or with other values than it has, is refused", "[own_epilogue]") {
+TEST_CASE("An epilogue beside another, unknown, or with other values than it has, is refused", "[custom_epilogue]") {
   const TemporaryDirectory cache;
   Context context(on_emulator(cache.path()));
   Problem problem = problem_of(8, 8, 8);

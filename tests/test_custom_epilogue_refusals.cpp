@@ -52,7 +52,7 @@ std::string why_uncompiled(Context& context, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("Words and brackets that have no place in an epilogue are refused at their line", "[own_epilogue]") {
+TEST_CASE("Words and brackets that have no place in an epilogue are refused at their line", "[custom_epilogue]") {
   const std::vector<Refusal> refusals = {
       {"#include <cuda.h>\n" + body("return x;"), "line 1: a preprocessor directive"},
       {body("return x;\n  %:define y 1"), "line 3: a preprocessor directive"},
@@ -111,7 +111,7 @@ TEST_CASE("Words and brackets that have no place in an epilogue are refused at t
   }
 }
 
-TEST_CASE("Operands that cannot be described are refused", "[own_epilogue]") {
+TEST_CASE("Operands that cannot be described are refused", "[custom_epilogue]") {
   const std::string code = body("return x;");
   const std::vector<Refusal> refusals = {
       {"// operand in residual matrix bf17\n", "line 1: \"bf17\" is no type"},
@@ -137,7 +137,7 @@ TEST_CASE("Operands that cannot be described are refused", "[own_epilogue]") {
              ContainsSubstring("none with the digest 4711"));
 }
 
-TEST_CASE("What a compiler does not take is named with the caller's line", "[own_epilogue]") {
+TEST_CASE("What a compiler does not take is named with the caller's line", "[custom_epilogue]") {
   const TemporaryDirectory cache;
   const std::vector<Refusal> refusals = {
       {body("return x + args.residual;"), "2"},
@@ -164,7 +164,7 @@ TEST_CASE("What a compiler does not take is named with the caller's line", "[own
   }
 }
 
-TEST_CASE("What is more than arithmetic once it is compiled is refused by its instruction", "[own_epilogue]") {
+TEST_CASE("What is more than arithmetic once it is compiled is refused by its instruction", "[custom_epilogue]") {
   const TemporaryDirectory cache;
   Context context(options_of(Device::compile_only, cache.path()));
   const std::vector<Refusal> refusals = {
@@ -191,7 +191,7 @@ TEST_CASE("What is more than arithmetic once it is compiled is refused by its in
   }
 }
 
-TEST_CASE("Every function that an epilogue may call is there on both sides", "[own_epilogue][emulator]") {
+TEST_CASE("Every function that an epilogue may call is there on both sides", "[custom_epilogue][emulator]") {
   const TemporaryDirectory cache;
   Context gpu(options_of(Device::compile_only, cache.path())), cpu(options_of(Device::emulator, cache.path()));
   std::string sum = "x";
@@ -227,7 +227,7 @@ TEST_CASE("Every function that an epilogue may call is there on both sides", "[o
   CHECK(d[2] == std::numeric_limits<float>::infinity());
 }
 
-TEST_CASE("PTX is read to the end of the function that is asked for", "[own_epilogue]") {
+TEST_CASE("PTX is read to the end of the function that is asked for", "[custom_epilogue]") {
   const std::string ptx =
       "\n.visible .func (.param .b32 r) other(\n)\n{\n\tst.f32 [%rd1], %f1;\n\tret;\n}\n"
       ".visible .func  (.param .b32 r) asked(\n\t.param .b32 p\n)\n{\n\t.reg .f32 %f<2>;\n\t.loc\t2 7 3\n$L1:\n"
@@ -249,7 +249,7 @@ TEST_CASE("PTX is read to the end of the function that is asked for", "[own_epil
              ContainsSubstring("is more than arithmetic"));
 }
 
-TEST_CASE("A compiler's log gives the first error of the caller's own text", "[own_epilogue]") {
+TEST_CASE("A compiler's log gives the first error of the caller's own text", "[custom_epilogue]") {
   CHECK(error_of_epilogue(
             "warning\nkernel(3): error: a\nepilogue(2): warning: b\nepilogue(4): error: c\nepilogue(5): error: d") ==
         "epilogue(4): error: c");

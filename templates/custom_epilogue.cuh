@@ -1,23 +1,23 @@
-// An epilogue's function of the caller's own: its operands loaded and stored around the call. The generated OwnFunction
-// knows their names and types; where they lie comes with the launch. Rows and columns are those of D^T with SWAP_AB, as
-// everywhere in the kernel; the function is told D's.
+// An epilogue's function of the caller's own: its operands loaded and stored around the call. The generated
+// CustomEpilogue knows their names and types; where they lie comes with the launch. Rows and columns are those of D^T
+// with SWAP_AB, as everywhere in the kernel; the function is told D's.
 #pragma once
 #include "arguments.cuh"
+#include "custom_epilogue_arguments.cuh"
 #include "functor.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
-#include "own_epilogue_arguments.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
 
 /// Two neighbours in a row of the kernel's product, as far as D has them: (m, n) of D.
 template <bool INTERIOR>
-struct OwnPair {
+struct ElementPair {
   int m[2], n[2], batch;
   bool has[2];
 
-  __device__ __forceinline__ OwnPair(const WorkTile& tile, int row, int column) : batch(tile.batch) {
+  __device__ __forceinline__ ElementPair(const WorkTile& tile, int row, int column) : batch(tile.batch) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       m[i] = SWAP_AB ? column + i : row;
@@ -27,31 +27,31 @@ struct OwnPair {
   }
 };
 
-struct OwnFunction;  // generated, in a kernel that has one
+struct CustomEpilogue;  // generated, in a kernel that has one
 
 enum class OperandShape { scalar, along_m, along_n, matrix };
 
 /// The operand of this number.
 template <int INDEX, OperandShape SHAPE, typename T>
-struct OwnOperand {
+struct EpilogueOperand {
   static constexpr bool IS_MATRIX = SHAPE == OperandShape::matrix;
 
-  static __device__ __forceinline__ const OwnOperandArguments& of(const Arguments& args) {
-    return static_cast<const OwnEpilogueArguments&>(args).operands[INDEX];
+  static __device__ __forceinline__ const EpilogueOperandArguments& of(const Arguments& args) {
+    return static_cast<const CustomEpilogueArguments&>(args).operands[INDEX];
   }
   static __device__ __forceinline__ T* at(const Arguments& args, int m, int n, int batch) {
-    const OwnOperandArguments& own = of(args);
+    const EpilogueOperandArguments& own = of(args);
     const i64 place = SHAPE == OperandShape::along_m ? m : SHAPE == OperandShape::along_n ? n : m * own.ld + n;
     return static_cast<T*>(own.data) + batch_offset(batch, own.stride) + place;
   }
   /// Whether both are there, and one access.
   template <bool INTERIOR>
-  static __device__ __forceinline__ bool is_one_access(const Arguments& args, const OwnPair<INTERIOR>& pair) {
+  static __device__ __forceinline__ bool is_one_access(const Arguments& args, const ElementPair<INTERIOR>& pair) {
     return IS_MATRIX && !SWAP_AB && of(args).in_pairs && pair.has[1];
   }
 
   template <bool INTERIOR>
-  static __device__ __forceinline__ void load(const Arguments& args, const OwnPair<INTERIOR>& pair,
+  static __device__ __forceinline__ void load(const Arguments& args, const ElementPair<INTERIOR>& pair,
                                               Accumulator (&x)[2]) {
     if constexpr (SHAPE == OperandShape::scalar) {
       x[0] = x[1] = value(of(args).scalar);
@@ -64,7 +64,7 @@ struct OwnOperand {
     }
   }
   template <bool INTERIOR>
-  static __device__ __forceinline__ void store(const Arguments& args, const OwnPair<INTERIOR>& pair,
+  static __device__ __forceinline__ void store(const Arguments& args, const ElementPair<INTERIOR>& pair,
                                                const Accumulator (&x)[2]) {
     if (is_one_access(args, pair)) {
       store_pair<T>(at(args, pair.m[0], pair.n[0], pair.batch), x[0], x[1]);
@@ -79,10 +79,10 @@ struct OwnOperand {
 /// Replaces alpha * sum at (row, column) and (row, column + 1) by what the function makes of it, and stores its
 /// outputs.
 template <bool INTERIOR, typename Function>
-__device__ __forceinline__ void apply_own(const Arguments& args, const WorkTile& tile, int row, int column,
-                                          Accumulator (&x)[2]) {
-  const OwnEpilogueArguments& own = static_cast<const OwnEpilogueArguments&>(args);
-  const OwnPair<INTERIOR> pair(tile, row, column);
+__device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTile& tile, int row, int column,
+                                             Accumulator (&x)[2]) {
+  const CustomEpilogueArguments& own = static_cast<const CustomEpilogueArguments&>(args);
+  const ElementPair<INTERIOR> pair(tile, row, column);
   typename Function::Args in[2]{};
   typename Function::Out out[2]{};
 #pragma unroll
