@@ -6,7 +6,8 @@
 
 namespace epilogue_text {
 
-using jitgemm::device::sigmoid;
+__device__ __forceinline__ float sigmoid(float x) { return jitgemm::device::sigmoid(x); }
+__device__ __forceinline__ double sigmoid(double x) { return jitgemm::device::sigmoid(x); }
 [[maybe_unused]] constexpr double log2_e = jitgemm::device::LOG2_E;
 
 #ifdef JITGEMM_EMULATOR
