@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm {
@@ -15,6 +16,14 @@ void CheckedPointers::check(Backend& backend, const NormalProblem& problem, cons
   }
   if (reads_c(problem)) look_at(operands.c, "C");
   if (problem.epilogue.bias != Bias::none) look_at(operands.bias, "bias");
+  if (has_epilogue_function(problem)) {
+    const std::vector<EpilogueOperand>& described = epilogue_function(problem).operands;
+    for (std::size_t i = 0; i < described.size(); ++i) {
+      const EpilogueValue& value = operands.epilogue[i];
+      if (described[i].shape != OperandShape::scalar)
+        look_at(described[i].output ? value.out : value.in, described[i].name.c_str());
+    }
+  }
   if (operands.scale_a) look_at(operands.scale_a, "scale_a");
   if (operands.scale_b) look_at(operands.scale_b, "scale_b");
   if (operands.scale_d) look_at(operands.scale_d, "scale_d");

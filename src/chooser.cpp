@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/epilogue_function.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "tune/nearest.hpp"
@@ -233,10 +234,11 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 }
 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
-  if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return shape;
-  const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
-  if (bucket > INT32_MAX) return shape;
   NormalProblem tuned = shape;
+  tuned.epilogue.function = 0;  // one of the caller's own is served by what is best without it
+  if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
+  const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
+  if (bucket > INT32_MAX) return tuned;
   tuned.m = bucket;
   // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
   if (tuned.a.layout == Layout::column_major) tuned.a.ld = std::max(tuned.a.ld, tuned.m);
@@ -244,7 +246,7 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem) const {
-  return options_.tuning == Tuning::on && reads_ab(problem);
+  return options_.tuning == Tuning::on && reads_ab(problem) && !has_epilogue_function(problem);
 }
 
 }  // namespace jitgemm

@@ -2,57 +2,17 @@
 // The unit of work is a pair of neighbours in a row, which both kinds of tensor core leave in one thread.
 #pragma once
 #include "arguments.cuh"
+#include "custom_epilogue.cuh"
 #include "functor.cuh"
 #include "ide.cuh"
-#include "ptx/convert.cuh"
+#include "memory.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
 
-template <typename, typename>
-constexpr bool SAME = false;
-template <typename T>
-constexpr bool SAME<T, T> = true;
-
-// C and bias are of the accumulator's type or of 16 bits, D of the accumulator's type or shorter.
-template <typename T>
-__device__ __forceinline__ Accumulator load(const T* p) {
-  if constexpr (SAME<T, Accumulator>)
-    return ptx::ld_global<T>(p);
-  else
-    return ptx::to_f32(T{ptx::ld_global<u16>(p)});
-}
-template <typename T>
-__device__ __forceinline__ void load_pair(const T* p, Accumulator& x, Accumulator& y) {
-  if constexpr (SAME<T, Accumulator>) {
-    ptx::ld_global_v2(p, x, y);
-  } else {
-    const u32 pair = ptx::ld_global<u32>(p);
-    x = ptx::to_f32(T{u16(pair)});
-    y = ptx::to_f32(T{u16(pair >> 16)});
-  }
-}
-template <typename T>
-__device__ __forceinline__ void store(T* p, Accumulator x) {
-  if constexpr (SAME<T, Accumulator>)
-    ptx::st_global(p, x);
-  else
-    ptx::st_global(p, decltype(T::bits)(ptx::pack(T{}, x, x)));
-}
-template <typename T>
-__device__ __forceinline__ void store_pair(T* p, Accumulator x, Accumulator y) {
-  if constexpr (SAME<T, Accumulator>)
-    ptx::st_global_v2(p, x, y);
-  else
-    ptx::st_global(p, ptx::pack(T{}, x, y));
-}
-
 __device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
-
-/// Where an operand of matrix `batch` begins, elements.
-__device__ __forceinline__ i64 batch_offset(int batch, long long stride) { return BATCHED ? batch * stride : 0; }
 
 /// What all of D is multiplied by. A kernel makes it once, while the first k-blocks are on their way: behind a tile's
 /// last k-block two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
@@ -114,23 +74,43 @@ struct Epilogue {
     load_addends<INTERIOR>(row, column, c, bias);
     const EpilogueFunctor functor{args.scalars, scaling.alpha, scaling.d};
     Accumulator values[] = {x, y};
-    functor(values, c, bias);
+    if constexpr (HAS_CUSTOM_EPILOGUE) {
+      for (Accumulator& value : values) value = functor.linear(value, 0);
+      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values);
+      for (Accumulator& value : values) value = functor.scaled(value);
+    } else {
+      functor(values, c, bias);
+    }
     x = values[0];
     y = values[1];
   }
 
-  /// Brings the lines of ROWS x COLUMNS elements of C into the L2, by `threads` threads; what lies outside is replaced
-  /// by the nearest inside.
-  template <int ROWS, int COLUMNS>
-  static __device__ __forceinline__ void prefetch_c(const Arguments& args, const WorkTile& tile, int row, int column,
-                                                    u32 thread, u32 threads) {
-    constexpr int LINE = 128 / int(sizeof(ElementC));  // elements
+  /// Brings the lines of ROWS x COLUMNS elements of C, and of what else is a matrix to the epilogue, into the L2, by
+  /// `threads` threads; what lies outside is replaced by the nearest inside.
+  template <int ROWS, int COLUMNS, typename Function = CustomEpilogue>
+  static __device__ __forceinline__ void prefetch_matrices(const Arguments& args, const WorkTile& tile, int row,
+                                                           int column, u32 thread, u32 threads) {
+    if constexpr (READS_C)
+      prefetch<ROWS, COLUMNS>(static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c), args.ldc,
+                              tile, row, column, thread, threads);
+    if constexpr (HAS_CUSTOM_EPILOGUE) {
+      Function::for_each_input([&](auto operand, auto) {
+        using Operand = decltype(operand);
+        if constexpr (Operand::IS_MATRIX)
+          prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column, thread,
+                                  threads);
+      });
+    }
+  }
+  template <int ROWS, int COLUMNS, typename T>
+  static __device__ __forceinline__ void prefetch(const T* matrix, i64 ld, const WorkTile& tile, int row, int column,
+                                                  u32 thread, u32 threads) {
+    constexpr int LINE = 128 / int(sizeof(T));  // elements
     constexpr int ROW_STEP = SWAP_AB ? LINE : 1, COLUMN_STEP = SWAP_AB ? 1 : LINE;
     constexpr int ACROSS = ceil_div(COLUMNS, COLUMN_STEP), LINES = ceil_div(ROWS, ROW_STEP) * ACROSS;
-    const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
     for (int i = thread; i < LINES; i += threads)
-      ptx::prefetch_l2(c + at(min_of(row + i / ACROSS * ROW_STEP, tile.row_end - 1),
-                              min_of(column + i % ACROSS * COLUMN_STEP, tile.column_end - 1), args.ldc));
+      ptx::prefetch_l2(matrix + at(min_of(row + i / ACROSS * ROW_STEP, tile.row_end - 1),
+                                   min_of(column + i % ACROSS * COLUMN_STEP, tile.column_end - 1), ld));
   }
 
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.

@@ -69,6 +69,7 @@ constexpr Scalars<bool> NONZERO{true, true, true};
 constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = false;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
+constexpr bool HAS_CUSTOM_EPILOGUE = false;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{

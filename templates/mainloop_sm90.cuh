@@ -227,8 +227,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
     int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
-    if constexpr (READS_C) {
-      if (work.peer == 0) Epilogue::prefetch_c<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+    if constexpr (READS_C || HAS_CUSTOM_EPILOGUE) {
+      if (work.peer == 0)
+        Epilogue::prefetch_matrices<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     Accumulator accumulators[COUNT];
     multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, accumulators);

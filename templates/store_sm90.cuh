@@ -25,7 +25,7 @@ constexpr int STORE_COUNT = StoreFragment::count(CONSUMER_ROWS);  // accumulator
 constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
-constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || !THROUGH_SHARED;
+constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE || !THROUGH_SHARED;
 
 /// Where byte `at` of D's row lies in a stage: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
 /// by side.

@@ -477,7 +477,7 @@ TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]
   refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved_word = 1; });
   refuses("jitgemm_problem.c has a reserved word", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });
   refuses("jitgemm_problem.d has a reserved word", [](jitgemm_problem& p) { p.d.reserved[1] = 1; });
-  refuses("jitgemm_problem.epilogue has a reserved word", [](jitgemm_problem& p) { p.epilogue.reserved[7] = 1; });
+  refuses("jitgemm_problem.epilogue has a reserved word", [](jitgemm_problem& p) { p.epilogue.reserved[6] = 1; });
   jitgemm_config config = new_config();
   config.reserved_word = 1;
   std::size_t needed = 0;

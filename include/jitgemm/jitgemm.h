@@ -203,8 +203,19 @@ typedef struct jitgemm_epilogue {
   jitgemm_bias bias;
   jitgemm_activation activation;
   double slope;  ///< of leaky_relu
-  int64_t reserved[8];
+  /// What jitgemm_epilogue_define() gave; 0: none. C, bias and activation are then its own operands and code.
+  uint64_t function;
+  int64_t reserved[7];
 } jitgemm_epilogue;
+
+/// One operand of jitgemm_epilogue.function in one call: EpilogueValue of problem.hpp.
+typedef struct jitgemm_epilogue_value {
+  const void* in;
+  void* out;
+  double scalar;
+  int64_t ld;      ///< 0: packed
+  int64_t stride;  ///< JITGEMM_PACKED_STRIDE: matrices one after the other; one vector for all
+} jitgemm_epilogue_value;
 
 /// What is computed, for each of `batch` matrices: D = activation(alpha * A * B + beta * C + bias), where A is M x K,
 /// B is K x N, and C and D are M x N and row-major. Problem of problem.hpp is the contract.
@@ -233,6 +244,8 @@ typedef struct jitgemm_operands {
   const float* scale_d;
   void* workspace;  ///< 256-byte aligned; NULL: the context keeps one per stream
   size_t workspace_bytes;
+  const jitgemm_epilogue_value* epilogue;  ///< one for each operand of jitgemm_epilogue.function, in their order
+  size_t epilogue_count;
 } jitgemm_operands;
 
 /// How a problem is computed: KernelConfig of kernel_config.hpp.
@@ -281,6 +294,13 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_config_to_string(const jitgemm_config* c
                                                          size_t* needed);
 /// JITGEMM_STATUS_INVALID_CONFIG.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_config_parse(const char* text, jitgemm_config* config);
+
+/// Makes an epilogue of one's own known to this process, for good: a line for each operand, then CUDA C++ that defines
+/// one function, as EpilogueFunction of epilogue.hpp has it. `function` is the same in every process. Compiles nothing.
+/// JITGEMM_STATUS_INVALID_PROBLEM, with the line, for what cannot be used.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_epilogue_define(const char* text, uint64_t* function);
+/// The text that has been defined as `function`.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_epilogue_text(uint64_t function, char* buffer, size_t capacity, size_t* needed);
 
 /* ------------------------------------------------------------------------------------------------------ contexts */
 

@@ -4,6 +4,7 @@
 #include "jitgemm/constraints.hpp"
 #include "jitgemm/context.hpp"
 #include "jitgemm/device.hpp"
+#include "jitgemm/epilogue.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/options.hpp"

@@ -32,6 +32,10 @@ struct Epilogue {
   Bias bias = Bias::none;  ///< of C's type, the same for all matrices of a batch
   Activation activation = Activation::none;
   double slope = 0.01;  ///< of leaky_relu
+  /// The digest of an EpilogueFunction that this process has defined (define_epilogue() of jitgemm/epilogue.hpp); 0:
+  /// none. It stands for all of the above: C, bias and activation are its own operands and text, and it is given
+  /// alpha * A * B.
+  std::uint64_t function = 0;
 };
 
 /// What is computed, for each of `batch` matrices:  D = activation(alpha * A * B + beta * C + bias)
@@ -74,6 +78,17 @@ struct Problem {
   Accumulation accumulation = Accumulation::fast;
 };
 
+/// One operand of an Epilogue::function in one call.
+struct EpilogueValue {
+  const void* in = nullptr;  ///< of what is read: as long as the operand's shape says, aligned to its element
+  void* out = nullptr;       ///< of what is written, which overlaps nothing else that the call reads or writes
+  double scalar = 0;         ///< rounded to the accumulator's type
+  std::int64_t ld = 0;       ///< of a matrix: elements from one row to the next; 0: packed
+  /// Elements from one matrix or vector of a batch to the next. packed_stride: matrices one after the other; one vector
+  /// for all. A matrix that is written may not overlap or interleave with the next.
+  std::int64_t stride = packed_stride;
+};
+
 /// The memory of one call, owned by the caller and alive until the stream has passed the call: host memory on the
 /// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
 /// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer, type,
@@ -92,6 +107,9 @@ struct Operands {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
+  /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
+  const EpilogueValue* epilogue = nullptr;
+  std::size_t epilogue_count = 0;
   /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at
   /// once; threads of one Context may share it on one stream. What would be chosen without it, but needs more than
   /// workspace_bytes, is left for the best that the cost model finds to fit; a configuration that the caller pins is

@@ -86,6 +86,18 @@ jitgemm_status jitgemm_problem_parse(const char* text, jitgemm_problem* problem)
     out.put(to_c(jitgemm::parse_problem(&given(text, "text"))));
   });
 }
+jitgemm_status jitgemm_epilogue_define(const char* text, std::uint64_t* function) {
+  return guarded([&] {
+    std::uint64_t& digest = given(function, "function");
+    digest = jitgemm::define_epilogue(jitgemm::parse_epilogue(&given(text, "text")));
+  });
+}
+jitgemm_status jitgemm_epilogue_text(std::uint64_t function, char* buffer, std::size_t capacity, std::size_t* needed) {
+  return guarded([&] {
+    const TextOut out(buffer, capacity, needed);
+    out.put_text(to_string(jitgemm::epilogue_of(function)));
+  });
+}
 jitgemm_status jitgemm_problem_set_field(jitgemm_problem* problem, const char* name, const char* value) {
   return guarded([&] {
     jitgemm::Problem changed = problem_of(problem);

@@ -1,6 +1,7 @@
 #include "c/values.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 namespace jitgemm::c {
@@ -50,21 +51,23 @@ Matrix matrix_of(const jitgemm_matrix& from, const char* name) {
 }
 
 jitgemm_epilogue to_c(const Epilogue& epilogue) {
-  const auto& [bias, activation, slope] = epilogue;
+  const auto& [bias, activation, slope, function] = epilogue;
   jitgemm_epilogue to{};
   to.bias = number_of(bias);
   to.activation = number_of(activation);
   to.slope = slope;
+  to.function = function;
   return to;
 }
 
 Epilogue epilogue_of(const jitgemm_epilogue& from) {
   check_reserved("jitgemm_problem.epilogue", from.reserved);
   Epilogue to;
-  auto& [bias, activation, slope] = to;
+  auto& [bias, activation, slope, function] = to;
   bias = enumerator_of<Bias>(from.bias);
   activation = enumerator_of<Activation>(from.activation);
   slope = from.slope;
+  function = from.function;
   return to;
 }
 
@@ -121,15 +124,36 @@ Problem problem_of(const jitgemm_problem* given) {
   return to;
 }
 
+// One layout for both sides, so that a call copies none.
+static_assert(sizeof(EpilogueValue) == sizeof(jitgemm_epilogue_value) &&
+              offsetof(EpilogueValue, in) == offsetof(jitgemm_epilogue_value, in) &&
+              offsetof(EpilogueValue, out) == offsetof(jitgemm_epilogue_value, out) &&
+              offsetof(EpilogueValue, scalar) == offsetof(jitgemm_epilogue_value, scalar) &&
+              offsetof(EpilogueValue, ld) == offsetof(jitgemm_epilogue_value, ld) &&
+              offsetof(EpilogueValue, stride) == offsetof(jitgemm_epilogue_value, stride));
+
 jitgemm_operands to_c(const Operands& operands) {
-  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes] = operands;
-  return {sizeof(jitgemm_operands), a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes};
+  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, epilogue, epilogue_count, workspace, workspace_bytes] =
+      operands;
+  return {sizeof(jitgemm_operands),
+          a,
+          b,
+          c,
+          d,
+          bias,
+          scale_a,
+          scale_b,
+          scale_d,
+          workspace,
+          workspace_bytes,
+          reinterpret_cast<const jitgemm_epilogue_value*>(epilogue),
+          epilogue_count};
 }
 
 Operands operands_of(const jitgemm_operands* given) {
   const jitgemm_operands from = read(given);
   Operands to;
-  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, workspace, workspace_bytes] = to;
+  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, epilogue, epilogue_count, workspace, workspace_bytes] = to;
   a = from.a;
   b = from.b;
   c = from.c;
@@ -140,6 +164,8 @@ Operands operands_of(const jitgemm_operands* given) {
   scale_d = from.scale_d;
   workspace = from.workspace;
   workspace_bytes = from.workspace_bytes;
+  epilogue = reinterpret_cast<const EpilogueValue*>(from.epilogue);
+  epilogue_count = from.epilogue_count;
   return to;
 }
 

@@ -10,6 +10,8 @@ struct KernelSource {
   std::string entry;         ///< name of the kernel function
   std::string architecture;  ///< "sm_90a"; the emulator compiles the same text, its binaries have a key of their own
   std::string config;        ///< to_string(KernelConfig), for messages
+  /// What a compiler is to look at first: the caller's own function alone, for its own errors; empty without one.
+  std::string custom_epilogue_alone = {};
 };
 
 /// What a compiler made of a KernelSource.

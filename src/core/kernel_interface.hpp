@@ -3,6 +3,7 @@
 // The templates that the host compiles too.
 #include "arguments.cuh"
 #include "check_arguments.cuh"
+#include "custom_epilogue_arguments.cuh"
 #include "geometry.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

@@ -6,12 +6,15 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "core/activations.hpp"
+#include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "util/fixed_list.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm {
@@ -146,6 +149,80 @@ void check_apart(const Operand& written, const Operand& other, const Problem& pr
           problem);
 }
 
+/// What the caller's epilogue function reads and writes in this call.
+class EpilogueValues {
+ public:
+  /// Checks sizes. What is refused is named as the operand is.
+  EpilogueValues(const Problem& p, const Operands& operands) {
+    if (!has_epilogue_function(p)) {
+      if (operands.epilogue_count != 0)
+        invalid(ErrorCode::invalid_operand,
+                "values are given for an epilogue that the problem does not have: set Epilogue::function, or pass none",
+                p);
+      return;
+    }
+    const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
+    if (operands.epilogue_count != described.size() || (operands.epilogue == nullptr && !described.empty()))
+      invalid(ErrorCode::invalid_operand,
+              "the epilogue has " + std::to_string(described.size()) + " operands and " +
+                  std::to_string(operands.epilogue_count) + " values: give one each, in their order",
+              p);
+    for (std::size_t i = 0; i < described.size(); ++i) add(described[i], operands.epilogue[i], p);
+  }
+
+  /// `check_input` is that of any input, which includes check_apart_from_outputs(). An input may be D itself: each
+  /// element is read by the thread that writes it then.
+  template <typename CheckInput>
+  void check(const Operand& d, const Operand& workspace, const Problem& p, const CheckInput& check_input) const {
+    for (const One& one : all_) {
+      if (one.operand->output) {
+        check_pointer(one.memory, size_of(one.operand->type), p);
+        check_apart(one.memory, d, p);
+        if (workspace.pointer != nullptr) check_apart(one.memory, workspace, p);
+        for (const One& other : all_)
+          if (&other != &one && other.operand->output) check_apart(one.memory, other.memory, p);
+      } else if (!(one.memory.pointer == d.pointer && one.like_d)) {
+        check_input(one.memory, one.operand->type);
+      }
+    }
+  }
+  void check_apart_from_outputs(const Operand& input, const Problem& p) const {
+    for (const One& one : all_)
+      if (one.operand->output) check_apart(one.memory, input, p);
+  }
+
+ private:
+  struct One {
+    const EpilogueOperand* operand;
+    Operand memory;
+    bool like_d;  // where D's pointer would make it D
+  };
+
+  void add(const EpilogueOperand& operand, const EpilogueValue& value, const Problem& p) {
+    if (operand.shape == OperandShape::scalar) {
+      as_scalar(operand.name, value.scalar, p);
+      return;
+    }
+    const OperandMatrix lies = matrix_of(operand, value, p);
+    Matrix matrix{.type = operand.type,
+                  .ld = operand.shape == OperandShape::matrix ? value.ld : 0,
+                  .stride = lies.stride,
+                  .alignment = int(size_of(operand.type))};
+    normalise_matrix("_" + operand.name, lies, matrix, p);
+    if (operand.output && p.batch > 1 && lies.stride < lies.span())
+      invalid(ErrorCode::invalid_operand,
+              "stride_" + operand.name + " = " + std::to_string(lies.stride) +
+                  " makes the matrices of an output overlap: give at least " + std::to_string(lies.span()) +
+                  ", or leave it away",
+              p);
+    const bool like_d = operand.shape == OperandShape::matrix && operand.type == p.d.type && matrix.ld == p.d.ld &&
+                        matrix.stride == p.d.stride;
+    all_.add({&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies.batch_bytes()}, like_d});
+  }
+
+  FixedList<One, most_epilogue_operands> all_;
+};
+
 /// TMA clips what it stores to 16 bytes, not to elements: a row of D has to end at such a boundary, too.
 int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n) * size_of(p.d.type)); }
 
@@ -160,6 +237,8 @@ NormalProblem normalise(const Problem& problem) {
   check_size("k", p.k, problem);
   check_size("batch", p.batch, problem);
   if (const std::string broken = why_types_unsupported(p); !broken.empty())
+    invalid(ErrorCode::invalid_problem, broken, problem);
+  if (const std::string broken = why_epilogue_unsupported(p); !broken.empty())
     invalid(ErrorCode::invalid_problem, broken, problem);
   for_each_scalar([&](const ProblemField& field, auto member) {
     double& scalar = member(p);
@@ -201,6 +280,7 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   set_alignment(p.d, d);
   p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
 
+  const EpilogueValues values(p, operands);
   const Operand workspace{"workspace", operands.workspace, std::int64_t(operands.workspace_bytes)};
   if (workspace.pointer != nullptr) {
     check_pointer(workspace, 256, p);
@@ -210,6 +290,7 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
     check_pointer(input, size_of(type), p);
     check_apart(d, input, p);
     if (workspace.pointer != nullptr) check_apart(workspace, input, p);
+    values.check_apart_from_outputs(input, p);
   };
 
   if (reads_ab(p)) {
@@ -228,6 +309,8 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   }
   if (p.epilogue.bias != Bias::none)
     check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type))}, p.c.type);
+
+  values.check(d, workspace, p, check_input);
 
   const auto check_scale = [&](const char* name, const float* scale, bool applies) {
     if (scale == nullptr) return;
@@ -275,8 +358,17 @@ double minimum_bytes(const Problem& p) {
   double total = bytes(matrix_d(p));
   if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
   if (reads_c(p)) total += bytes(matrix_c(p));
+  if (has_epilogue_function(p) && !is_empty(p)) total += epilogue_bytes(p);
   if (!is_empty(p)) total += double(bias_elements(p)) * double(size_of(type_of_c(p)));
   return total;
+}
+
+double bytes_per_element_of_d(const Problem& p) {
+  std::size_t bytes = size_of(p.d.type) * (reads_c(p) ? 2 : 1);
+  if (has_epilogue_function(p))
+    for (const EpilogueOperand& operand : epilogue_function(p).operands)
+      if (operand.shape == OperandShape::matrix) bytes += size_of(operand.type);
+  return double(bytes);
 }
 
 double floor_us(const Problem& problem) {

@@ -37,6 +37,8 @@ inline bool reads_ab(const Problem& p) { return p.alpha != 0 && p.k != 0 && !is_
 inline bool reads_c(const Problem& p) { return p.beta != 0; }
 /// Bytes that the problem must move through device memory at least.
 double minimum_bytes(const Problem& problem);
+/// What an epilogue moves for each element of D: itself, C and other matrices.
+double bytes_per_element_of_d(const Problem& problem);
 inline double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch); }
 /// Microseconds that a problem takes at least on an H200: max(flops / what tensor cores sustain,
 /// bytes / 4.2 TB/s) + 2 us.

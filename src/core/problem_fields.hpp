@@ -51,6 +51,7 @@ constexpr void for_each_field(Visit&& visit) {
   constexpr auto takes_slope = [](const Problem& p) { return info_of(p.epilogue.activation).takes_slope; };
   visit(ProblemField{.name = "slope", .applies = takes_slope, .signed_zero = true},
         [](auto& p) -> auto& { return p.epilogue.slope; });
+  visit(ProblemField{"epilogue"}, [](auto& p) -> auto& { return p.epilogue.function; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
   visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
   visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
@@ -111,6 +112,37 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
     args.map_a = encode(maps.a);
     args.map_b = encode(maps.b);
     if (maps.has_d()) args.map_d = encode(maps.d);
+  }
+  return args;
+}
+
+device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
+                                                               const NormalProblem& p, const Operands& operands,
+                                                               std::int64_t row, std::int64_t column) {
+  device::CustomEpilogueArguments args{};
+  static_cast<device::Arguments&>(args) = arguments;
+  args.first_row = int(row);
+  args.first_column = int(column);
+  const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    const EpilogueOperand& operand = described[i];
+    const EpilogueValue& value = operands.epilogue[i];
+    device::EpilogueOperandArguments& own = args.operands[i];
+    if (operand.shape == OperandShape::scalar) {
+      own.scalar = scalar(value.scalar, accumulator_of(p));
+      continue;
+    }
+    const OperandMatrix matrix = matrix_of(operand, value, p);
+    const auto size = std::int64_t(size_of(operand.type));
+    const std::int64_t first = operand.shape == OperandShape::along_m   ? row
+                               : operand.shape == OperandShape::along_n ? column
+                                                                        : row * matrix.ld + column;
+    own.data = static_cast<char*>(operand.output ? value.out : const_cast<void*>(value.in)) + first * size;
+    own.ld = matrix.ld;
+    own.stride = matrix.stride;
+    own.in_pairs = (std::bit_cast<std::uintptr_t>(own.data) | std::uint64_t((matrix.ld | matrix.stride) * size)) %
+                       std::uint64_t(2 * size) ==
+                   0;
   }
   return args;
 }

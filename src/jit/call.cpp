@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "kernels/packing.hpp"
@@ -38,9 +39,15 @@ constexpr KernelRole gemm{
     .prepare =
         [](const Part& part, Step& step) {
           step.grid = part.shape;
-          step.set_arguments([&] {
+          const auto make = [&] {
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
-          });
+          };
+          if (has_epilogue_function(part.problem))
+            step.set_arguments([&] {
+              return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
+            });
+          else
+            step.set_arguments(make);
         },
 };
 
@@ -91,7 +98,7 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels, {problem, config, ready.shape, operands, workspace, encode, false}, launch);
+    return launch_part(ready.kernels, {problem, config, ready.shape, operands, workspace, encode, 0, 0, false}, launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
@@ -99,7 +106,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.m = std::min(slab.rows, problem.m - row);
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
-      launch_part(ready.kernels, {part, config, launch_shape(part, config), its, workspace, encode, row > 0}, launch);
+      launch_part(ready.kernels,
+                  {part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0}, launch);
     }
   }
 }

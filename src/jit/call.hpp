@@ -33,7 +33,7 @@ class Step {
 
  private:
   std::size_t size_ = 0;
-  alignas(device::TensorMap) std::byte bytes_[1024];
+  alignas(device::TensorMap) std::byte bytes_[2048];
 };
 
 /// A part of D and what it is computed from: all of it, or one slab of several, whose packed operands take turns in the
@@ -45,7 +45,8 @@ struct Part {
   const Operands& operands;
   const Workspace& workspace;
   const EncodeTensorMap& encode;
-  bool has_packed_b;  ///< the part before this one has packed the same columns of B
+  std::int64_t row, column;  ///< where it begins in D
+  bool has_packed_b;         ///< the part before this one has packed the same columns of B
 };
 
 /// What a kernel does in a call. All else asks these rows, so another kernel is another row of call.cpp's table.

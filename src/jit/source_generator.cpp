@@ -1,14 +1,14 @@
 #include "jit/source_generator.hpp"
 
-#include <filesystem>
-#include <map>
 #include <vector>
 
 #include "core/activations.hpp"
+#include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
-#include "jit/templates.hpp"
+#include "jit/custom_epilogue_source.hpp"
+#include "jit/template_values.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "kernels/family.hpp"
@@ -16,98 +16,31 @@
 #include "kernels/launch_shape.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
-#include "util/atomic_file.hpp"
-#include "util/environment.hpp"
 
 namespace jitgemm {
 namespace {
 
-/// For work on the templates: JITGEMM_TEMPLATES_DIR names a folder that is read instead of the embedded files.
-std::string template_file(const std::string& name) {
-  const auto directory = environment("JITGEMM_TEMPLATES_DIR");
-  if (!directory) return without_includes(template_text(name));
-  const auto path = std::filesystem::path(*directory) / name;
-  if (auto text = read_file(path)) return without_includes(*text);
-  throw Error(ErrorCode::invalid_option,
-              "JITGEMM_TEMPLATES_DIR: cannot read " + path.string() + "; unset the variable");
-}
-
-using Values = std::map<std::string, std::string, std::less<>>;
-
-/// Calls on_text with what stands between the ${name}, on_name with each of them, in order.
-template <typename OnText, typename OnName>
-void walk(std::string_view text, OnText on_text, OnName on_name) {
-  for (;;) {
-    const auto begin = text.find("${");
-    on_text(text.substr(0, begin));
-    if (begin == std::string_view::npos) return;
-    const auto end = text.find('}', begin);
-    if (end == std::string_view::npos) return on_name(text.substr(begin));
-    on_name(text.substr(begin + 2, end - begin - 2));
-    text.remove_prefix(end + 1);
-  }
-}
-
-/// Replaces each ${name}. An unknown name is a bug of the template.
-std::string fill_in(const std::string& file, const Values& values) {
-  std::string out;
-  walk(
-      template_file(file), [&](std::string_view text) { out += text; },
-      [&](std::string_view name) {
-        const auto value = values.find(name);
-        if (value == values.end())
-          throw Error(ErrorCode::internal, file + " has the unknown placeholder " + std::string(name));
-        out += value->second;
-      });
-  return out;
-}
-
-/// Whether fill_in() may give this text with these values and some for the other names.
-bool may_give(const std::string& file, const Values& values, std::string_view text) {
-  std::vector<std::string> literals(1);
-  walk(
-      template_file(file), [&](std::string_view literal) { literals.back() += literal; },
-      [&](std::string_view name) {
-        const auto value = values.find(name);
-        if (value == values.end())
-          literals.emplace_back();
-        else
-          literals.back() += value->second;
-      });
-  if (!text.starts_with(literals.front()) || !text.ends_with(literals.back())) return false;
-  std::size_t at = 0;
-  for (const std::string& literal : literals) {
-    at = text.find(literal, at);
-    if (at == std::string_view::npos) return false;
-    at += literal.size();
-  }
-  return true;
-}
-
-std::string text_of(const std::vector<std::string>& files, const std::string& folder = "") {
-  std::string text;
-  for (const std::string& name : files) text += template_file(folder + name + ".cuh") + "\n";
-  return text;
-}
-
 /// The values that are the library's own, whatever the problem.
-Values gemm_files(const TemplateFiles& files) {
+TemplateValues gemm_files(const TemplateFiles& files) {
   return {{"version", JITGEMM_VERSION},
           {"types.cuh", template_file("types.cuh")},
           {"schedule.cuh", template_file("schedule.cuh")},
           {"geometry", text_of(files.geometry)},
           {"arguments.cuh", template_file("arguments.cuh")},
+          {"custom_epilogue_arguments.cuh", template_file("custom_epilogue_arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
           {"fragment.cuh", template_file("fragment.cuh")},
           {"activation.cuh", template_file("activation.cuh")},
           {"functor.cuh", template_file("functor.cuh")},
+          {"memory.cuh", template_file("memory.cuh")},
+          {"custom_epilogue.cuh", template_file("custom_epilogue.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
           {"main_loop", text_of(files.main_loop)}};
 }
 
-Values packing_files() {
+TemplateValues packing_files() {
   return {{"version", JITGEMM_VERSION},
           {"types.cuh", template_file("types.cuh")},
           {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
@@ -115,7 +48,7 @@ Values packing_files() {
           {"pack.cuh", template_file("pack.cuh")}};
 }
 
-Values check_files() {
+TemplateValues check_files() {
   return {{"version", JITGEMM_VERSION},
           {"types.cuh", template_file("types.cuh")},
           {"schedule.cuh", template_file("schedule.cuh")},
@@ -160,11 +93,12 @@ std::string describe_epilogue(const Problem& p) {
   if (reads_c(p)) text += ", with C";
   if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
   if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
+  if (has_epilogue_function(p)) text += ", with the epilogue " + std::to_string(p.epilogue.function);
   return text;
 }
 
 /// What the arithmetic of a sum and its epilogue depends on, of every kernel that has both.
-Values arithmetic_of(const Problem& p) {
+TemplateValues arithmetic_of(const Problem& p) {
   return {{"element_a", device_type(p.a.type)},
           {"element_b", device_type(p.b.type)},
           {"accumulator", device_type(accumulator_of(p))},
@@ -189,7 +123,8 @@ std::string describe(const Problem& p, bool promoted) {
 }
 
 /// The source without its text, and all values that the text depends on.
-KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device, Values& values) {
+KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device,
+                     TemplateValues& values) {
   const KernelProblem p = kernel_problem(asked, c);
   const device::Partition partition = partition_of(c.schedule);
   const bool promoted = parameters_of(c, p).promoted;
@@ -239,6 +174,10 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"mma_fp8", flag(device.has_mma_fp8())},
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"entry", source.entry},
+            {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments" : "Arguments"},
+            {"has_custom_epilogue", flag(has_epilogue_function(p))},
+            {"custom_epilogue",
+             has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), accumulator_of(p)) : ""},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   values.merge(arithmetic_of(p));
   return source;
@@ -247,18 +186,20 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
 }  // namespace
 
 KernelSource generate(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device) {
-  Values values;
+  TemplateValues values;
   KernelSource source = outline(asked, c, device, values);
   const KernelProblem p = kernel_problem(asked, c);
   const KernelFamily& family = family_of(c);
   values.merge(gemm_files(family.template_files(p.a.type)));
   values["macros"] = family.macros ? family.macros(p, c) : "";
   source.text = fill_in("gemm.cu.in", values);
+  if (has_epilogue_function(p))
+    source.custom_epilogue_alone = custom_epilogue_alone(epilogue_function(p), accumulator_of(p));
   return source;
 }
 
 std::string kernel_identity(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device) {
-  Values values;
+  TemplateValues values;
   outline(asked, c, device, values);
   std::string text;
   for (const auto& [name, value] : values) text += value + ',';
@@ -273,7 +214,7 @@ KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, con
   source.architecture = device.architecture();
   source.config = "packing";
   source.entry = "pack_" + size + "_" + what(transpose_a) + "_" + what(transpose_b);
-  Values values = packing_files();
+  TemplateValues values = packing_files();
   values.insert({{"architecture", source.architecture},
                  {"size", size},
                  {"what_a", what(transpose_a)},
@@ -298,7 +239,7 @@ KernelSource generate_check(const NormalProblem& p, const DeviceInfo& device) {
                  std::string(to_string(p.d.type));
   std::string problem = "A " + std::string(to_string(p.a.type)) + ", B " + std::string(to_string(p.b.type)) + ", D " +
                         std::string(to_string(p.d.type)) + describe_epilogue(p);
-  Values values = check_files();
+  TemplateValues values = check_files();
   values.merge(arithmetic_of(p));
   values.insert({{"architecture", source.architecture},
                  {"problem", problem},

@@ -8,6 +8,8 @@
 #include <limits>
 #include <optional>
 
+#include "backend/cuda/pure_ptx.hpp"
+#include "core/epilogue_text.hpp"
 #include "jitgemm/error.hpp"
 #include "util/directory.hpp"
 #include "util/environment.hpp"
@@ -123,6 +125,36 @@ std::optional<std::string> serialisation_advice(std::string_view log) {
     if (digit(at + 3) && digit(at + 4) && !digit(at + 5)) return std::string(line_with(log, at));
   }
   return std::nullopt;
+}
+
+/// sm_90a is a real architecture, compute_90a the virtual one whose language PTX is.
+std::string virtual_architecture(const KernelSource& source) {
+  return "--gpu-architecture=compute" + source.architecture.substr(source.architecture.find('_'));
+}
+
+/// Compiled alone, the caller's function has its own errors, and shows in PTX what it does besides computing a value.
+void check_custom_epilogue_alone(const NvrtcApi& api, const KernelSource& source) {
+  const std::string target = virtual_architecture(source);
+  std::vector<const char*> arguments(options.begin(), options.end());
+  arguments.insert(arguments.end(), {target.c_str(), "--relocatable-device-code=true", "-lineinfo"});
+  Program program(api, source.custom_epilogue_alone, "epilogue.cu");
+  const nvrtcResult result = program.compile(arguments);
+  const auto failure = [&](const std::string& what, const std::string& log) {
+    return Error(ErrorCode::compile_failed, what)
+        .with_config(source.config)
+        .with_call("nvrtcCompileProgram")
+        .with_log(log);
+  };
+  if (result == NVRTC_ERROR_COMPILATION) {
+    const std::string log = program.log(), its = error_of_epilogue(log);
+    throw failure("the epilogue does not compile: " + (its.empty() ? first_error(log) : its) +
+                      "; correct it, Error::log() has the rest",
+                  log);
+  }
+  if (result != NVRTC_SUCCESS) return;  // what is wrong with the compiler is said of the kernel
+  const std::string ptx = program.ptx();
+  if (const std::string why = why_ptx_refused(ptx, "jitgemm_epilogue"); !why.empty())
+    throw failure("the epilogue does more than compute a value: " + why, ptx);
 }
 
 }  // namespace
@@ -255,6 +287,7 @@ PtxasInfo parse_ptxas_info(std::string_view log) {
 }
 
 KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
+  if (!source.custom_epilogue_alone.empty()) check_custom_epilogue_alone(api, source);
   const std::string architecture = "--gpu-architecture=" + source.architecture;
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.push_back(architecture.c_str());
@@ -305,8 +338,7 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
 }
 
 std::string ptx_of(const NvrtcApi& api, const KernelSource& source) {
-  // sm_90a is a real architecture, compute_90a the virtual one whose language PTX is.
-  const std::string target = "--gpu-architecture=compute" + source.architecture.substr(source.architecture.find('_'));
+  const std::string target = virtual_architecture(source);
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.push_back(target.c_str());
   Program program(api, source.text, source.entry + ".cu");

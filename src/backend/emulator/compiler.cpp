@@ -16,6 +16,7 @@
 #include "backend/emulator/device_text.hpp"
 #include "backend/emulator/temporary_directory.hpp"
 #include "core/data_types.hpp"
+#include "core/epilogue_text.hpp"
 #include "jitgemm/error.hpp"
 #include "util/atomic_file.hpp"
 #include "util/environment.hpp"
@@ -187,6 +188,12 @@ KernelBinary HostCompiler::compile(const KernelSource& source) {
   } else {
     outcome = run(compiler.command, {compiler.flags, {"-shared"}, text, {library}}, directory);
   }
+  if (const std::string its = error_of_epilogue(outcome.output); outcome.status != 0 && !its.empty())
+    throw Error(ErrorCode::compile_failed,
+                "the epilogue does not compile: " + its + "; correct it, Error::log() has the rest")
+        .with_config(source.config)
+        .with_call(compiler.command[0])
+        .with_log(outcome.output);
   if (outcome.status != 0)
     throw Error(ErrorCode::compile_failed,
                 source.entry +

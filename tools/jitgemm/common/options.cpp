@@ -8,18 +8,35 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "core/data_types.hpp"
 #include "jit/cache_directory.hpp"
 #include "util/alternatives.hpp"
+#include "util/atomic_file.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm::cli {
 namespace {
 
 [[noreturn]] void bad_option(const std::string& message) { throw Error(ErrorCode::invalid_option, message); }
+
+std::string epilogue_text(const std::filesystem::path& path) {
+  constexpr std::uintmax_t most_bytes = 80 << 10;  // of code and operands
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(path, error);
+  if (is_file && std::filesystem::file_size(path, error) > most_bytes)
+    throw Error(ErrorCode::io,
+                fmt::format("{} is too large for an epilogue: 64 KiB of code are the most", path.string()));
+  const std::optional<std::string> text = is_file ? read_file(path) : std::nullopt;
+  if (!text)
+    throw Error(ErrorCode::io,
+                fmt::format("cannot read the epilogue in {}: give a file with a line for each operand and its code",
+                            path.string()));
+  return *text;
+}
 
 /// As the field of a problem that it sets: -m, --layout-a.
 std::string option_of(std::string field) {
@@ -139,6 +156,8 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   add_size("--align-b", "align_b", "Of B");
   add_size("--align-c", "align_c", "Of C");
   add_size("--align-d", "align_d", "Of D");
+  add("--epilogue", epilogue_,
+      "File with an epilogue of your own: a line for each operand, then CUDA C++ (jitgemm/epilogue.hpp)");
   app.add_option("--config", config_, "Use this configuration, a line as `explain` prints it")->group("Choice");
 }
 
@@ -155,7 +174,17 @@ Problem ProblemOptions::without_sizes() const {
   for (const auto& [name, text] : fields_) {
     if (!text.empty()) set_option(p, name, text);
   }
+  if (!epilogue_.empty()) p.epilogue.function = define_epilogue(parse_epilogue(epilogue_text(epilogue_)));
   return p;
+}
+
+void ProblemOptions::refuse_epilogue(const std::string& command) const {
+  if (epilogue_.empty()) return;
+  bad_option(command == "tune"
+                 ? "an epilogue of your own is not tuned: leave --epilogue out; what is chosen then serves it, too"
+                 : command +
+                       " has nothing to check an epilogue of your own with: leave --epilogue out; explain, source "
+                       "and warm take it");
 }
 
 Problem ProblemOptions::problem(std::int64_t default_size) const {

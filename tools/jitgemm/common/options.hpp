@@ -37,13 +37,15 @@ class ProblemOptions {
   /// For these sizes, from a file.
   Problem problem(std::int64_t m, std::int64_t n, std::int64_t k) const;
   std::optional<KernelConfig> config() const;
+  /// Of commands that know no reference of it: throws if --epilogue was given, and says which take it.
+  void refuse_epilogue(const std::string& command) const;
   /// The option that gives this problem again, for hints: --problem "m=64 n=64 k=64 a=bf16 ...".
   static std::string command_line(const Problem& problem);
 
  private:
   Problem without_sizes() const;
 
-  std::string m_, n_, k_, line_, type_, layout_, config_;
+  std::string m_, n_, k_, line_, type_, layout_, config_, epilogue_;
   std::map<std::string, std::string> fields_;  // of to_string(Problem), with what was given for them
 };
 

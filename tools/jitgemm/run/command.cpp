@@ -39,7 +39,7 @@ class Run {
  public:
   explicit Run(const Options& options)
       : options_(options),
-        context_options_(checked(options.device.context_options())),
+        context_options_(checked(options)),
         context_(open_context(context_options_)),
         emulated_(context_.device().emulated),
         config_(options.problem.config()),
@@ -61,11 +61,13 @@ class Run {
   }
 
  private:
-  static ContextOptions checked(ContextOptions options) {
-    if (options.device == Device::compile_only) {
+  static ContextOptions checked(const Options& options) {
+    options.problem.refuse_epilogue("run");
+    ContextOptions context_options = options.device.context_options();
+    if (context_options.device == Device::compile_only) {
       throw Error(ErrorCode::invalid_option, "nothing runs on compile_only: use `jitgemm warm` or --device emulator");
     }
-    return options;
+    return context_options;
   }
 
   template <typename... Args>

@@ -208,6 +208,7 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
 }
 
 void tune(const Options& options) {
+  options.problem.refuse_epilogue("tune");
   const ContextOptions context_options = options.device.context_options();
   if (context_options.device == Device::compile_only) {
     throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");

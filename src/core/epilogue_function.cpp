@@ -1,0 +1,237 @@
+#include "core/epilogue_function.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "core/data_types.hpp"
+#include "core/enumerators.hpp"
+#include "core/epilogue_text.hpp"
+#include "core/out_of_memory.hpp"
+#include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
+#include "util/hash.hpp"
+
+namespace jitgemm {
+
+template <>
+std::span<const Enumerator<OperandShape>> enumerators() {
+  static constexpr std::array all{Enumerator<OperandShape>{OperandShape::scalar, "scalar"},
+                                  Enumerator<OperandShape>{OperandShape::along_m, "along_m"},
+                                  Enumerator<OperandShape>{OperandShape::along_n, "along_n"},
+                                  Enumerator<OperandShape>{OperandShape::matrix, "matrix"}};
+  return all;
+}
+
+namespace {
+
+constexpr std::size_t most_code_bytes = 64 << 10;
+constexpr std::size_t most_defined = 1 << 16;  // each is kept for good
+constexpr std::string_view mark = "// operand ";
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::invalid_problem, "the epilogue cannot be used: " + why);
+}
+
+/// Of an operand of this type, as the memory has it.
+bool fits_accumulator(DataType type, DataType accumulator) {
+  return type == accumulator || (accumulator == f32 && (type == f16 || type == bf16));
+}
+
+void check(const EpilogueFunction& function) {
+  if (function.operands.size() > most_epilogue_operands)
+    refuse("it has " + std::to_string(function.operands.size()) + " operands: give " +
+           std::to_string(most_epilogue_operands) + " at most");
+  for (std::size_t i = 0; i < function.operands.size(); ++i) {
+    const auto& [name, shape, type, output] = function.operands[i];
+    if (!is_operand_name(name))
+      refuse("\"" + name.substr(0, 40) +
+             "\" is no name for an operand: use lower-case letters, digits and _, and no word of C++, row, column or "
+             "batch");
+    for (std::size_t j = 0; j < i; ++j)
+      if (function.operands[j].name == name) refuse("two operands are called " + name + ": rename one");
+    if (!is_known(shape)) refuse("the shape of " + name + " is unknown: use " + names_of_all<OperandShape>());
+    if (output && shape != OperandShape::matrix)
+      refuse("the output " + name + " is " + std::string(name_of(shape)) +
+             ", where many elements would write one: make it a matrix");
+    if (shape != OperandShape::scalar && info_of(type).bits == 0)
+      refuse("the type of " + name + " is unknown: use f16, bf16 or the accumulator's");
+  }
+  if (function.code.size() > most_code_bytes)
+    refuse("its code has " + std::to_string(function.code.size()) + " bytes: give " + std::to_string(most_code_bytes) +
+           " at most");
+  if (const std::string why = why_code_refused(function.code); !why.empty()) refuse(why);
+}
+
+/// The next word of a line, which is taken off.
+std::string_view next_word(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+EpilogueOperand parse_operand(std::string_view line, int number) {
+  const auto unreadable = [number](const std::string& why) {
+    refuse("line " + std::to_string(number) + ": " + why +
+           ": write it like \"// operand in residual matrix bf16\" or \"// operand in limit scalar\"");
+  };
+  const std::string_view direction = next_word(line), name = next_word(line), shape = next_word(line),
+                         type = next_word(line);
+  EpilogueOperand operand{.name = std::string(name)};
+  if (direction != "in" && direction != "out") unreadable("an operand is in or out");
+  operand.output = direction == "out";
+  if (const auto known = parse_enumerator<OperandShape>(shape))
+    operand.shape = *known;
+  else
+    unreadable("\"" + std::string(shape) + "\" is no shape");
+  if (operand.shape != OperandShape::scalar) {
+    if (const auto known = parse_data_type(type))
+      operand.type = *known;
+    else
+      unreadable("\"" + std::string(type) + "\" is no type");
+  } else if (!type.empty()) {
+    unreadable("a scalar has the accumulator's type");
+  }
+  if (!next_word(line).empty()) unreadable("an operand has no more words");
+  return operand;
+}
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::map<std::uint64_t, std::unique_ptr<const DefinedEpilogue>> defined;
+};
+
+Registry& registry() {
+  static Registry& one = *new Registry;  // used by threads that outlive main()
+  return one;
+}
+
+/// Never 0, which is none.
+std::uint64_t digest(const std::string& text) {
+  const std::uint64_t bits = std::strtoull(digest_of("epilogue 1\n" + text).substr(0, 16).c_str(), nullptr, 16);
+  return bits != 0 ? bits : 1;
+}
+
+}  // namespace
+
+std::string_view to_string(OperandShape shape) { return name_of(shape); }
+
+std::string to_string(const EpilogueFunction& function) {
+  std::string text;
+  for (const EpilogueOperand& operand : function.operands) {
+    text.append(mark).append(operand.output ? "out " : "in ").append(operand.name).append(" ");
+    text.append(name_of(operand.shape));
+    if (operand.shape != OperandShape::scalar) text.append(" ").append(to_string(operand.type));
+    text.append("\n");
+  }
+  return text + function.code;
+}
+
+EpilogueFunction parse_epilogue(std::string_view text) {
+  return with_memory_errors([&] {
+    EpilogueFunction function;
+    for (int line = 1; text.starts_with(mark); ++line) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      function.operands.push_back(parse_operand(text.substr(mark.size(), end - mark.size()), line));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    function.code = text;
+    check(function);
+    return function;
+  });
+}
+
+std::uint64_t define_epilogue(const EpilogueFunction& function) {
+  return with_memory_errors([&] {
+    check(function);
+    std::string text = to_string(function);
+    const std::uint64_t key = digest(text);
+    Registry& known = registry();
+    const std::unique_lock lock(known.mutex);
+    if (const auto found = known.defined.find(key); found != known.defined.end()) {
+      if (found->second->text == text) return key;
+      refuse("its digest is that of another one: add a comment");
+    }
+    if (known.defined.size() >= most_defined)
+      refuse("this process has defined " + std::to_string(most_defined) +
+             ", which are kept: make what varies a scalar operand");
+    known.defined.emplace(key, std::make_unique<DefinedEpilogue>(DefinedEpilogue{function, std::move(text)}));
+    return key;
+  });
+}
+
+const DefinedEpilogue* find_epilogue(std::uint64_t digest) {
+  Registry& known = registry();
+  const std::shared_lock lock(known.mutex);
+  const auto found = known.defined.find(digest);
+  return found == known.defined.end() ? nullptr : found->second.get();
+}
+
+EpilogueFunction epilogue_of(std::uint64_t digest) {
+  return with_memory_errors([&] {
+    if (const DefinedEpilogue* const found = find_epilogue(digest)) return found->function;
+    refuse("this process has defined none with the digest " + std::to_string(digest) +
+           ": call define_epilogue() first, or give its file with --epilogue");
+  });
+}
+
+const EpilogueFunction& epilogue_function(const Problem& problem) {
+  if (const DefinedEpilogue* const found = find_epilogue(problem.epilogue.function)) return found->function;
+  throw Error(ErrorCode::internal, "a normalised problem has an epilogue that is not defined");
+}
+
+std::string why_epilogue_unsupported(const Problem& p) {
+  if (!has_epilogue_function(p)) return {};
+  const DefinedEpilogue* const defined = find_epilogue(p.epilogue.function);
+  if (!defined)
+    return "this process has defined no epilogue with the digest " + std::to_string(p.epilogue.function) +
+           ": call define_epilogue() first, or give its file with --epilogue";
+  const char* const beside = p.beta != 0                                 ? "beta"
+                             : p.epilogue.bias != Bias::none             ? "bias"
+                             : p.epilogue.activation != Activation::none ? "activation"
+                                                                         : nullptr;
+  if (beside)
+    return std::string(beside) +
+           " is given beside an epilogue of one's own: make C and bias operands of it, and the activation its code";
+  const DataType accumulator = info_of(p.a.type).accumulator;
+  for (const EpilogueOperand& operand : defined->function.operands) {
+    if (operand.shape != OperandShape::scalar && !fits_accumulator(operand.type, accumulator))
+      return "the epilogue's operand " + operand.name + " is " + std::string(to_string(operand.type)) +
+             " where sums are " + std::string(to_string(accumulator)) + ": use " +
+             (accumulator == f32 ? "f16, bf16 or f32" : std::string(to_string(accumulator)));
+  }
+  return {};
+}
+
+OperandMatrix matrix_of(const EpilogueOperand& operand, const EpilogueValue& value, const Problem& p) {
+  const bool is_matrix = operand.shape == OperandShape::matrix;
+  OperandMatrix matrix{.extent = operand.shape == OperandShape::along_m ? p.m : p.n,
+                       .vectors = is_matrix ? p.m : 1,
+                       .type = operand.type,
+                       .ld = 0,
+                       .batch = p.batch,
+                       .stride = value.stride};
+  matrix.ld = is_matrix && value.ld != 0 ? value.ld : matrix.packed_ld();
+  const std::int64_t packed = is_matrix ? std::max<std::int64_t>(1, p.m) * matrix.ld : 0;
+  if (matrix.stride == packed_stride) matrix.stride = packed;
+  if (p.batch <= 1) matrix.stride = 0;
+  return matrix;
+}
+
+double epilogue_bytes(const Problem& p) {
+  double bytes = 0;
+  for (const EpilogueOperand& operand : epilogue_function(p).operands) {
+    if (operand.shape == OperandShape::scalar) continue;
+    const OperandMatrix matrix = matrix_of(operand, {}, p);
+    const double one = double(matrix.extent) * double(matrix.vectors) * double(size_of(operand.type));
+    bytes += matrix.stride == 0 ? one : one * double(p.batch);
+  }
+  return bytes;
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,58 @@
+#include "jit/custom_epilogue_source.hpp"
+
+#include "core/data_types.hpp"
+#include "core/epilogue_function.hpp"
+#include "jit/template_values.hpp"
+
+namespace jitgemm {
+namespace {
+
+std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
+
+std::string members(const EpilogueFunction& function, bool outputs, DataType accumulator) {
+  std::string text;
+  for (const EpilogueOperand& operand : function.operands)
+    if (operand.output == outputs) text += "  " + device_type(accumulator) + " " + operand.name + ";\n";
+  return text;
+}
+
+/// Calls visit(EpilogueOperand, member) for each.
+std::string visits(const EpilogueFunction& function, bool outputs) {
+  std::string text;
+  for (std::size_t i = 0; i < function.operands.size(); ++i) {
+    const auto& [name, shape, element, output] = function.operands[i];
+    if (output != outputs) continue;
+    const std::string in_memory = shape == OperandShape::scalar ? "void" : device_type(element);
+    text += "    visit(EpilogueOperand<" + std::to_string(i) + ", OperandShape::" + std::string(to_string(shape)) +
+            ", " + in_memory + ">{}, &" + (outputs ? "Out" : "Args") + "::" + name + ");\n";
+  }
+  return text;
+}
+
+TemplateValues values_of(const EpilogueFunction& function, DataType accumulator) {
+  return {{"custom_epilogue_text.cuh", template_file("custom_epilogue_text.cuh")},
+          {"accumulator", device_type(accumulator)},
+          {"inputs", members(function, false, accumulator)},
+          {"outputs", members(function, true, accumulator)},
+          {"code", function.code},
+          {"visit_inputs", visits(function, false)},
+          {"visit_outputs", visits(function, true)}};
+}
+
+}  // namespace
+
+std::string custom_epilogue_source(const EpilogueFunction& function, DataType accumulator) {
+  const TemplateValues values = values_of(function, accumulator);
+  return fill_in("custom_epilogue_text.cu.in", values) + fill_in("custom_epilogue.cu.in", values);
+}
+
+std::string custom_epilogue_alone(const EpilogueFunction& function, DataType accumulator) {
+  TemplateValues values = values_of(function, accumulator);
+  values.insert({{"types.cuh", template_file("types.cuh")},
+                 {"ptx", text_of({"math"}, "ptx/")},
+                 {"activation.cuh", template_file("activation.cuh")}});
+  values["text"] = fill_in("custom_epilogue_text.cu.in", values);
+  return fill_in("custom_epilogue_alone.cu.in", values);
+}
+
+}  // namespace jitgemm

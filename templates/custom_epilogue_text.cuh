@@ -1,0 +1,64 @@
+// What the text of an epilogue of the caller's own may call. CUDA has the functions of <math.h> by itself; those that
+// need no memory there are given to the emulator here.
+#pragma once
+#include "activation.cuh"
+#include "ide.cuh"
+
+namespace epilogue_text {
+
+__device__ __forceinline__ float sigmoid(float x) { return jitgemm::device::sigmoid(x); }
+__device__ __forceinline__ double sigmoid(double x) { return jitgemm::device::sigmoid(x); }
+[[maybe_unused]] constexpr double log2_e = jitgemm::device::LOG2_E;
+
+#ifdef JITGEMM_EMULATOR
+#define JITGEMM_MATH_1(name)                                   \
+  inline double name(double x) { return __builtin_##name(x); } \
+  inline float name##f(float x) { return __builtin_##name##f(x); }
+#define JITGEMM_MATH_2(name)                                                \
+  inline double name(double x, double y) { return __builtin_##name(x, y); } \
+  inline float name##f(float x, float y) { return __builtin_##name##f(x, y); }
+JITGEMM_MATH_1(fabs)
+JITGEMM_MATH_1(sqrt)
+JITGEMM_MATH_1(cbrt)
+JITGEMM_MATH_1(exp)
+JITGEMM_MATH_1(exp2)
+JITGEMM_MATH_1(expm1)
+JITGEMM_MATH_1(log)
+JITGEMM_MATH_1(log2)
+JITGEMM_MATH_1(log1p)
+JITGEMM_MATH_1(tanh)
+JITGEMM_MATH_1(atan)
+JITGEMM_MATH_1(erf)
+JITGEMM_MATH_1(floor)
+JITGEMM_MATH_1(ceil)
+JITGEMM_MATH_1(rint)
+JITGEMM_MATH_1(trunc)
+JITGEMM_MATH_1(round)
+JITGEMM_MATH_2(fmax)
+JITGEMM_MATH_2(fmin)
+JITGEMM_MATH_2(fmod)
+JITGEMM_MATH_2(copysign)
+#undef JITGEMM_MATH_1
+#undef JITGEMM_MATH_2
+inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
+inline float powf(float x, float y) { return __builtin_powf(x, y); }
+#define JITGEMM_OF_EACH_TYPE(T)                \
+  inline T abs(T x) { return x < 0 ? -x : x; } \
+  inline bool isnan(T x) { return x != x; }    \
+  inline bool isinf(T x) { return x - x != 0 && x == x; }
+JITGEMM_OF_EACH_TYPE(float)
+JITGEMM_OF_EACH_TYPE(double)
+inline float min(float x, float y) { return fminf(x, y); }
+inline float max(float x, float y) { return fmaxf(x, y); }
+inline double min(double x, double y) { return fmin(x, y); }
+inline double max(double x, double y) { return fmax(x, y); }
+#undef JITGEMM_OF_EACH_TYPE
+inline int min(int x, int y) { return y < x ? y : x; }
+inline int max(int x, int y) { return x < y ? y : x; }
+inline int abs(int x) { return x < 0 ? -x : x; }
+#endif
+
+}  // namespace epilogue_text
