@@ -40,13 +40,14 @@ Chooser::Chooser(Backend& backend, KernelStore& store, KernelsAtHand& at_hand, R
       options_(options),
       device_(std::move(device)),
       part_(part_of(device_, options.constraints)),
-      db_(options.tuning_db, options.system_tuning_db) {}
+      db_(options.tuning_db, options.system_tuning_db),
+      at_hand_db_(options.at_hand_db, options.system_at_hand_db) {}
 
 Choice Chooser::preview(const NormalProblem& problem) {
   const NormalProblem shape = shape_of(problem);
   if (auto choice = remembered(shape)) return *choice;
   Choice choice = look_up(planner(problem), shape);
-  if (measures(problem) && choice.source != PlanSource::exact) choice.why += "; gemm() will measure first";
+  if (measures(problem, choice)) choice.why += "; gemm() will measure first";
   return choice;
 }
 
@@ -56,7 +57,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
   if (auto choice = remembered(shape)) return *choice;
   const Planner planner = this->planner(problem);
   Choice choice = look_up(planner, shape);
-  if (measures(problem) && choice.source != PlanSource::exact) {
+  if (measures(problem, choice)) {
     if (!may_measure || measures_here()) {
       if (settled) *settled = false;
       choice.why += may_measure ? "; not measured from within a measurement" : "; not measured during stream capture";
@@ -66,21 +67,23 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
     if (auto meanwhile = remembered(shape)) return *meanwhile;
     choice = look_up(planner, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
-    if (choice.source == PlanSource::exact) {
+    if (!measures(problem, choice)) {
       // Another thread or process has measured it while this one waited.
     } else if (left <= 0) {
       choice.why += "; not measured: the Context's tuning budget is spent";
     } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
       spent_seconds_ += result->seconds;
-      if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
-        choice = {result->config,
-                  PlanSource::measured,
-                  why_chosen(*result),
-                  planner.predict_us(result->config),
-                  result->median_us,
-                  result->spread,
-                  0,
-                  runners_up_of(*result)};
+      if (is_bounded()) {
+        choice = look_up(planner, shape);
+      } else if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
+        choice = {.config = result->config,
+                  .source = PlanSource::measured,
+                  .why = why_chosen(*result),
+                  .predicted_us = planner.predict_us(result->config),
+                  .measured_us = result->median_us,
+                  .spread = result->spread,
+                  .runners_up = runners_up_of(*result),
+                  .tuned = true};
       }
     } else {
       choice.why += "; not measured: nothing could be run";
@@ -124,23 +127,83 @@ void Chooser::forget() {
 }
 
 Choice Chooser::look_up(const Planner& planner, const NormalProblem& shape) {
-  return bounded(planner, free_choice(planner, shape));
+  return bounded(planner, shape, free_choice(planner, shape));
 }
 
-Choice Chooser::bounded(const Planner& planner, const Choice& choice) {
-  if (options_.at_hand_within == 0 || at_hand_.has(planner.problem(), choice.config)) return choice;
-  const double best_us = planner.predict_us(choice.config);
-  const auto instead = at_hand_.best(planner, options_.at_hand_within * best_us);
-  if (!instead) {
+Choice Chooser::bounded(const Planner& planner, const NormalProblem& shape, const Choice& choice) {
+  if (!is_bounded()) return choice;
+  const bool at_hand = at_hand_.has(planner.problem(), choice.config);
+  if (at_hand && choice.tuned) return choice;
+  const double choice_us = planner.predict_us(choice.config);
+  const auto predicted = at_hand_.best(planner, {.most_us = options_.at_hand_within * choice_us});
+  if (const auto measured = measured_at_hand(planner, shape, choice, predicted)) return *measured;
+  if (at_hand) return choice;
+  if (!predicted) {
     logger().info("{}: no kernel at hand is expected to take less than {} times as long as {}, which is compiled",
                   to_string(planner.problem()), options_.at_hand_within, to_string(choice.config));
     return choice;
   }
-  return {.config = instead->config,
-          .source = PlanSource::model,
-          .why = fmt::format("of the kernels at hand; expected to take {:.2f} times as long as {}, which is not",
-                             instead->predicted_us / best_us, to_string(choice.config)),
-          .predicted_us = instead->predicted_us};
+  const double times = predicted->predicted_us / choice_us;
+  return {.config = predicted->config,
+          .source = PlanSource::at_hand,
+          .why = fmt::format("of the kernels at hand; expected to take {:.2f} times as long as {}, which is not", times,
+                             to_string(choice.config)),
+          .predicted_us = predicted->predicted_us,
+          .expected_regret = times};
+}
+
+std::optional<Choice> Chooser::measured_at_hand(const Planner& planner, const NormalProblem& shape,
+                                                const Choice& choice, const std::optional<RankedConfig>& predicted) {
+  if (options_.tuning == Tuning::off) return std::nullopt;
+  const double choice_us = planner.predict_us(choice.config);
+  const bool compares = choice.tuned && choice.measured_us > 0;
+  const auto may_serve = [&](const KernelConfig& config) {
+    return planner.why_not(config).empty() && at_hand_.has(planner.problem(), config);
+  };
+  const auto made = [&](const KernelConfig& config, double measured_us, const std::string& why) {
+    const double us = planner.predict_us(config);
+    return Choice{.config = config,
+                  .source = PlanSource::at_hand,
+                  .why = why + ", of the kernels at hand",
+                  .predicted_us = us,
+                  .measured_us = measured_us,
+                  .expected_regret = us / choice_us};
+  };
+
+  const NormalProblem tuned = tuned_shape(shape);
+  const TuningLookup found = at_hand_db_.find(tuned, device_, options_.constraints);
+  if (found.match == Match::exact && may_serve(found.config)) {
+    Choice best = made(found.config, tuned.m == shape.m ? found.measured_us : 0, found.why);
+    const double times = compares ? found.measured_us / choice.measured_us : best.expected_regret;
+    if (times > options_.at_hand_within) return choice;
+    best.spread = found.spread;
+    best.runners_up = found.runners_up;
+    best.tuned = true;
+    return best;
+  }
+  // Those of the choice's own measurement, where no other is expected to be faster than they were.
+  for (const MeasuredConfig& second : choice.runners_up) {
+    if (!compares || !may_serve(second.config)) continue;
+    const double times = second.median_us / choice.measured_us;
+    if (times > options_.at_hand_within || (predicted && times * choice_us > predicted->predicted_us)) break;
+    return made(second.config, second.median_us, "a runner-up, " + choice.why);
+  }
+  if (found.match == Match::nearest && predicted && may_serve(found.config) &&
+      planner.predict_us(found.config) <= most_expected_regret * predicted->predicted_us) {
+    return made(found.config, 0, found.why);
+  }
+  return std::nullopt;
+}
+
+std::vector<RankedConfig> Chooser::to_measure(const Planner& planner, std::size_t count) {
+  if (!is_bounded()) return planner.ranked(count);
+  const RankedConfig free = [&] {
+    const Choice choice = free_choice(planner, planner.problem());
+    return RankedConfig{choice.config, planner.predict_us(choice.config)};
+  }();
+  auto ranked = at_hand_.ranked(planner, count, {.most_us = options_.at_hand_within * free.predicted_us});
+  if (ranked.empty()) ranked.push_back(free);
+  return ranked;
 }
 
 Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) {
@@ -161,21 +224,22 @@ Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) 
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
   if (tuned.m != shape.m) found.why += ", as for m=" + std::to_string(tuned.m);
-  return {found.config,
-          found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
-          found.why,
-          planner.predict_us(found.config),
-          tuned.m == shape.m ? found.measured_us : 0,
-          found.spread,
-          found.expected_regret,
-          found.runners_up};
+  return {.config = found.config,
+          .source = found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
+          .why = found.why,
+          .predicted_us = planner.predict_us(found.config),
+          .measured_us = tuned.m == shape.m ? found.measured_us : 0,
+          .spread = found.spread,
+          .expected_regret = found.expected_regret,
+          .runners_up = found.runners_up,
+          .tuned = found.match == Match::exact};
 }
 
 Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspace_bytes) {
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
   const Planner planner(problem, part_, constraints);
-  Choice choice = bounded(planner, by_model(planner, constraints));
+  Choice choice = bounded(planner, shape_of(problem), by_model(planner, constraints));
   choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
   logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
   return choice;
@@ -210,7 +274,7 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
     if (options_.progress) options_.progress(problem, done, total);
   };
   options.why_nothing = why;
-  const auto ranked = planner(tuned).ranked(std::size_t(options.candidates));
+  const auto ranked = to_measure(planner(tuned), std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;
@@ -227,7 +291,7 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
   record.library_version = JITGEMM_VERSION;
   record.candidates = candidate_set(ranked);
   record.runners_up = runners_up_of(*result);
-  db_.add(record);
+  (is_bounded() ? at_hand_db_ : db_).add(record);
   logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
                 result->median_us);
   return result;
@@ -245,8 +309,9 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   return tuned;
 }
 
-bool Chooser::measures(const NormalProblem& problem) const {
-  return options_.tuning == Tuning::on && reads_ab(problem) && !has_epilogue_function(problem);
+bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem)) return false;
+  return !is_bounded() || (at_hand_.has(problem, choice.config) && at_hand_.has_check(problem));
 }
 
 }  // namespace jitgemm

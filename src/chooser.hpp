@@ -35,8 +35,9 @@ struct Choice {
   PlanSource source = PlanSource::model;
   std::string why;
   double predicted_us = 0, measured_us = 0, spread = 0;
-  double expected_regret = 0;  ///< of a nearest one
+  double expected_regret = 0;  ///< of a nearest one, and of one at hand
   std::vector<MeasuredConfig> runners_up = {};
+  bool tuned = false;  ///< of the best that was to be had for this problem; measuring again would tell nothing new
 };
 
 struct ChooserOptions {
@@ -47,6 +48,8 @@ struct ChooserOptions {
   double at_hand_within = 0;  ///< of ContextOptions
   Constraints constraints = {};
   std::optional<std::filesystem::path> tuning_db, system_tuning_db;
+  /// What was measured of kernels at hand alone, which is no one else's best.
+  std::optional<std::filesystem::path> at_hand_db, system_at_hand_db;
   std::function<void(const Problem&, int done, int total)> progress = {};  ///< of ContextOptions
 };
 
@@ -83,14 +86,22 @@ class Chooser {
   Choice look_up(const Planner& planner, const NormalProblem& shape);
   Choice free_choice(const Planner& planner, const NormalProblem& shape);
   /// The choice, or what ContextOptions::at_hand_within has instead.
-  Choice bounded(const Planner& planner, const Choice& choice);
+  Choice bounded(const Planner& planner, const NormalProblem& shape, const Choice& choice);
+  bool is_bounded() const { return options_.at_hand_within > 0; }
+  /// What measurements say for a kernel at hand, or for the choice in spite of it. `predicted`: the model's first of
+  /// the kernels at hand, if one is expected to take no longer than it may.
+  std::optional<Choice> measured_at_hand(const Planner& planner, const NormalProblem& shape, const Choice& choice,
+                                         const std::optional<RankedConfig>& predicted);
+  /// What measuring a problem compares: the model's first choices, of kernels at hand where those are to serve.
+  std::vector<RankedConfig> to_measure(const Planner& planner, std::size_t count);
   Choice by_model(const Planner& planner, const Constraints& constraints) const;
   std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
   /// The shape that is measured for it: itself, or its bucket.
   NormalProblem tuned_shape(const NormalProblem& shape) const;
-  bool measures(const NormalProblem& problem) const;
+  /// Whether gemm() would measure before it settles on the choice.
+  bool measures(const NormalProblem& problem, const Choice& choice) const;
 
   Backend& backend_;
   KernelStore& store_;
@@ -98,7 +109,7 @@ class Chooser {
   const ChooserOptions options_;
   const RatedDevice device_;
   const RatedDevice part_;  // of it, that calls may use
-  TuningDb db_;
+  TuningDb db_, at_hand_db_;
   /// Holds measuring_ and says which thread does, so that what a progress callback calls does not wait for itself.
   class Measuring;
   bool measures_here() const { return measurer_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }

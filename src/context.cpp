@@ -10,6 +10,7 @@
 #include "core/enumerators.hpp"
 #include "first_calls.hpp"
 #include "jit/call.hpp"
+#include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
 #include "plan/cost_model.hpp"
@@ -407,5 +408,10 @@ Counters Context::counters() const {
 }
 
 Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
+
+void ContextInternals::warm_check(const Context& context, const Problem& problem) {
+  Context::Impl& impl = context.impl();
+  impl.store.warm(generate_check(normalise(problem), impl.backend->device()));
+}
 
 }  // namespace jitgemm

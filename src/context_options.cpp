@@ -102,8 +102,7 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   if (const double within = options.at_hand_within; !(within == 0 || within >= 1)) {
     invalid_option(fmt::format("at_hand_within={} is no factor; give 1 or more, or 0 for none", within));
   }
-  const bool measures =
-      options.device != Device::compile_only && !options.compile_in_background && options.at_hand_within == 0;
+  const bool measures = options.device != Device::compile_only && !options.compile_in_background;
   if (chooser.tuning == Tuning::on && !measures) chooser.tuning = Tuning::cached;
   chooser.budget_seconds = options.tuning_budget_seconds;
   chooser.total_budget_seconds = options.tuning_total_budget_seconds;
@@ -111,8 +110,14 @@ ChooserOptions chooser_options(const ContextOptions& options) {
   chooser.at_hand_within = options.at_hand_within;
   chooser.constraints = options.constraints;
   chooser.progress = options.progress;
-  if (const std::filesystem::path home = home_of(options); is_usable(home)) chooser.tuning_db = home / tuning_db_name;
-  if (const auto system = readable_system_cache_directory()) chooser.system_tuning_db = *system / tuning_db_name;
+  if (const std::filesystem::path home = home_of(options); is_usable(home)) {
+    chooser.tuning_db = home / tuning_db_name;
+    if (is_bounded(options)) chooser.at_hand_db = home / at_hand_db_name;
+  }
+  if (const auto system = readable_system_cache_directory()) {
+    chooser.system_tuning_db = *system / tuning_db_name;
+    if (is_bounded(options)) chooser.system_at_hand_db = *system / at_hand_db_name;
+  }
   return chooser;
 }
 

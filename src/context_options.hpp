@@ -24,5 +24,7 @@ std::optional<std::filesystem::path> calibration_file(const ContextOptions& opti
 ChooserOptions chooser_options(const ContextOptions& options);
 KernelCacheOptions cache_options(const ContextOptions& options);
 bool compiles_in_background(const ContextOptions& options);
+/// Whether kernels at hand are to serve.
+inline bool is_bounded(const ContextOptions& options) { return options.at_hand_within > 0; }
 
 }  // namespace jitgemm

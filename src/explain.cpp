@@ -56,6 +56,8 @@ std::string_view to_string(PlanSource source) {
       return "model";
     case PlanSource::fallback:
       return "fallback";
+    case PlanSource::at_hand:
+      return "at_hand";
   }
   return "unknown";
 }

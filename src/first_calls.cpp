@@ -152,7 +152,7 @@ std::shared_ptr<Pending> FirstCalls::Impl::begin(const NormalProblem& shape, con
   // No more workspace than the caller may have made for the choice.
   const std::size_t workspace_bytes = launch_shape(problem, choice.config).workspace_bytes();
   const double most_us = has_fallback ? as_good * choice.predicted_us : HUGE_VAL;
-  if (const auto kernel = at_hand.best(chooser.planner(problem), most_us, workspace_bytes)) {
+  if (const auto kernel = at_hand.best(chooser.planner(problem), {most_us, workspace_bytes})) {
     made->stopgap.emplace(Stopgap{get(problem, kernel->config)});
   } else if (has_fallback) {
     made->stopgap.emplace();

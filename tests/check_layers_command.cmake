@@ -27,6 +27,7 @@ set(with_internals measure peers bench seed calibrate soak)
 set(internals_of_command/interrupt.cpp backend/emulator/child_process.hpp backend/emulator/temporary_directory.hpp)
 set(internals_of_common/options.cpp core/data_types.hpp jit/cache_directory.hpp)
 set(internals_of_warm/command.cpp context_options.hpp core/problem.hpp jit/cache_directory.hpp)
+set(internals_of_warm/list.cpp context_internals.hpp)
 # PTX, which is the compiler's and no part of what the library keeps.
 set(internals_of_inspect/ptx.cpp backend/cuda/nvrtc.hpp)
 # What has been tuned already from the same candidates, and which of their kernels are cached.

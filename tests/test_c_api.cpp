@@ -111,7 +111,7 @@ static_assert(same<JITGEMM_DATA_PARALLEL, Schedule::data_parallel> && same<JITGE
 static_assert(same<JITGEMM_CHOICE_PINNED, PlanSource::pinned> && same<JITGEMM_CHOICE_EXACT, PlanSource::exact> &&
               same<JITGEMM_CHOICE_MEASURED, PlanSource::measured> &&
               same<JITGEMM_CHOICE_NEAREST, PlanSource::nearest> && same<JITGEMM_CHOICE_MODEL, PlanSource::model> &&
-              same<JITGEMM_CHOICE_FALLBACK, PlanSource::fallback>);
+              same<JITGEMM_CHOICE_FALLBACK, PlanSource::fallback> && same<JITGEMM_CHOICE_AT_HAND, PlanSource::at_hand>);
 static_assert(same<JITGEMM_DEVICE_CUDA, Device::cuda> && same<JITGEMM_DEVICE_EMULATOR, Device::emulator> &&
               same<JITGEMM_DEVICE_COMPILE_ONLY, Device::compile_only>);
 static_assert(same<JITGEMM_TUNING_OFF, Tuning::off> && same<JITGEMM_TUNING_CACHED, Tuning::cached> &&
@@ -153,7 +153,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
                          JITGEMM_STREAM_K_ONE_TILE, JITGEMM_STREAM_K_TWO_TILE});
   check_names<PlanSource>(jitgemm_choice_source_name,
                           {JITGEMM_CHOICE_PINNED, JITGEMM_CHOICE_EXACT, JITGEMM_CHOICE_MEASURED, JITGEMM_CHOICE_NEAREST,
-                           JITGEMM_CHOICE_MODEL, JITGEMM_CHOICE_FALLBACK});
+                           JITGEMM_CHOICE_MODEL, JITGEMM_CHOICE_FALLBACK, JITGEMM_CHOICE_AT_HAND});
   check_parse(jitgemm_data_type_name, jitgemm_data_type_parse, JITGEMM_AUTOMATIC);
   check_parse(jitgemm_layout_name, jitgemm_layout_parse, 2);
   check_parse(jitgemm_bias_name, jitgemm_bias_parse, 3);

@@ -8,10 +8,15 @@
 #include <thread>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "catch.hpp"
+#include "context_internals.hpp"
+#include "core/problem.hpp"
 #include "errors.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "jitgemm/version.hpp"
 #include "sandbox.hpp"
+#include "tune/tuning_db.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -61,6 +66,9 @@ TEST_CASE("Within the factor, kernels at hand serve new problems, and nothing is
       CAPTURE(to_string(p), within);
       const Plan plan = context.plan(p);
       CHECK(runs_right(context, p));
+      CHECK(plan.source == PlanSource::at_hand);
+      CHECK(plan.expected_regret >= 1);
+      CHECK_THAT(plan.json(), ContainsSubstring("\"source\":\"at_hand\""));
       CHECK_THAT(plan.why, ContainsSubstring("of the kernels at hand; expected to take") &&
                                ContainsSubstring(" times as long as sm"));
     }
@@ -121,13 +129,186 @@ TEST_CASE("A damaged kernel is not at hand, those of the system's layer are", "[
   CHECK(context.counters().compiles == 1);
 }
 
-TEST_CASE("With a bounded set nothing is measured", "[at_hand][emulator]") {
+TEST_CASE("A kernel serves with the grid and splits that each problem asks for", "[at_hand][emulator]") {
   const TemporaryDirectory cache;
-  ContextOptions options = options_in(cache.path(), 2);
-  options.tuning = Tuning::on;
+  const Problem few_tiles = problem_of(64, 64, 1024), many_tiles = problem_of(256, 256, 64);
+  KernelConfig split;
+  {
+    Context context(options_in(cache.path(), 0));
+    for (const Plan& plan : context.candidates(few_tiles))
+      if (plan.config.schedule == Schedule::split_k && plan.config.splits > 2) split = plan.config;
+    REQUIRE(split.splits > 2);
+    context.compile(few_tiles, split);
+  }
+  Context context(options_in(cache.path(), HUGE_VAL));
+  for (const Problem& p : {few_tiles, many_tiles}) {
+    CAPTURE(to_string(p));
+    const Plan plan = context.plan(p);
+    CHECK(plan.config.schedule == Schedule::split_k);
+    CHECK(plan.config.block_m == split.block_m);
+    CHECK(runs_right(context, p));
+    // No other number of splits that fits is expected to be faster.
+    for (const int splits : {1, 2, 4, 8}) {
+      KernelConfig other = plan.config;
+      other.splits = splits;
+      if (plan.k_blocks_per_tile >= 4 * splits)
+        CHECK(context.plan(p, other).predicted.us >= plan.predicted.us * (1 - 1e-9));
+    }
+  }
+  CHECK(context.counters().compiles == 0);
+}
+
+TEST_CASE("A kernel at hand keeps to the constraints, by its grid", "[at_hand][emulator][constraints]") {
+  const TemporaryDirectory cache;
+  const Problem p = problem_of(256, 256, 64);
+  {
+    Context context(options_in(cache.path(), 0));
+    context.compile(p, {.block_m = 32, .block_n = 32, .block_k = 64, .stages = 2, .warps = 2});
+  }
+  ContextOptions options = options_in(cache.path(), HUGE_VAL);
+  options.constraints.sms = 1;
   Context context(options);
-  CHECK(runs_right(context, problem_of(64, 64, 64)));
+  const Plan plan = context.plan(p);
+  CHECK(plan.source == PlanSource::at_hand);
+  CHECK(plan.ctas == 1);
+  CHECK(plan.config.block_m == 32);
+  CHECK(runs_right(context, p));
+  CHECK(context.counters().compiles == 0);
+}
+
+TEST_CASE("What another process adds to the cache is at hand before anything is compiled", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  Context context(options_in(cache.path(), HUGE_VAL));
+  CHECK(context.plan(problem_of(64, 64, 64)).source == PlanSource::model);  // the cache is listed, and empty
+  {
+    Context other(options_in(cache.path(), 0));
+    const Problem p = problem_of(48, 48, 48);
+    other.compile(p, poor_choice(other, p));
+  }
+  CHECK(runs_right(context, problem_of(40, 72, 200)));
+  CHECK(context.counters().compiles == 0);
+}
+
+namespace {
+
+/// Kernels of the cost model's best, middle and last candidates, and what checks them.
+void warm_three(const fs::path& directory, const Problem& p) {
+  Context context(options_in(directory, 0));
+  const std::vector<Plan> all = context.candidates(p);
+  for (const std::size_t i : {std::size_t(0), all.size() / 2, all.size() - 1}) context.compile(p, all[i].config);
+  ContextInternals::warm_check(context, p);
+}
+
+ContextOptions tuning_in(const fs::path& directory, double within) {
+  ContextOptions options = options_in(directory, within);
+  options.tuning = Tuning::on;
+  options.tuning_budget_seconds = 0.5;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("Tuning measures kernels at hand alone, and is no answer for others", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  const Problem p = problem_of(72, 40, 200);
+  warm_three(cache.path(), problem_of(64, 64, 64));
+  KernelConfig chosen;
+  {
+    Context context(tuning_in(cache.path(), HUGE_VAL));
+    CHECK_THAT(context.plan(p).why, ContainsSubstring("gemm() will measure first"));
+    CHECK(runs_right(context, p));
+    CHECK(runs_right(context, p));
+    CHECK(context.counters().tuned == 1);
+    CHECK(context.counters().compiles == 0);
+    const Plan plan = context.plan(p);
+    CHECK(plan.source == PlanSource::at_hand);
+    CHECK(plan.measured_us > 0);
+    CHECK(plan.expected_regret > 0);
+    chosen = plan.config;
+  }
+  CHECK(fs::exists(cache.path() / "tuning_at_hand.jsonl"));
+  CHECK_FALSE(fs::exists(cache.path() / "tuning.jsonl"));
+  ContextOptions options = tuning_in(cache.path(), HUGE_VAL);
+  {
+    Context later(options);  // the record serves
+    CHECK(later.plan(p).config == chosen);
+    CHECK_THAT(later.plan(p).why, ContainsSubstring("of the kernels at hand") && ContainsSubstring("measured "));
+    CHECK(runs_right(later, p));
+    CHECK(later.counters().tuned == 0);
+  }
+  options.at_hand_within = 0;
+  options.tuning = Tuning::cached;
+  CHECK(Context(options).plan(p).source == PlanSource::model);
+}
+
+TEST_CASE("Without what checks results, or a kernel at hand, nothing is measured", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  const Problem p = problem_of(72, 40, 200);
+  {
+    Context context(options_in(cache.path(), 0));
+    context.compile(problem_of(64, 64, 64));
+  }
+  Context context(tuning_in(cache.path(), HUGE_VAL));
+  CHECK(runs_right(context, p));
   CHECK(context.counters().tuned == 0);
+  CHECK(context.counters().compiles == 0);
+  CHECK(runs_right(context, problem_of(72, 40, 200, bf16)));  // nothing at hand
+  CHECK(context.counters().tuned == 0);
+  CHECK(context.counters().compiles == 1);
+}
+
+TEST_CASE("tune() compares kernels at hand; with none, it compiles the best one", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  const Problem p = problem_of(72, 40, 200);
+  warm_three(cache.path(), problem_of(64, 64, 64));
+  Context context(tuning_in(cache.path(), HUGE_VAL));
+  const TuneReport report = context.tune(p);
+  CHECK(report.candidates.size() > 1);
+  CHECK(context.counters().compiles == 0);
+  CHECK(context.plan(p).config == report.plan.config);
+  const TuneReport other = context.tune(problem_of(72, 40, 200, bf16));
+  CHECK(other.candidates.size() == 1);
+  CHECK(context.counters().compiles == 2);  // and what checks it
+}
+
+TEST_CASE("What was measured goes before what is predicted, also of kernels at hand", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  const Problem p = problem_of(72, 40, 200);
+  KernelConfig best, second, third;
+  {
+    Context context(options_in(cache.path(), 0));
+    const std::vector<Plan> all = context.candidates(p);
+    best = all.front().config, second = all.back().config, third = all[1].config;
+    context.compile(p, second);
+  }
+  TuningRecord record;
+  record.problem = shape_of(normalise(p));
+  record.emulated = true;
+  const DeviceInfo device = [&] {
+    Context context(options_in(cache.path(), 0));
+    return ContextInternals::backend(context).device();
+  }();
+  record.device_name = device.name;
+  record.compute_capability = device.compute_capability;
+  record.sm_count = device.sm_count;
+  record.config = best;
+  record.median_us = 100;
+  record.library_version = JITGEMM_VERSION;
+  record.runners_up = {{third, 101}, {second, 103}};
+  TuningDb(cache.path() / "tuning.jsonl").add(record);
+  ContextOptions options = options_in(cache.path(), 1.1);
+  options.tuning = Tuning::cached;
+  {
+    Context context(options);
+    const Plan plan = context.plan(p);
+    CHECK(plan.source == PlanSource::at_hand);
+    CHECK(plan.config == second);
+    CHECK(plan.measured_us == 103);
+    CHECK(runs_right(context, p));
+    CHECK(context.counters().compiles == 0);
+  }
+  options.at_hand_within = 1.02;  // 103 of 100
+  CHECK(Context(options).plan(p).source == PlanSource::exact);
 }
 
 TEST_CASE("A workspace of the caller's that the choice does not fit gets a kernel at hand", "[at_hand][emulator]") {

@@ -143,7 +143,8 @@ enum {
   JITGEMM_CHOICE_MEASURED = 2,
   JITGEMM_CHOICE_NEAREST = 3,
   JITGEMM_CHOICE_MODEL = 4,
-  JITGEMM_CHOICE_FALLBACK = 5
+  JITGEMM_CHOICE_FALLBACK = 5,
+  JITGEMM_CHOICE_AT_HAND = 6  ///< a kernel that needs no compiler, in place of such a choice
 };
 
 typedef int32_t jitgemm_device_kind;
@@ -447,7 +448,7 @@ typedef struct jitgemm_plan_info {
   jitgemm_constraints constraints;  ///< that it was chosen under
   double measured_us;               ///< median; 0 when not measured
   double spread;                    ///< of the measurement: (p90 - p10) / median
-  double expected_regret;           ///< of the source `nearest`; 0 for all others
+  double expected_regret;           ///< of the sources `nearest` and `at_hand`; 0 for all others
   size_t runner_up_count;           ///< for jitgemm_plan_get_runner_up()
   size_t workspace_bytes, smem_bytes;
   size_t packed_bytes;      ///< of the workspace: the copies of packed operands

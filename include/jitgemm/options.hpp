@@ -67,7 +67,9 @@ struct ContextOptions {
   /// A bounded set of kernels, as `jitgemm warm` makes one: where the chosen kernel is not at hand (loaded, or whole in
   /// the cache or the system's), the best that is serves instead, with no compile, unless the cost model expects it to
   /// take longer than this factor of the chosen one's time. HUGE_VAL: whenever one can compute the problem; 0: off.
-  /// Nothing is measured then: Tuning::on is as cached. What others add to the cache later is not looked for.
+  /// A kernel serves with any grid and splits. Tuning::on measures kernels at hand alone, where what checks them is at
+  /// hand too, and keeps what it finds apart from other tuning results, until tune() measures anew. Before anything is
+  /// compiled, the cache is asked for what others have added.
   double at_hand_within = 0;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls
   /// gemm(), with what it was given.

@@ -13,8 +13,9 @@
 
 namespace jitgemm {
 
-/// How good the answer is that chose a configuration, best first.
-enum class PlanSource : std::uint8_t { pinned, exact, measured, nearest, model, fallback };
+/// How good the answer is that chose a configuration, best first; and at_hand: a kernel that needs no compiler serves
+/// in place of such a choice (ContextOptions::at_hand_within), the fastest measured where measured_us is above 0.
+enum class PlanSource : std::uint8_t { pinned, exact, measured, nearest, model, fallback, at_hand };
 JITGEMM_EXPORT std::string_view to_string(PlanSource source);
 
 /// Where the cost model expects the time to go, in microseconds. `us` is less than the sum: memory and power run beside
@@ -43,7 +44,8 @@ struct JITGEMM_EXPORT Plan {
   std::string rates = {};        ///< what the cost model knows of the device: an H200's, derived, or calibrated when
   double measured_us = 0;        ///< median; 0 when not measured
   double spread = 0;             ///< of the measurement: (p90 - p10) / median
-  /// Of PlanSource::nearest: predicted.us over that of the cost model's own best choice; 0 for all others.
+  /// Of PlanSource::nearest: predicted.us over that of the cost model's own best choice; of PlanSource::at_hand, over
+  /// that of the choice in whose place it serves; 0 for all others.
   double expected_regret = 0;
   /// Of the measurement, best first: the median of each one's times over the chosen one's of the same rounds, times
   /// measured_us. One may be the faster by less than the noise, where the cost model's first choice was kept.

@@ -122,6 +122,15 @@ std::string describe(const Problem& p, bool promoted) {
   return text;
 }
 
+std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
+  const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
+  return "gemm_" + std::string(to_string(c.main_loop)) + "_" + std::to_string(c.block_m) + "x" +
+         std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) + "_" +
+         (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") + std::string(to_string(p.d.type)) + "_" +
+         (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
+         std::string(partition_name(partition_of(c.schedule)));
+}
+
 /// The source without its text, and all values that the text depends on.
 KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device,
                      TemplateValues& values) {
@@ -130,23 +139,10 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
   const bool promoted = parameters_of(c, p).promoted;
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
 
-  // The part of the configuration that is compiled in.
-  KernelConfig compiled = c;
-  compiled.schedule = partition == device::Partition::stream_k  ? Schedule::stream_k
-                      : partition == device::Partition::split_k ? Schedule::split_k
-                                                                : Schedule::data_parallel;
-  compiled.splits = 1;
-  compiled.grid = 0;
-  compiled.pack_a = compiled.pack_b = false;
-
   KernelSource source;
   source.architecture = device.architecture();
-  source.config = to_string(compiled);
-  source.entry = "gemm_" + std::string(to_string(c.main_loop)) + "_" + std::to_string(c.block_m) + "x" +
-                 std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) +
-                 "_" + (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") +
-                 std::string(to_string(p.d.type)) + "_" + (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
-                 std::string(partition_name(partition));
+  source.config = to_string(compiled_part(c));
+  source.entry = entry_of(p, c);
 
   values = {{"config", "main loop " + source.config},
             {"architecture", source.architecture},
@@ -196,6 +192,10 @@ KernelSource generate(const NormalProblem& asked, const KernelConfig& c, const D
   if (has_epilogue_function(p))
     source.custom_epilogue_alone = custom_epilogue_alone(epilogue_function(p), accumulator_of(p));
   return source;
+}
+
+std::string entry_of(const NormalProblem& asked, const KernelConfig& c) {
+  return entry_of(kernel_problem(asked, c), c);
 }
 
 std::string kernel_identity(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device) {

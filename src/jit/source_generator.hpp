@@ -12,6 +12,9 @@ namespace jitgemm {
 /// grid; not on sizes, scalars or the SM count. Deterministic, byte for byte.
 KernelSource generate(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 
+/// The name of its function, in which tile, types, layouts and partition are.
+std::string entry_of(const NormalProblem& problem, const KernelConfig& config);
+
 /// A text that is the same where generate() gives the same source, and much cheaper.
 std::string kernel_identity(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 

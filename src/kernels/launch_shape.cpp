@@ -22,6 +22,18 @@ device::Partition partition_of(Schedule schedule) {
   }
 }
 
+KernelConfig compiled_part(const KernelConfig& config) {
+  KernelConfig compiled = config;
+  const device::Partition partition = partition_of(config.schedule);
+  compiled.schedule = partition == device::Partition::stream_k  ? Schedule::stream_k
+                      : partition == device::Partition::split_k ? Schedule::split_k
+                                                                : Schedule::data_parallel;
+  compiled.splits = 1;
+  compiled.grid = 0;
+  compiled.pack_a = compiled.pack_b = false;
+  return compiled;
+}
+
 LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c) {
   const KernelProblem p = kernel_problem(normalised, c);
   LaunchShape shape;

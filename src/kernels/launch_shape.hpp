@@ -22,6 +22,10 @@ struct LaunchShape : LaunchGrid {
 
 device::Partition partition_of(Schedule schedule);
 
+/// The part of a configuration that its kernel is compiled for: without grid, splits and packing, and of the schedules
+/// with one partition the one that stands for them.
+KernelConfig compiled_part(const KernelConfig& config);
+
 /// Of a configuration that why_beyond_integers() says nothing against.
 LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& config);
 

@@ -19,6 +19,9 @@ struct PlanFamily {
   MainLoop main_loop;
   /// Every legal configuration that is worth ranking.
   std::vector<KernelConfig> (*candidates)(const NormalProblem& problem, const DeviceInfo& device);
+  /// The ways to deal out the work of a configuration's tile that are worth ranking, legal or not.
+  std::vector<KernelConfig> (*schedules)(const KernelConfig& tile, const NormalProblem& problem,
+                                         const DeviceInfo& device);
   /// The time of one launch that packs nothing, on a device that is not emulated.
   PredictedTime (*predict)(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device);
   /// So many of the best candidates, of those that the filter allows, without a prediction of each; null: there is no

@@ -18,6 +18,12 @@ std::string Planner::why_not(const KernelConfig& config) const {
 
 double Planner::predict_us(const KernelConfig& config) const { return jitgemm::predict_us(config, problem_, part_); }
 
+std::vector<KernelConfig> Planner::refits(const KernelConfig& kernel) const {
+  std::vector<KernelConfig> configs = jitgemm::refits(kernel, problem_, part_);
+  if (constrained_) std::erase_if(configs, [this](const KernelConfig& config) { return !filter_.allows(config); });
+  return configs;
+}
+
 void Planner::add(const std::vector<KernelConfig>& configs, std::vector<RankedConfig>& ranked) const {
   for (const KernelConfig& config : configs)
     if (!constrained_ || filter_.allows(config)) ranked.push_back({config, predict_us(config)});

@@ -23,6 +23,8 @@ class Planner {
   /// Empty if the configuration may be chosen, else the rule or the constraint that it breaks.
   std::string why_not(const KernelConfig& config) const;
   double predict_us(const KernelConfig& config) const;
+  /// Of a kernel's legal configurations, see candidates.hpp, those that may be chosen.
+  std::vector<KernelConfig> refits(const KernelConfig& kernel) const;
   /// See rank().
   std::vector<RankedConfig> ranked(std::size_t limit = 0) const;
 

@@ -40,6 +40,9 @@ struct TuningLookup {
 
 /// The own file's name in a cache directory.
 inline constexpr const char* tuning_db_name = "tuning.jsonl";
+/// Beside it, what Contexts with ContextOptions::at_hand_within have measured. It is the best of the kernels that were
+/// at hand then, so no answer for others.
+inline constexpr const char* at_hand_db_name = "tuning_at_hand.jsonl";
 
 /// Measured choices as JSON lines, one record a line; the last of equal problems on one device wins. Processes append
 /// at once and read at each look-up what others have added. A damaged line is skipped on its own, with one warning a

@@ -116,6 +116,12 @@ std::vector<KernelConfig> portable_tiles(const DeviceInfo& device, DataType a) {
   return tiles;
 }
 
+std::vector<KernelConfig> schedules_sm80(const KernelConfig& tile, const NormalProblem& asked,
+                                         const DeviceInfo& device) {
+  const KernelProblem problem = kernel_problem(asked, tile);
+  return with_schedules(tile, tile_counts(problem, tile), problem, device);
+}
+
 std::vector<KernelConfig> candidates_sm80(const NormalProblem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
   for (const KernelConfig& tile : portable_tiles(device, asked.a.type)) {

@@ -11,6 +11,11 @@
 namespace jitgemm {
 namespace {
 
+std::vector<KernelConfig> schedules(const KernelConfig& tile, const NormalProblem& problem, const DeviceInfo& device) {
+  const NormalProblem largest = slab_problem(problem, slab_of(problem, tile));
+  return schedules_sm90(tile, kernel_problem(largest, tile), device);
+}
+
 PredictedTime predict(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
   const KernelProblem of_kernel = kernel_problem(problem, config);
   return CostModelSm90(of_kernel, device).time(config);
@@ -41,6 +46,7 @@ std::vector<double*> fitted_rates(DeviceRates& rates) {
 
 const PlanFamily sm90_plan{.main_loop = MainLoop::sm90,
                            .candidates = candidates_sm90,
+                           .schedules = schedules,
                            .predict = predict,
                            .shortlist = shortlist_sm90,
                            .typical = typical,

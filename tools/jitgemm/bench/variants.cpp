@@ -24,7 +24,9 @@ std::vector<Variant> variants(const BenchOptions& asked, const ContextOptions& o
 KernelConfig VariantChooser::choose(const Problem& p, bool frozen, std::string& note) {
   if (!frozen) return context_.tune(p).plan.config;
   const Plan plan = context_.compile(p);
-  if (plan.source != PlanSource::exact)
+  const bool measured =
+      plan.source == PlanSource::exact || (plan.source == PlanSource::at_hand && plan.measured_us > 0);
+  if (!measured)
     note = fmt::format("{}: the database has nothing, so this is the choice of: {}", name_, to_string(plan.source));
   return plan.config;
 }

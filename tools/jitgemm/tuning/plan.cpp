@@ -48,10 +48,14 @@ double expected_seconds(const Problem& problem, const std::vector<RankedConfig>&
   return fixed_seconds + std::min(budget, seconds);
 }
 
+/// Where such a Context keeps what it measures.
+std::filesystem::path database_of(const ContextOptions& options) {
+  return home_of(options) / (is_bounded(options) ? at_hand_db_name : tuning_db_name);
+}
+
 std::vector<TuningRecord> records_for(const ContextOptions& options, const DeviceInfo& device) {
-  const std::filesystem::path home = home_of(options);
-  if (home.empty()) return {};
-  std::vector<TuningRecord> records = TuningDb(home / tuning_db_name).records();
+  if (home_of(options).empty()) return {};
+  std::vector<TuningRecord> records = TuningDb(database_of(options)).records();
   std::erase_if(records, [&](const TuningRecord& record) {
     return record.device_name != device.name || record.compute_capability != device.compute_capability ||
            record.sm_count != device.sm_count || record.emulated != device.emulated ||
@@ -86,13 +90,16 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
     }
     const auto [begin, end] = tuned.equal_range(shape);
     const std::string set = candidate_set(candidates);
-    const bool is_tuned = std::any_of(begin, end, [&](const auto& entry) { return entry.second == set; });
+    // Which candidates are at hand only the Context knows that tunes.
+    const bool is_tuned =
+        std::any_of(begin, end, [&](const auto& entry) { return is_bounded(options) || entry.second == set; });
     plan.tuned += is_tuned;
     if (is_tuned && !again) continue;
     TuneTask task;
     task.problem = problem;
     task.expected_seconds = expected_seconds(problem, candidates, device, options.tuning_budget_seconds);
-    for (const RankedConfig& candidate : candidates) task.candidates.push_back(candidate.config);
+    if (!is_bounded(options))
+      for (const RankedConfig& candidate : candidates) task.candidates.push_back(candidate.config);
     plan.tasks.push_back(std::move(task));
   }
   plan.shapes = int(seen.size());
@@ -127,7 +134,7 @@ TuneCost cost_of(const TunePlan& plan, const ContextOptions& options, int device
 void check_database(const ContextOptions& options) {
   const std::filesystem::path home = home_of(options);
   std::string why = prepare_private_directory(home);  // append() would create it for others to read
-  if (!home.empty() && LineFile(home / tuning_db_name).append(std::vector<std::string>(), &why)) return;
+  if (!home.empty() && LineFile(database_of(options)).append(std::vector<std::string>(), &why)) return;
   throw Error(ErrorCode::io,
               fmt::format("no result could be kept in {}: {}; name a directory that you can write to with "
                           "--cache-dir or JITGEMM_CACHE_DIR",
@@ -135,7 +142,7 @@ void check_database(const ContextOptions& options) {
 }
 
 void check_kept(const std::vector<Problem>& problems, const ContextOptions& options) {
-  TuningDb db(home_of(options) / tuning_db_name);
+  TuningDb db(database_of(options));
   const DeviceInfo device = make_backend(options)->device();
   const auto lost = std::count_if(problems.begin(), problems.end(), [&](const Problem& problem) {
     return db.find(shape_of(normalise(problem)), device, options.constraints).match != Match::exact;

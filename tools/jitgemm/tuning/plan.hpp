@@ -9,9 +9,9 @@ namespace jitgemm::cli {
 
 /// A shape that is to be tuned.
 struct TuneTask {
-  Problem problem;  ///< normalised
-  std::vector<KernelConfig> candidates;
-  double expected_seconds = 0;  ///< of measuring; good for comparing tasks
+  Problem problem;                       ///< normalised
+  std::vector<KernelConfig> candidates;  ///< to compile; none where those at hand are measured
+  double expected_seconds = 0;           ///< of measuring; good for comparing tasks
 };
 
 /// What tuning many problems comes to.

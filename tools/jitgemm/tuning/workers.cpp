@@ -88,6 +88,7 @@ std::vector<std::string> words_of(const ContextOptions& options) {
   add("--emulator-sms", std::to_string(options.emulator_sm_count));
   add("--emulator-seed", std::to_string(options.emulator_seed));
   add("--tuning-budget", fmt::format("{}", options.tuning_budget_seconds));
+  if (options.at_hand_within > 0) add("--at-hand-within", fmt::format("{}", options.at_hand_within));
   if (options.constraints.batch_invariant) words.push_back("--batch-invariant");
   if (options.constraints.workspace_bytes != Constraints{}.workspace_bytes)
     add("--workspace-limit", std::to_string(options.constraints.workspace_bytes));

@@ -111,14 +111,16 @@ void add_warm(CLI::App& app) {
       ->add_option("--candidates", options->candidates,
                    "Also the cost model's first so many, so that tuning compiles nothing")
       ->check(number_from_0());
-  command->add_option("--kernels", options->kernels, "Without sizes: of the list that serves aligned f16 problems best")
+  command
+      ->add_option("--kernels", options->kernels,
+                   "Without sizes: so many of a list of 48 for aligned problems, squares and decoding, best 24 or all")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")->check(number_from_0());
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Examples:
-  jitgemm warm --arch sm_90a                        the 24 kernels that serve aligned f16 problems on an H200 best
+  jitgemm warm --arch sm_90a                        24 kernels for aligned f16 problems, for --at-hand-within
   jitgemm warm --arch sm_90a --type bf16 --layout nt    these configurations for other types and layouts
   jitgemm warm -m 4096 -n 4096 -k 4096
   jitgemm warm --shapes shapes.txt --arch sm_90a    needs no GPU, e.g. while an image is built

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "common/parallel.hpp"
 #include "common/progress.hpp"
+#include "context_internals.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -35,11 +37,17 @@ List parse_list(std::istream& file, const std::string& path) {
   return list;
 }
 
+/// Compiles them, and what tuning among them checks results by, so that it needs no compiler either.
 std::size_t compile_list(Context& context, const List& list, int jobs) {
   Progress progress("warming");
   parallel_for(
       int(list.size()), jobs, [&](int i) { context.compile(list[std::size_t(i)].first, list[std::size_t(i)].second); },
       [&](int done) { progress.update(done, int(list.size())); });
+  std::set<std::string> kinds;
+  for (auto [problem, config] : list) {
+    problem.m = problem.n = problem.k = 1;
+    if (kinds.insert(to_string(problem)).second) ContextInternals::warm_check(context, problem);
+  }
   progress.hide();
   return list.size();
 }

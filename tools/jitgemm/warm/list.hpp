@@ -11,7 +11,8 @@ namespace jitgemm::cli {
 /// are.
 std::size_t warm_list(Context& context, const std::string& file, int jobs);
 
-/// Such a list, of the kernels that serve aligned f16 problems on an H200 best: the first k are the best k.
+/// Such a list, of the kernels that serve aligned 16-bit problems, squares and decoding on an H200 best: the first 24
+/// and the first 48 are the sets.
 extern const char* const few_kernels_sm90;
 /// The first `kernels` of it, for problems of these types and layouts, as far as they are legal there.
 std::size_t warm_few(Context& context, const ProblemOptions& problem, std::size_t kernels, int jobs);

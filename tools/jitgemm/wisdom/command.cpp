@@ -236,13 +236,17 @@ void add_cover(CLI::App& wisdom, const std::shared_ptr<Options>& options) {
 Examples:
   jitgemm wisdom cover h200.wisdom
   jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
+  jitgemm wisdom cover prefill.csv decode.csv --any-types
 )");
   cover
-      ->add_option("file", cover_options->file,
-                   "Wisdom file, tuning database (*.jsonl), or what `jitgemm bench` wrote (*.csv)")
+      ->add_option("files", cover_options->files,
+                   "Wisdom files, tuning databases (*.jsonl), or what `jitgemm bench` wrote (*.csv); each weighs the "
+                   "same, and a case of two files counts in the first, with what was measured in both")
       ->required();
   cover->add_option("--kernels", cover_options->sizes, "How many")->capture_default_str();
   cover->add_option("--list", cover_options->list, "Write the largest set there, for `jitgemm warm --configs`");
+  cover->add_flag("--any-types", cover_options->any_types,
+                  "Count kernels that differ only in types and layouts as one: a list for `jitgemm warm --type`");
   cover->add_option("--arch", cover_options->architecture, "Of a CSV's device")->capture_default_str();
   cover->callback([options, cover_options] {
     cover_options->json = options->json;

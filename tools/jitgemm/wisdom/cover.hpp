@@ -1,14 +1,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace jitgemm::cli {
 
 struct CoverOptions {
-  std::string file, sizes = "8,16,24,48", list, architecture = "sm_90a";
-  bool json = false;
+  std::vector<std::string> files;
+  std::string sizes = "8,16,24,48", list, architecture = "sm_90a";
+  bool any_types = false, json = false;
 };
-/// Picks the kernels that serve a file's problems best.
+/// Picks the kernels that serve the files' problems best.
 void wisdom_cover(const CoverOptions& options);
 
 }  // namespace jitgemm::cli

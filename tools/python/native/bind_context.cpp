@@ -224,7 +224,7 @@ void bind_plan(nb::module_& module) {
           "The configuration, as `config=` of matmul takes it.")
       .def_prop_ro(
           "source", [](const Plan& plan) { return std::string(to_string(plan.source)); },
-          "pinned, exact, measured, nearest, model or fallback.")
+          "pinned, exact, measured, nearest, model, fallback or at_hand.")
       .def_ro("why", &Plan::why)
       .def_prop_ro("predicted_us", [](const Plan& plan) { return plan.predicted.us; })
       .def_ro("measured_us", &Plan::measured_us)
