@@ -310,7 +310,8 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem)) return false;
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
+    return false;
   return !is_bounded() || (at_hand_.has(problem, choice.config) && at_hand_.has_check(problem));
 }
 

@@ -15,6 +15,7 @@
 #include "core/element.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
+#include "jit/arguments.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
@@ -373,6 +374,37 @@ TEST_CASE("What an epilogue's matrices move is part of what a call is expected t
   options.cache_dir = cache.path().string();
   Context context(options);
   CHECK(context.plan(own).predicted.us > 1.5 * context.plan(plain).predicted.us);
+}
+
+TEST_CASE("A launch that begins further down and right in D has its operands from there on", "[custom_epilogue]") {
+  Problem problem = problem_of(64, 48, 32);
+  problem.batch = 2;
+  const EpilogueFunction function = parse_epilogue(everything.text);
+  problem.epilogue.function = define_epilogue(function);
+  const NormalProblem p = normalise(problem);
+  alignas(16) static char memory[4096];
+  EpilogueValue values[6];
+  for (EpilogueValue& value : values) value = {.in = memory, .out = memory + 2048, .scalar = 3};
+  values[0].ld = 50;
+  const Operands operands{.epilogue = values, .epilogue_count = 6};
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return make_custom_epilogue_arguments({}, p, operands, row, column);
+  };
+  const device::CustomEpilogueArguments first = at(0, 0), part = at(5, 8), odd = at(5, 7);
+  CHECK(part.first_row == 5);
+  CHECK(part.first_column == 8);
+  CHECK(first.operands[0].data == memory);
+  CHECK(part.operands[0].data == memory + (5 * 50 + 8) * 2);  // residual, bf16
+  CHECK(part.operands[0].ld == 50);
+  CHECK(part.operands[0].stride == 64 * 50);
+  CHECK(part.operands[1].data == memory + 8 * 2);  // bias, f16, along n
+  CHECK(part.operands[1].stride == 0);
+  CHECK(part.operands[2].data == memory + 2048 + (5 * 48 + 8) * 4);  // before, f32, out
+  CHECK(part.operands[3].data == memory + 5 * 4);                    // scale, f32, along m
+  CHECK(part.operands[4].data == nullptr);
+  CHECK(part.operands[4].scalar.f32 == 3);
+  CHECK(part.operands[0].in_pairs == 1);
+  CHECK(odd.operands[0].in_pairs == 0);
 }
 
 TEST_CASE("Text, digest and problem say the same in every process", "[custom_epilogue]") {
