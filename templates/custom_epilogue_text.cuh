@@ -10,6 +10,13 @@ __device__ __forceinline__ float sigmoid(float x) { return jitgemm::device::sigm
 __device__ __forceinline__ double sigmoid(double x) { return jitgemm::device::sigmoid(x); }
 [[maybe_unused]] constexpr double log2_e = jitgemm::device::LOG2_E;
 
+[[maybe_unused]] constexpr float INFINITY = __builtin_bit_cast(float, 0x7f800000u),
+                                 NAN = __builtin_bit_cast(float, 0x7fc00000u), FLT_MAX = 3.402823466e+38f;
+using int32_t = int;
+using uint32_t = unsigned;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+
 #ifdef JITGEMM_EMULATOR
 #define JITGEMM_MATH_1(name)                                   \
   inline double name(double x) { return __builtin_##name(x); } \

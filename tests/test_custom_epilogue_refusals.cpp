@@ -56,9 +56,24 @@ TEST_CASE("Words and brackets that have no place in an epilogue are refused at t
   const std::vector<Refusal> refusals = {
       {"#include <cuda.h>\n" + body("return x;"), "line 1: a preprocessor directive"},
       {body("return x;\n  %:define y 1"), "line 3: a preprocessor directive"},
-      {body("return x; ?\?=pragma"), "line 2: a preprocessor directive"},
-      {body("return x; // a comment \\\n + 1"), ""},
-      {body("float y\\\n = 1; return x;"), "line 2: a backslash"},
+      {body("return x; ?\?=pragma"), "line 2: a backslash or a trigraph"},
+      {body("return x; // a comment that goes on \\\n + 1"), "line 2: a backslash or a trigraph"},
+      {body("return x; /* ?\?/ */"), "line 2: a backslash or a trigraph"},
+      {body("// a carriage return\r asm(0);\n return x;"), "line 2: a control character"},
+      {"\r\n" + body("return x; // at a line's end\r"), ""},
+      {body(std::string("return x; /* \0 */", 17)), "line 2: a control character"},
+      {"struct S { float y; } s;\n" + body("return s.y;"), "line 1: a variable outlives"},
+      {"struct { float y; } s;\n" + body("return s.y;"), "line 1: a variable outlives"},
+      {"enum E { a, b } e;\n" + body("return e;"), "line 1: a variable outlives"},
+      {"template <int N>\n__device__ float value;\n" + body("return value<3>;"), "line 1: a variable outlives"},
+      {"template <int N> float value = N;\n" + body("return value<3>;"), "line 1: a variable outlives"},
+      {"__device__ float f(float y[]) { return y[5]; }\n" + body("float y[1] = {x}; return f(y);"),
+       "line 1: an array without a length"},
+      {"template <typename T> struct V;\ntemplate <typename T> using W = T;\nstruct S;\nenum class E : int;\n"
+       "template <typename T> constexpr T two = 2;\n" +
+           body("return W<float>(x) * two<float>;"),
+       ""},
+      {body("float y\\\n = 1; return x;"), "line 2: a backslash or a trigraph"},
       {body("asm(\"trap;\"); return x;"), "line 2: \"asm\" has no place"},
       {body("const auto s = \"text\"; return x;"), "line 2: a string"},
       {body("return x + 'a';"), "line 2: a string or a character"},
@@ -80,7 +95,7 @@ TEST_CASE("Words and brackets that have no place in an epilogue are refused at t
       {body("return x; /* no end"), "line 2: a comment has no end"},
       {body("float \xc3\xa9 = x; return x;"), "line 2: a character outside of ASCII"},
       {body("return x; // \xc3\xa9"), ""},
-      {body(std::string("return x;\0", 10)), "a character outside of ASCII"},
+      {body(std::string("return x;\0", 10)), "line 2: a control character"},
       {body("return *(float*)0x1234;"), "line 2: \"*\" of a pointer"},
       {body("float y = x; float* p = &y; return p[0];"), "line 2: \"*\" of a pointer"},
       {"using T = float;\n" + body("T y = x;\nT *p = &y; return p[0];"), "line 4: \"&\" of a pointer"},
@@ -92,6 +107,10 @@ TEST_CASE("Words and brackets that have no place in an epilogue are refused at t
       {body("return args.row & 1 && args.column & 2 ? x * -x : (x) * x * 2 * (x);"), ""},
       {body("auto&& y = x; auto& z = x; return y * z;"), ""},
       {body("float t[2] = {x, 2}; return t[0] * t[1] * 1.5f * x;"), ""},
+      {"struct V { float a; __device__ V operator+(V v) const { return {a + v.a}; } };\n" +
+           body("return (V{x} + V{1}).a;"),
+       ""},
+      {body("static const int two = 2; return x * two;"), "line 2: \"static\" has no place"},
       {"template <typename T> struct V { T a; };\n" + body("return V<float>{x}.a * x;"), ""},
       {"", "there is no function \"epilogue\""},
       {"__device__ float epilogues(float x) { return x; }", "there is no function \"epilogue\""},
@@ -130,6 +149,12 @@ TEST_CASE("Operands that cannot be described are refused", "[custom_epilogue]") 
     CAPTURE(one.text);
     CHECK_THAT(why_undefined(one.text + code), ContainsSubstring(one.why));
   }
+  const Refusal late{"constexpr int a = 1;\n// operand in b scalar\n" + code, "line 2: operands come first"};
+  CHECK_THAT(why_undefined(late.text), ContainsSubstring(late.why));
+  const std::string operands = "//operand in a scalar\n //  operand\tin b matrix\tf16  \r\n";
+  CHECK(parse_epilogue(operands + code).operands.size() == 2);
+  // Lines are those of the whole text.
+  CHECK_THAT(why_undefined(operands + body("static int n;")), ContainsSubstring("line 4: \"static\""));
   std::string nine;
   for (int i = 0; i < 9; ++i) nine += "// operand in a" + std::to_string(i) + " scalar\n";
   CHECK_THAT(why_undefined(nine + code), ContainsSubstring("it has 9 operands: give 8 at most"));
@@ -145,6 +170,7 @@ TEST_CASE("What a compiler does not take is named with the caller's line", "[cus
       {body("out.nothing = 1; return x;"), "2"},
       {body("args.row = 1; return x;"), "2"},
       {body("return nothing(x);"), "2"},
+      {"// operand in a scalar\n// operand in b scalar\n" + body("return x + args.c;"), "4"},
       {"struct Args { int y; };\n" + body("return x;"), "1"},
       {"template <int N> __device__ float f(float y) { return f<N + 1>(y); }\n" + body("return f<0>(x);"), "1"},
       {"__device__ float epilogue(float x) { return x; }", "call"},
@@ -175,6 +201,7 @@ TEST_CASE("What is more than arithmetic once it is compiled is refused by its in
       {"constexpr float t[4] = {1, 2, 3, 4};\n" + body("return x * t[args.row % 4];"), "line 3: ld.global"},
       {body("return x + clock();"), "asks which thread it is, or what time"},
       {body("return sinf(x);"), "touches memory"},
+      {"// operand in a scalar\n" + body("return x + args.a + clock();"), "line 3: "},
   };
   for (const Refusal& one : refusals) {
     CAPTURE(one.text);
@@ -204,7 +231,10 @@ TEST_CASE("Every function that an epilogue may call is there on both sides", "[c
       " + fmaf(x, x, 1) + float(fma(double(x), 2.0, 1.0)) + powf(x, 2) + min(x, 1.0f) + max(x, 1.0f) + abs(x) + "
       "float(min(args.row, 1) + max(args.row, 1) + abs(args.row)) + float(isnan(x)) + float(isinf(x)) + sigmoid(x) + "
       "float(log2_e)";
-  const std::string text = body("return " + sum + ";");
+  sum +=
+      " + float(x < INFINITY && x != NAN && x < FLT_MAX) + float(uint32_t(args.row) + int32_t(1) + uint64_t(1) + "
+      "int64_t(1))";
+  const std::string text = body("static constexpr float two = 2;\n  return two * (" + sum + ");");
   CHECK(why_uncompiled(gpu, text) == "");
   CHECK(why_uncompiled(cpu, text) == "");
 

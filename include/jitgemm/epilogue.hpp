@@ -43,7 +43,9 @@ struct EpilogueOperand {
 /// fmax,
 ///   fmin, fmod, copysign and fma, each with an f behind it for float, powf, min, max, abs, isnan and isinf, of which
 ///   CUDA's and the emulator's differ by a few units in the last place;
-/// - sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself, and log2_e.
+/// - sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself,
+///
+/// and has the constants log2_e, INFINITY, NAN and FLT_MAX, and the types int32_t, uint32_t, int64_t and uint64_t.
 ///
 /// At namespace scope there may be __device__ functions, constexpr values, struct, enum, using and template. Refused,
 /// with the line: preprocessor directives, strings, asm, variables of static storage, names with two underscores, names
@@ -56,7 +58,7 @@ struct EpilogueFunction {
   std::string code;                       ///< 64 KiB at most
 };
 
-/// A line for each operand, then the code: what parse_epilogue() reads.
+/// A line for each operand, then the code: what parse_epilogue() reads. Errors give lines of this text.
 ///
 ///     // operand in residual matrix bf16
 ///     // operand in limit scalar

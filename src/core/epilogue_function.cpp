@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
@@ -31,7 +32,6 @@ namespace {
 
 constexpr std::size_t most_code_bytes = 64 << 10;
 constexpr std::size_t most_defined = 1 << 16;  // each is kept for good
-constexpr std::string_view mark = "// operand ";
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::invalid_problem, "the epilogue cannot be used: " + why);
@@ -64,7 +64,7 @@ void check(const EpilogueFunction& function) {
   if (function.code.size() > most_code_bytes)
     refuse("its code has " + std::to_string(function.code.size()) + " bytes: give " + std::to_string(most_code_bytes) +
            " at most");
-  if (const std::string why = why_code_refused(function.code); !why.empty()) refuse(why);
+  if (const std::string why = why_code_refused(function.code, first_code_line(function)); !why.empty()) refuse(why);
 }
 
 /// The next word of a line, which is taken off.
@@ -73,6 +73,17 @@ std::string_view next_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
   line.remove_prefix(word.size());
   return word;
+}
+
+/// Takes "// operand" off; false, and nothing is, of another line.
+bool take_mark(std::string_view& line) {
+  std::string_view rest = line;
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  if (!rest.starts_with("//")) return false;
+  rest.remove_prefix(2);
+  if (next_word(rest) != "operand") return false;
+  line = rest;
+  return true;
 }
 
 EpilogueOperand parse_operand(std::string_view line, int number) {
@@ -119,12 +130,14 @@ std::uint64_t digest(const std::string& text) {
 
 }  // namespace
 
+int first_code_line(const EpilogueFunction& function) { return int(function.operands.size()) + 1; }
+
 std::string_view to_string(OperandShape shape) { return name_of(shape); }
 
 std::string to_string(const EpilogueFunction& function) {
   std::string text;
   for (const EpilogueOperand& operand : function.operands) {
-    text.append(mark).append(operand.output ? "out " : "in ").append(operand.name).append(" ");
+    text.append("// operand ").append(operand.output ? "out " : "in ").append(operand.name).append(" ");
     text.append(name_of(operand.shape));
     if (operand.shape != OperandShape::scalar) text.append(" ").append(to_string(operand.type));
     text.append("\n");
@@ -135,12 +148,19 @@ std::string to_string(const EpilogueFunction& function) {
 EpilogueFunction parse_epilogue(std::string_view text) {
   return with_memory_errors([&] {
     EpilogueFunction function;
-    for (int line = 1; text.starts_with(mark); ++line) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      function.operands.push_back(parse_operand(text.substr(mark.size(), end - mark.size()), line));
-      text.remove_prefix(std::min(end + 1, text.size()));
+    bool in_front = true;
+    std::string_view rest = text;
+    for (int number = 1; !rest.empty(); ++number) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      std::string_view line = rest.substr(0, end);
+      const bool is_operand = take_mark(line);
+      if (is_operand && !in_front) refuse("line " + std::to_string(number) + ": operands come first, before all else");
+      if (is_operand)
+        function.operands.push_back(parse_operand(line, number));
+      else if (std::exchange(in_front, false))
+        function.code = rest;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
     }
-    function.code = text;
     check(function);
     return function;
   });

@@ -26,6 +26,8 @@ inline bool has_epilogue_function(const Problem& problem) { return problem.epilo
 /// Why kernels cannot apply it to this problem; empty if they can.
 std::string why_epilogue_unsupported(const Problem& problem);
 
+/// Of the function's text, in which each operand has a line: where its code begins.
+int first_code_line(const EpilogueFunction& function);
 std::string_view to_string(OperandShape shape);
 
 /// An operand in device memory as the call has it: vectors are matrices of one row.

@@ -18,22 +18,36 @@ bool continues_word(char c) { return starts_word(c) || digits.find(c) != std::st
 
 // What would make the function another than one of its arguments, or reach beyond it.
 constexpr std::array refused_words{
-    std::string_view("asm"),          std::string_view("extern"),
-    std::string_view("static"),       std::string_view("namespace"),
-    std::string_view("thread_local"), std::string_view("volatile"),
-    std::string_view("new"),          std::string_view("delete"),
-    std::string_view("throw"),        std::string_view("try"),
-    std::string_view("goto"),         std::string_view("register"),
-    std::string_view("import"),       std::string_view("reinterpret_cast"),
-    std::string_view("const_cast"),   std::string_view("module"),
-    std::string_view("jitgemm"),      std::string_view("std"),
-    std::string_view("ptx"),          std::string_view("threadIdx"),
-    std::string_view("blockIdx"),     std::string_view("blockDim"),
-    std::string_view("gridDim"),      std::string_view("printf"),
-    std::string_view("malloc"),       std::string_view("free"),
-    std::string_view("co_await"),     std::string_view("co_yield"),
-    std::string_view("co_return"),    std::string_view("operator"),
-    std::string_view("friend"),       std::string_view("virtual"),
+    std::string_view("asm"),
+    std::string_view("extern"),
+    std::string_view("namespace"),
+    std::string_view("thread_local"),
+    std::string_view("volatile"),
+    std::string_view("new"),
+    std::string_view("delete"),
+    std::string_view("throw"),
+    std::string_view("try"),
+    std::string_view("goto"),
+    std::string_view("register"),
+    std::string_view("import"),
+    std::string_view("reinterpret_cast"),
+    std::string_view("const_cast"),
+    std::string_view("module"),
+    std::string_view("jitgemm"),
+    std::string_view("std"),
+    std::string_view("ptx"),
+    std::string_view("threadIdx"),
+    std::string_view("blockIdx"),
+    std::string_view("blockDim"),
+    std::string_view("gridDim"),
+    std::string_view("printf"),
+    std::string_view("malloc"),
+    std::string_view("free"),
+    std::string_view("co_await"),
+    std::string_view("co_yield"),
+    std::string_view("co_return"),
+    std::string_view("friend"),
+    std::string_view("virtual"),
     std::string_view("mutable"),
 };
 constexpr std::array declaring_words{
@@ -89,7 +103,7 @@ struct Token {
 /// What is left of the code without comments and space.
 class Scanner {
  public:
-  explicit Scanner(std::string_view code) : code_(code) {}
+  Scanner(std::string_view code, int first_line) : code_(code), line_(first_line) {}
 
   /// nullopt at the end, and where something is refused.
   std::optional<Token> next() {
@@ -110,13 +124,11 @@ class Scanner {
         at_ = end + 2;
       } else if (continues_word(c)) {
         return taken(length_of_word(rest, digits.find(c) != std::string_view::npos));
-      } else if (c == '#' || rest.starts_with("%:") || rest.starts_with("\?\?")) {
+      } else if (c == '#' || rest.starts_with("%:")) {
         return refuse("a preprocessor directive: write it out, with constexpr instead of #define");
-      } else if (c == '\\') {
-        return refuse("a backslash: join the lines");
       } else if (c == '"' || c == '\'') {
         return refuse("a string or a character: an epilogue has numbers alone");
-      } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) {
+      } else if (static_cast<unsigned char>(c) >= 0x7f) {
         return refuse("a character outside of ASCII: it may stand in comments alone");
       } else {
         return taken(1);
@@ -148,11 +160,25 @@ class Scanner {
 
   std::string_view code_;
   std::size_t at_ = 0;
-  int line_ = 1;
+  int line_;
   std::string refused_;
 };
 
 std::string at_line(int line, const std::string& why) { return "line " + std::to_string(line) + ": " + why; }
+
+/// Characters by which a compiler may see other lines and comments than this scanner: refused in comments, too.
+std::string why_characters_refused(std::string_view code, int line) {
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const char c = code[i];
+    const bool ends_line = c == '\r' && i + 1 < code.size() && code[i + 1] == '\n';
+    if (c == '\\' || code.substr(i).starts_with("\?\?"))
+      return at_line(line, "a backslash or a trigraph: join the lines");
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && !ends_line)
+      return at_line(line, "a control character: leave spaces, tabs and line ends");
+    if (c == '\n') ++line;
+  }
+  return {};
+}
 
 /// What the words are that do not belong here.
 std::string why_word_refused(const Token& token) {
@@ -182,6 +208,9 @@ class Pointers {
     if (text == "&" && previous_ != "&" && previous_ != "[" && !ends_operand(previous_) && !declares)
       why = refused(token.line, "&");
     if (previous_ == "-" && text == ">") why = refused(token.line, "->");
+    if (has_no_length_ && (text == "," || text == ")"))
+      why = at_line(token.line, "an array without a length is a pointer: give one");
+    has_no_length_ = previous_ == "[" && text == "]";
     previous_ = text;
     return why;
   }
@@ -196,6 +225,7 @@ class Pointers {
   }
 
   std::string_view previous_;
+  bool has_no_length_ = false;  // of an array, up to here
 };
 
 /// What namespace scope has between two of its declarations' ends.
@@ -215,9 +245,12 @@ class Declarations {
     if (token.text == "(") has_parameters_ = true;
     if (has_parameters_ && previous_ == "epilogue" && token.text == "(" && first_ != "struct") defines_epilogue_ = true;
     if (token.text == "constexpr") is_constant_ = true;
-    const bool is_variable = first_ == "__device__" || first_ == "inline";
-    if (is_variable && !is_constant_ && !has_parameters_ &&
-        (token.text == "=" || token.text == ";" || token.text == "{" || token.text == "["))
+    const bool is_type = first_ == "struct" || first_ == "enum";
+    const bool makes_types = is_type || first_ == "using" || first_ == "static_assert" || is_struct_template_;
+    if (first_ == "template" && (token.text == "struct" || token.text == "using")) is_struct_template_ = true;
+    const bool gives_value = token.text == "=" || token.text == ";" || token.text == "{" || token.text == "[";
+    const bool follows_body = has_body_ && token.text != ";";
+    if ((!makes_types && !is_constant_ && !has_parameters_ && gives_value) || (makes_types && follows_body))
       return at_line(line_, "a variable outlives the call: make it constexpr, or a local one");
     previous_ = token.text;
     if (token.text == ";") end();
@@ -225,6 +258,7 @@ class Declarations {
   }
   /// A closing brace outside of all others: of a function it is the end.
   void close() {
+    has_body_ = true;
     if (has_parameters_) end();
   }
   bool defines_epilogue() const { return defines_epilogue_; }
@@ -232,22 +266,29 @@ class Declarations {
  private:
   void end() {
     first_ = previous_ = {};
-    has_parameters_ = is_constant_ = false;
+    has_parameters_ = is_constant_ = is_struct_template_ = has_body_ = false;
   }
 
   std::string_view first_, previous_;
   int line_ = 0;
-  bool has_parameters_ = false, is_constant_ = false, defines_epilogue_ = false;
+  bool has_parameters_ = false, is_constant_ = false, is_struct_template_ = false, has_body_ = false;
+  bool defines_epilogue_ = false;
 };
 
 }  // namespace
 
-std::string why_code_refused(std::string_view code) {
-  Scanner scanner(code);
+std::string why_code_refused(std::string_view code, int first_line) {
+  if (std::string why = why_characters_refused(code, first_line); !why.empty()) return why;
+  Scanner scanner(code, first_line);
   Pointers pointers;
   Declarations declarations;
   std::vector<Token> open;
+  std::optional<Token> before;
   while (const auto token = scanner.next()) {
+    if (before && before->text == "static" && token->text != "constexpr")
+      return at_line(before->line,
+                     "\"static\" has no place in a function of values, but for a constexpr: leave it away");
+    before = token;
     if (std::string why = why_word_refused(*token); !why.empty()) return why;
     if (std::string why = pointers.add(*token); !why.empty()) return why;
     const char c = token->text.size() == 1 ? token->text[0] : ' ';

@@ -35,6 +35,7 @@ TemplateValues values_of(const EpilogueFunction& function, DataType accumulator)
           {"inputs", members(function, false, accumulator)},
           {"outputs", members(function, true, accumulator)},
           {"code", function.code},
+          {"code_line", std::to_string(first_code_line(function))},
           {"visit_inputs", visits(function, false)},
           {"visit_outputs", visits(function, true)}};
 }

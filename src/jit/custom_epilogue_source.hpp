@@ -6,8 +6,8 @@
 
 namespace jitgemm {
 
-/// The caller's function as a part of a kernel, with what connects it to its operands. Its lines are numbered as the
-/// caller's, in a file "epilogue".
+/// The caller's function as a part of a kernel, with what connects it to its operands. Its lines are numbered as
+/// those of to_string(function), in a file "epilogue".
 std::string custom_epilogue_source(const EpilogueFunction& function, DataType accumulator);
 
 /// The function alone, as a translation unit with one function jitgemm_epilogue() that a compiler keeps.
