@@ -34,7 +34,7 @@ class Docs(unittest.TestCase):
 
     def test_examples_are_short_and_the_first_one_is_the_first_page_s(self):
         examples = sorted((ROOT / "tools/examples").glob("*.c*"))
-        self.assertEqual(len(examples), 5)
+        self.assertEqual(len(examples), 6)
         for example in examples:
             self.assertLessEqual(len(example.read_text().splitlines()), 40, example)
             self.assertEqual(set(re.findall(r'#include "(.*)"|#include <(?!jitgemm/jitgemm\.h(?:pp)?>)(.*/.*)>', example.read_text())), set())
