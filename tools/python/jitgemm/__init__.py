@@ -3,17 +3,18 @@
     import jitgemm
     d = jitgemm.matmul(a, b, bias=bias, activation="gelu")      # arrays of torch, CuPy, JAX or NumPy
 
+`Epilogue` puts a function of your own in the place of bias and activation; `epilogues` has some to begin with.
 `Matmul` is the same for a shape that comes again and again, `explain` and `source` show what runs, `warm` and `tune`
 prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
 from jitgemm import _compile, _compilers
-from jitgemm._core import (Context, Counters, DeviceDescription, Matmul, Plan, Problem, TunedCandidate, TuneReport,
-                           default_context, devices, explain, set_default_context, source)
+from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, Plan, Problem,
+                           TunedCandidate, TuneReport, default_context, devices, explain, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
-    from jitgemm import cache, torch, wisdom
+    from jitgemm import cache, epilogues, torch, wisdom
     from jitgemm._bench import BenchRow, BenchTable, bench
     from jitgemm._core import linear, matmul
     from jitgemm._warm import warm
@@ -24,9 +25,10 @@ else:
     from jitgemm._core import _linear as linear
     from jitgemm._core import _matmul as matmul
 
-__all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Matmul", "Plan", "Problem",
-           "TuneReport", "TunedCandidate", "__version__", "bench", "cache", "default_context", "devices", "explain",
-           "linear", "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
+__all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
+           "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate", "__version__", "bench", "cache",
+           "default_context", "devices", "epilogues", "explain", "linear", "matmul", "set_default_context", "source",
+           "torch", "warm", "wisdom"]
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "warm": "_warm"}
 
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> object:
 
     if name in _LATER:
         return getattr(importlib.import_module(f"jitgemm.{_LATER[name]}"), name)
-    if name in ("cache", "torch", "wisdom"):
+    if name in ("cache", "epilogues", "torch", "wisdom"):
         return importlib.import_module(f"jitgemm.{name}")
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 

@@ -25,10 +25,23 @@ def register() -> None:
     import jitgemm
     import jitgemm.torch as operators
 
+    # An epilogue of one's own is no operator: the graph ends there, which fullgraph=True refuses.
+    @torch.compiler.disable
+    def matmul_with_epilogue(*arguments, **keywords):
+        return jitgemm.matmul(*arguments, **keywords)
+
+    @torch.compiler.disable
+    def linear_with_epilogue(*arguments, **keywords):
+        return jitgemm.linear(*arguments, **keywords)
+
     def matmul(*arguments, **keywords):
+        if keywords.get("epilogue") is not None:
+            return matmul_with_epilogue(*arguments, **keywords)
         return operators.matmul(*arguments, **keywords)
 
     def linear(*arguments, **keywords):
+        if keywords.get("epilogue") is not None:
+            return linear_with_epilogue(*arguments, **keywords)
         return operators.linear(*arguments, **keywords)
 
     torch.compiler.substitute_in_graph(jitgemm.matmul, skip_signature_check=True)(matmul)

@@ -44,7 +44,7 @@ def matmul(a: Tensor, b: Tensor, *, c: Tensor | None = None, alpha: float = 1.0,
     """jitgemm.matmul() by torch's operators: with gradients for a, b, c and bias, autocast, and inside torch.compile.
 
     RuntimeError for `out` where a gradient is required, as of torch's own operators; ValueError for `stream` and
-    `context`, which operators do not have.
+    `context`, which operators do not have. Nor do they have an epilogue of one's own: that is jitgemm.matmul()'s alone.
     """
     if has_torch_function((a, b)) and not (isinstance(a, Tensor) and isinstance(b, Tensor)):  # torch.fx traces it
         given = {"c": c, "beta": beta, "bias": bias, "activation": activation, "out": out, "out_dtype": out_dtype,
@@ -77,6 +77,30 @@ def _recorded(a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, pre
     if device in _AUTOCAST and torch.is_autocast_enabled(device):
         arguments = _cast_arguments(device, *arguments)
     return _Recorded.apply(_compute, *arguments[:4], arguments[4:])
+
+
+def _prepared(a, b, c, bias, out, scale_a, scale_b, scale_d, operands) -> tuple:
+    """a and b of a product with an epilogue of one's own, as autocast has them. RuntimeError where it would need
+    gradients."""
+    tensors = {"a": a, "b": b, "c": c, "bias": bias, "out": out, "scale_a": scale_a, "scale_b": scale_b,
+               "scale_d": scale_d}
+    if isinstance(operands, dict):
+        tensors.update((f"operand {name}", value) for name, value in operands.items())
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Tensor) and tensor.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(f"{name} requires a gradient, and a product with an epilogue of one's own has none; use "
+                               "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function")
+    narrow = (torch.float32, torch.float16, torch.bfloat16)
+
+    def cast(tensor: object) -> object:
+        if not isinstance(tensor, Tensor):
+            return tensor
+        device = tensor.device.type
+        if device in _AUTOCAST and torch.is_autocast_enabled(device) and tensor.dtype in narrow:
+            return tensor.to(torch.get_autocast_dtype(device))
+        return tensor
+
+    return cast(a), cast(b)
 
 
 def _compute(*arguments) -> Tensor:

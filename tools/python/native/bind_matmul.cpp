@@ -17,25 +17,29 @@ using namespace nb::literals;
                  "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),      \
                  "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),                  \
                  "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), "config"_a = nb::none(), "stream"_a = nb::none(), \
-                 "context"_a = nb::none()
+                 "context"_a = nb::none(), "epilogue"_a = nb::none(), "operands"_a = nb::none()
 #define JITGEMM_MATMUL_SIGNATURE                                                                             \
   "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "    \
   "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, " \
   "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "    \
   "scale_b: Array | float | None = None, scale_d: Array | None = None, config: str | None = None, "          \
-  "stream: object = None, context: Context | None = None"
+  "stream: object = None, context: Context | None = None, epilogue: Epilogue | str | None = None, "          \
+  "operands: dict[str, Array | float] | None = None"
 
 /// A function of MatmulArguments as one of what Python passes.
 template <typename Result, typename Function>
 auto taking_arguments(Function function) {
-  return [function](nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta, nb::handle bias,
-                    nb::handle activation, nb::handle slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
-                    nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d,
-                    nb::handle config, nb::handle stream, nb::handle context) -> Result {
-    return function(MatmulArguments{a, b, c, number_of(alpha, "alpha"), beta, bias, activation,
-                                    number_of(slope, "slope"), out, out_dtype, precision, accumulation, scale_a,
-                                    scale_b, scale_d, config, stream, context});
-  };
+  return
+      [function](nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta, nb::handle bias,
+                 nb::handle activation, nb::handle slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+                 nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
+                 nb::handle stream, nb::handle context, nb::handle epilogue, nb::handle operands) -> Result {
+        return function(MatmulArguments{a,       b,         c,          number_of(alpha, "alpha"),
+                                        beta,    bias,      activation, number_of(slope, "slope"),
+                                        out,     out_dtype, precision,  accumulation,
+                                        scale_a, scale_b,   scale_d,    config,
+                                        stream,  context,   epilogue,   operands});
+      };
 }
 
 /// torch.compile can be told what stands for a function of Python's own kind, which nanobind's are not. So the two that
@@ -86,7 +90,8 @@ Asked asked_of(const MatmulArguments& it) {
 void bind_matmul(nb::module_& module) {
   module.attr("Array") = nb::type_var("Array");
   module.def("matmul", taking_arguments<nb::object>(&matmul), nb::arg("a").none(), nb::arg("b").none(),
-             JITGEMM_MATMUL_ARGUMENTS, nb::sig("def matmul(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> Array"),
+             JITGEMM_MATMUL_ARGUMENTS,
+             nb::sig("def matmul(a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> typing.Any"),
              R"(activation(alpha * scale_a * scale_b * (a @ b) + beta * c + bias), by torch.matmul's rules of shapes.
 
 a, b       arrays of one framework that speaks DLPack, on one device: (..., M, K) and (..., K, N), or vectors;
@@ -106,13 +111,22 @@ config     a configuration to use instead of the chosen one: what Plan.config sa
 stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. As with
            torch's own operators, memory that is used on another stream must not be freed before it is done.
 context    default: the one of the arrays' device.
+epilogue   an Epilogue, or its text: a function of your own in the place of c, bias and activation.
+operands   the epilogue's, by name: arrays and, for scalars, numbers. Matrices are of the result's shape, those that are
+           read may broadcast in their leading dimensions, and rows are contiguous; along_m is (M,) or (..., M, 1),
+           along_n (N,) or (..., 1, N). Types are as the epilogue describes them. Outputs that are not given are made.
+
+Returns the result. Only with an epilogue that has outputs it is a pair, the result and a dict of all outputs by
+name, those that were given among them. Such products have no gradients: tensors that require them are refused
+outside torch.no_grad() and an autograd.Function's own methods.
 
 Asynchronous on CUDA devices; the CPU is an emulator. ValueError and TypeError for what does not go together;
 RuntimeError for what the device or the compiler refuses, with the attributes code, problem, config, call, log.)");
   module.def(
       "linear",
       [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, double slope, nb::handle out,
-         nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context) {
+         nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context,
+         nb::handle epilogue, nb::handle operands) {
         MatmulArguments arguments;
         arguments.a = x;
         arguments.b = weight;
@@ -125,15 +139,20 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         arguments.config = config;
         arguments.stream = stream;
         arguments.context = context;
+        arguments.epilogue = epilogue;
+        arguments.operands = operands;
         arguments.b_is_weight = true;
         return matmul(arguments);
       },
       nb::arg("x").none(), nb::arg("weight").none(), "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(),
       "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(),
-      "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(),
+      "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(), "epilogue"_a = nb::none(),
+      "operands"_a = nb::none(),
       nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
               "slope: float = 0.01, out: Array | None = None, out_dtype: object = None, precision: str | None = "
-              "None, config: str | None = None, stream: object = None, context: Context | None = None) -> Array"),
+              "None, config: str | None = None, stream: object = None, context: Context | None = None, epilogue: "
+              "Epilogue | "
+              "str | None = None, operands: dict[str, Array | float] | None = None) -> typing.Any"),
       "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
       "The other arguments are matmul's.");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
@@ -180,21 +199,23 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
       "The source of the kernel that matmul() would run for these arguments. Also of a Problem or its text.");
 
   const auto execute = [](Matmul& self, nb::handle a, nb::handle b, nb::handle c, nb::handle bias, nb::handle out,
-                          nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle stream) {
-    return self.execute({a, b, c, bias, out, scale_a, scale_b, scale_d}, stream);
+                          nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle stream,
+                          nb::handle operands) {
+    return self.execute({a, b, c, bias, out, scale_a, scale_b, scale_d, operands}, stream);
   };
 #define JITGEMM_EXECUTE_ARGUMENTS                                                                     \
   "a"_a = nb::none(), "b"_a = nb::none(), nb::kw_only(), "c"_a = nb::none(), "bias"_a = nb::none(),   \
   "out"_a = nb::none(), "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), \
-  "stream"_a = nb::none()
+  "stream"_a = nb::none(), "operands"_a = nb::none()
 #define JITGEMM_EXECUTE_SIGNATURE                                                                                  \
   "(self, a: Array | None = None, b: Array | None = None, *, c: Array | None = None, bias: Array | None = None, "  \
   "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
-  "None, stream: object = None) -> typing.Any"
+  "None, stream: object = None, operands: dict[str, Array | float] | None = None) -> typing.Any"
   nb::class_<Matmul>(
       module, "Matmul",
       "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
-      "stay. Call it with other arrays of the same form; those that are left out stay those before.\n\n"
+      "stay. Call it with other arrays of the same form; those that are left out stay those that it was\n"
+      "made with. So do an epilogue's operands; other numbers for its scalars cost nothing.\n\n"
       "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
       "    product.tune()            # once; measures, and remembers on disk\n"
       "    d = product(a, b)\n"
@@ -204,16 +225,17 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
           [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
              nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
              nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
-             nb::handle stream, nb::handle context) {
-            new (self) Matmul(MatmulArguments{a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, precision,
-                                              accumulation, scale_a, scale_b, scale_d, config, stream, context});
+             nb::handle stream, nb::handle context, nb::handle epilogue, nb::handle operands) {
+            new (self) Matmul(MatmulArguments{a,       b,      c,         alpha,     beta,         bias,    activation,
+                                              slope,   out,    out_dtype, precision, accumulation, scale_a, scale_b,
+                                              scale_d, config, stream,    context,   epilogue,     operands});
           },
           nb::arg("a").none(), nb::arg("b").none(), JITGEMM_MATMUL_ARGUMENTS,
           nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))
       .def("__call__", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def __call__" JITGEMM_EXECUTE_SIGNATURE),
-           "The result, or out. Has no gradients.")
+           "The result, or out; with an epilogue what matmul() returns. Has no gradients.")
       .def("execute", execute, JITGEMM_EXECUTE_ARGUMENTS, nb::sig("def execute" JITGEMM_EXECUTE_SIGNATURE),
-           "The result, or out. Has no gradients.")
+           "The result, or out; with an epilogue what matmul() returns. Has no gradients.")
       .def(
           "plan",
           [](Matmul& self, const std::optional<std::string>& config) {

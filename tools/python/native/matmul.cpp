@@ -82,16 +82,6 @@ View transposed(View view) {
   return view;
 }
 
-View contiguous_view(const Shape& shape, DataType type) {
-  View view{.type = type, .rank = shape.rank, .shape = shape.extents};
-  std::int64_t stride = 1;
-  for (int i = shape.rank - 1; i >= 0; --i) {
-    view.strides[std::size_t(i)] = stride;
-    stride *= std::max<std::int64_t>(1, shape.extents[std::size_t(i)]);
-  }
-  return view;
-}
-
 int alignment_of(const void* pointer, DataType type) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 16;
   return std::max(int(address & (~address + 1)), int(size_of(type)));
@@ -140,20 +130,28 @@ Way way_of(const MatmulArguments& it) {
   constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
   constexpr std::size_t first_scale = 5;
   std::array<nb::handle, arrays.size()> tensors;
-  std::size_t count = 0;
-  bool subclass = false;
+  std::size_t count = 0, epilogue_tensors = 0;
+  bool subclass = false, of_epilogue = false;
+  for_each_operand_array(it.operands, [&](nb::handle array, const std::string& name) {
+    const ArrayType& type = array_type(array, ("operand " + name).c_str());
+    if (!type.is_torch()) return;
+    subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
+    of_epilogue = of_epilogue || requires_grad(array);
+    ++epilogue_tensors;
+  });
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (arrays[i].is_none() || (i >= first_scale && is_number(arrays[i]))) continue;
     const ArrayType& type = array_type(arrays[i], names[i]);
     subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
     if (type.is_torch()) tensors[count++] = arrays[i];
   }
-  if (count == 0) return Way::direct;
+  if (count + epilogue_tensors == 0) return Way::direct;
   const TorchState state = torch_state();
   if (subclass || state.watched) return Way::operators;
   if (state.autocast) return Way::recorded;
   if (!state.gradients) return Way::direct;
-  return std::any_of(tensors.begin(), tensors.begin() + count, requires_grad) ? Way::recorded : Way::direct;
+  return of_epilogue || std::any_of(tensors.begin(), tensors.begin() + count, requires_grad) ? Way::recorded
+                                                                                             : Way::direct;
 }
 
 bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
@@ -208,6 +206,10 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
                              to_string(place_) + "; move one of them")
                                 .c_str());
   };
+  if (!it.epilogue.is_none())
+    epilogue_ = std::make_unique<EpilogueCall>(it.epilogue, it.operands, place_, used);
+  else if (!it.operands.is_none())
+    throw nb::value_error("operands are an epilogue's, which is not there; pass epilogue");
   require_place(b_, "b");
   require_place(c_, "c");
   require_place(bias_, "bias");
@@ -240,6 +242,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (!c_ && like.beta != 0) throw nb::value_error("beta multiplies c, which is not there; pass c, or leave beta away");
   like.epilogue.activation = activation_of(it.activation);
   like.epilogue.slope = it.slope;
+  if (epilogue_) like.epilogue.function = epilogue_->epilogue().digest();
   like.accumulation = accumulation_of(it.accumulation);
   if (!it.config.is_none())
     config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
@@ -262,9 +265,15 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     d = contiguous_view(shape, like.d.type);
   }
 
+  EpilogueArrays of_epilogue;
+  if (epilogue_) {
+    epilogue_->complete(purpose == Purpose::run ? &*a_ : nullptr, shape, used);
+    of_epilogue = epilogue_->arrays();
+  }
+
   if (c_ && like.beta == 0) c_.reset();
   View c = c_ ? c_->view() : View{}, bias = bias_ ? bias_->view() : View{};
-  const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr};
+  const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr, epilogue_ ? &of_epilogue : nullptr};
   product_ = describe(arrays, d, like);
   // What lies apart in both dimensions is copied, as torch does.
   const auto copy = [&](bool needed, std::optional<Array>& array, nb::object& kept, const char* name, View& view,
@@ -295,6 +304,11 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (c_) operands_.c = c.data;
   if (bias_) operands_.bias = bias.data;
   operands_.d = d.data;
+  if (epilogue_) {
+    epilogue_values_ = epilogue_->values(product_);
+    operands_.epilogue = epilogue_values_.data();
+    operands_.epilogue_count = epilogue_values_.size();
+  }
   if (purpose == Purpose::describe) {
     Problem& problem = product_.problem;
     problem.a.alignment = alignment_of(operands_.a, problem.a.type);
@@ -313,6 +327,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (it.stream.is_none()) stream_ = current_stream(a_->type(), place_);
   for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
     waits_ = waits_ || must_wait(*array);
+  waits_ = waits_ || (epilogue_ && epilogue_->must_wait());
 }
 
 bool must_wait(const std::optional<Array>& array) {
@@ -325,11 +340,14 @@ namespace {
 void for_each_gemm(const Product& product, const Operands& operands, FunctionRef<void(const Operands&)> run) {
   if (product.loops == 0) return run(operands);
   std::array<std::int64_t, max_rank> index = {};
+  std::vector<EpilogueValue> values(operands.epilogue_count);
   const auto moved = [](const void* pointer, std::int64_t bytes) {
     return pointer ? static_cast<const std::byte*>(pointer) + bytes : nullptr;
   };
   for (bool more = true; more;) {
     Operands at = operands;
+    std::copy_n(operands.epilogue, values.size(), values.begin());
+    at.epilogue = values.data();
     for (int i = 0; i < product.loops; ++i) {
       const Product::Loop& loop = product.loop[std::size_t(i)];
       const std::int64_t step = index[std::size_t(i)];
@@ -337,6 +355,10 @@ void for_each_gemm(const Product& product, const Operands& operands, FunctionRef
       at.b = moved(at.b, step * loop.b);
       at.c = moved(at.c, step * loop.c);
       at.d = const_cast<std::byte*>(moved(at.d, step * loop.d));
+      for (std::size_t j = 0; j < values.size(); ++j) {
+        values[j].in = moved(values[j].in, step * loop.epilogue[j]);
+        values[j].out = const_cast<std::byte*>(moved(values[j].out, step * loop.epilogue[j]));
+      }
     }
     run(at);
     more = false;
@@ -366,9 +388,12 @@ void run_product(Context& context, const Product& product, const Operands& opera
 
 nb::object PreparedMatmul::run() const {
   run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
-  if (made_out_) return finished_array(*a_, out_);
-  if (d_->type().is_torch()) note_written(out_);
-  return out_;
+  nb::object d = out_;
+  if (made_out_)
+    d = finished_array(*a_, d);
+  else if (d_->type().is_torch())
+    note_written(d);
+  return epilogue_ ? epilogue_->result(d, *a_) : d;
 }
 
 namespace {
@@ -406,10 +431,30 @@ nb::object recorded(const MatmulArguments& it) {
                   it.b_is_weight);
 }
 
+/// Autocast casts a and b; all else that torch would see to is refused.
+nb::object with_epilogue(const MatmulArguments& it, Way way) {
+  if (way == Way::operators)
+    throw std::runtime_error(
+        "a product with an epilogue of one's own is computed past torch's operators, which something here looks at "
+        "(torch.func, a mode, a trace, a subclass of Tensor, forward-mode gradients); call it outside of that");
+  if (way == Way::direct) return compute(it);
+  static nb::object& prepared = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_prepared"));
+  const nb::tuple factors =
+      nb::cast<nb::tuple>(prepared(it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands));
+  const nb::object a = factors[0], b = factors[1];
+  MatmulArguments cast = it;
+  if (!a.is(it.a)) cast.precision = Py_None;  // of the type that it was
+  cast.a = a;
+  cast.b = b;
+  return compute(cast);
+}
+
 }  // namespace
 
 nb::object matmul(const MatmulArguments& arguments) {
-  switch (way_of(arguments)) {
+  const Way way = way_of(arguments);
+  if (!arguments.epilogue.is_none()) return with_epilogue(arguments, way);
+  switch (way) {
     case Way::operators:
       return by_operators(arguments);
     case Way::recorded:

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "array.hpp"
 #include "contexts.hpp"
+#include "epilogue.hpp"
 #include "product.hpp"
 
 namespace jitgemm::python {
@@ -20,6 +23,7 @@ struct MatmulArguments {
   nb::handle out = Py_None, out_dtype = Py_None, precision = Py_None, accumulation = Py_None;
   nb::handle scale_a = Py_None, scale_b = Py_None, scale_d = Py_None;
   nb::handle config = Py_None, stream = Py_None, context = Py_None;
+  nb::handle epilogue = Py_None, operands = Py_None;
   bool b_is_weight = false;  // B is the transpose of the array, as torch.nn.Linear has it
 };
 
@@ -35,7 +39,7 @@ class PreparedMatmul {
   ContextHandle& context() const { return *context_; }
   const Place& place() const { return place_; }
 
-  /// Queues the GEMMs. Returns `out`, or the array that was made for it.
+  /// Queues the GEMMs. Returns `out`, or the array that was made for it; and an epilogue's outputs, see EpilogueCall.
   nb::object run() const;
 
  private:
@@ -50,6 +54,8 @@ class PreparedMatmul {
   bool waits_ = false;
   nb::object out_;
   bool made_out_ = false;
+  std::unique_ptr<EpilogueCall> epilogue_;
+  std::vector<EpilogueValue> epilogue_values_;
   // Keep copies and capsules while the GEMMs are queued.
   std::optional<Array> a_, b_, c_, bias_, d_, scale_a_, scale_b_, scale_d_;
   nb::object copy_a_, copy_b_, copy_c_, copy_bias_;
@@ -61,7 +67,8 @@ void run_product(Context& context, const Product& product, const Operands& opera
 /// Whether to wait, since a framework would reuse an array's memory before they are done.
 bool must_wait(const std::optional<Array>& array);
 
-/// compute(), or by way of jitgemm.torch where way_of() says so or a tensor cannot be read.
+/// compute(), or by way of jitgemm.torch where way_of() says so or a tensor cannot be read. What torch would have to
+/// look into is refused with an epilogue of the caller's own.
 nb::object matmul(const MatmulArguments& arguments);
 nb::object compute(const MatmulArguments& arguments);
 

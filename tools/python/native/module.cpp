@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   jitgemm::python::WithoutLock::watch_interpreter();
   jitgemm::python::register_errors(module);
   jitgemm::python::bind_context(module);
+  jitgemm::python::bind_epilogue(module);
   jitgemm::python::bind_matmul(module);
   jitgemm::python::bind_cache(module);
 }

@@ -10,25 +10,10 @@ namespace {
 
 constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
 
-std::string text_of(const View& view) {
-  std::string text = std::string(to_string(view.type)) + " " + to_string(shape_of(view)) + " with strides (";
-  for (int i = 0; i < view.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
-  return text + ")";
-}
-
-/// Strides of dimensions with one index say nothing.
-bool alike(const View& left, const View& right) {
-  if (left.type != right.type || left.rank != right.rank) return false;
-  if (left.elements() == 0) return left.shape == right.shape;
-  for (std::size_t i = 0; i < std::size_t(left.rank); ++i)
-    if (left.shape[i] != right.shape[i] || (left.shape[i] > 1 && left.strides[i] != right.strides[i])) return false;
-  return true;
-}
-
 }  // namespace
 
 Matmul::Matmul(const MatmulArguments& it) {
-  const PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
+  PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
   if (prepared.copy_a_ || prepared.copy_b_ || prepared.copy_c_ || prepared.copy_bias_)
     throw nb::value_error(
         "an array is contiguous in neither of its last two dimensions; pass contiguous ones, which Matmul does not "
@@ -47,18 +32,9 @@ Matmul::Matmul(const MatmulArguments& it) {
     views_[i] = (*given[i])->view();
     arrays_[i] = nb::borrow(objects[i]);
   }
+  epilogue_ = std::move(prepared.epilogue_);
   shape_ = product_shape(*views_[role_a], *views_[role_b]);
-  if (!views_[role_d]) {
-    View& d = views_[role_d].emplace();
-    d.type = product_.problem.d.type;
-    d.rank = shape_.rank;
-    d.shape = shape_.extents;
-    std::int64_t stride = 1;
-    for (int i = shape_.rank - 1; i >= 0; --i) {
-      d.strides[std::size_t(i)] = stride;
-      stride *= shape_.extents[std::size_t(i)];
-    }
-  }
+  if (!views_[role_d]) views_[role_d] = contiguous_view(shape_, product_.problem.d.type);
 }
 
 void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream, bool gradients,
@@ -73,8 +49,8 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
     throw nb::value_error((std::string(name) + " was not there when this Matmul was made; make another one").c_str());
   held.emplace(array, name, role == role_d, stream);
   if (!alike(held->view(), *expected))
-    throw nb::value_error((std::string(name) + " is " + text_of(held->view()) + " where this Matmul has " +
-                           text_of(*expected) + "; make another one")
+    throw nb::value_error((std::string(name) + " is " + form_text(held->view()) + " where this Matmul has " +
+                           form_text(*expected) + "; make another one")
                               .c_str());
   if (held->place() != place_)
     throw nb::value_error((std::string(name) + " is on " + to_string(held->place()) + ", and this Matmul's arrays on " +
@@ -117,11 +93,31 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   const bool made = !out.is_valid() || out.is_none();
   if (made) out = empty_array(*held[role_a], shape_, product_.problem.d.type);
   operands.d = pointer(role_d, out);
+  std::optional<EpilogueCall> epilogue;
+  std::vector<EpilogueValue> values;
+  if (epilogue_) {
+    epilogue.emplace(*epilogue_, it.operands, place_, used);
+    if (gradients && epilogue->requires_gradients()) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "an operand of the epilogue requires a gradient, and Matmul has none; use "
+                      "torch.no_grad()");
+      throw nb::python_error();
+    }
+    epilogue->complete(&*held[role_a], shape_, used);
+    values = epilogue->values(product_);
+    operands.epilogue = values.data();
+    operands.epilogue_count = values.size();
+  } else if (!it.operands.is_none()) {
+    throw nb::value_error("operands are an epilogue's, and this Matmul has none; make another one");
+  }
   if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
-  run_product(**context_, product_, operands, queue, config(), std::any_of(held.begin(), held.end(), must_wait));
-  if (made) return finished_array(*held[role_a], std::move(out));
-  if (held[role_d]->type().is_torch()) note_written(out);
-  return out;
+  run_product(**context_, product_, operands, queue, config(),
+              std::any_of(held.begin(), held.end(), must_wait) || (epilogue && epilogue->must_wait()));
+  if (made)
+    out = finished_array(*held[role_a], std::move(out));
+  else if (held[role_d]->type().is_torch())
+    note_written(out);
+  return epilogue ? epilogue->result(out, *held[role_a]) : out;
 }
 
 }  // namespace jitgemm::python

@@ -15,7 +15,7 @@ class Matmul {
 
   /// The arrays of one call; those that are None are the ones before.
   struct Arrays {
-    nb::handle a, b, c, bias, out, scale_a, scale_b, scale_d;
+    nb::handle a, b, c, bias, out, scale_a, scale_b, scale_d, operands;
   };
   nb::object execute(const Arrays& arrays, nb::handle stream);
 
@@ -38,6 +38,7 @@ class Matmul {
   Shape shape_;
   std::array<std::optional<View>, roles> views_;  // without their pointers
   std::array<nb::object, roles> arrays_;
+  std::unique_ptr<EpilogueCall> epilogue_;  // with what was given
 };
 
 }  // namespace jitgemm::python

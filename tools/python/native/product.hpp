@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jitgemm/epilogue.hpp"
 #include "jitgemm/problem.hpp"
 
 namespace jitgemm::python {
@@ -32,10 +33,26 @@ struct Shape {
 };
 std::string to_string(const Shape& shape);
 Shape shape_of(const View& view);
+/// One whose elements lie one after the other, without memory.
+View contiguous_view(const Shape& shape, DataType type);
+
+/// Of one type, shape and strides; strides of dimensions with one index say nothing.
+bool alike(const View& left, const View& right);
+std::string form_text(const View& view);  ///< what alike() compares, in words
 
 /// Arrays that do not go together; what() names them and says what to do.
 struct ShapeError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
+};
+
+/// An operand of an epilogue of the caller's own.
+struct EpilogueArray {
+  const EpilogueOperand* operand = nullptr;
+  const View* view = nullptr;  // null of a scalar
+};
+struct EpilogueArrays {
+  std::vector<EpilogueArray> operands;  // in their order
+  bool reads_row = false, reads_batch = false;
 };
 
 /// What matmul() takes besides scalars and types; null are those that are not there.
@@ -44,6 +61,7 @@ struct ProductArrays {
   const View* b = nullptr;
   const View* c = nullptr;
   const View* bias = nullptr;
+  const EpilogueArrays* epilogue = nullptr;
 };
 
 /// The shape of A @ B by the rules of torch.matmul: vectors, matrices, batches that broadcast. Throws ShapeError.
@@ -59,9 +77,16 @@ struct Product {
   struct Loop {
     std::int64_t extent = 0;
     std::int64_t a = 0, b = 0, c = 0, d = 0;  // strides in bytes, of the operands as the problem has them
+    std::vector<std::int64_t> epilogue;       // of its operands
   };
   int loops = 0;
   std::array<Loop, max_rank> loop = {};
+
+  /// How each operand of an epilogue of the caller's own lies, in elements.
+  struct Place {
+    std::int64_t ld = 0, stride = packed_stride;
+  };
+  std::vector<Place> epilogue;
 
   /// Of the arrays that no layout describes: they must be copied to contiguous ones first.
   bool copy_a = false, copy_b = false, copy_c = false, copy_bias = false;

@@ -1,0 +1,154 @@
+"""Epilogues to begin with, and to copy from: each function gives an `Epilogue`, whose `text` is there to read.
+
+    from jitgemm import epilogues
+    d = jitgemm.matmul(a, b, epilogue=epilogues.bias_residual("bf16"), operands={"bias": bias, "residual": x})
+    d, outputs = jitgemm.linear(x, weight, epilogue=epilogues.gelu("bf16"))
+    gradient = jitgemm.matmul(g, weight2, epilogue=epilogues.dgelu("bf16"), operands={"before": outputs["before"]})
+
+x stands for the product, alpha * (a @ b). Types are those of the operands in memory: "f16", "bf16" or "f32", of arrays
+that a product of float32 sums may read. Arithmetic is float32's, within 2^-20 of what is added up, and NaN goes through.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from jitgemm import Epilogue
+
+__all__ = ["bias_residual", "clamp", "dgelu", "dgelu_tanh", "dropout", "drelu", "dsilu", "gelu", "leaky_relu",
+           "residual_rstd", "scale", "silu", "soft_cap"]
+
+# gelu_tanh(x) is x * logistic(2 u) of u = sqrt(2 / pi) * (x + 0.044715 x^3); so written, what is far below zero keeps its
+# places. So does 1 - logistic(y) as logistic(-y).
+_SIGMOID = "__device__ float logistic(float x) { return sigmoid(-float(log2_e) * x); }\n"
+_BOTH_SIDES = "  const float s = logistic(y), rest = logistic(-y);\n"
+_GELU = {
+    "none": ("__device__ float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }\n"),
+    "tanh": (_SIGMOID + "__device__ float gelu(float x) {\n"
+             "  return x * logistic(1.5957691f * (x + 0.044715f * x * x * x));\n"
+             "}\n"),
+}
+
+
+def _epilogue(operands: str, code: str, out: bool = False, helpers: str = "") -> Epilogue:
+    return Epilogue(f"{operands}{helpers}"
+                    f"__device__ float epilogue(float x, const Args& args, Out&{' out' if out else ''}) {{\n{code}}}\n")
+
+
+def _gradient(before: str, derivative: str, helpers: str = "") -> Epilogue:
+    return _epilogue(f"// operand in before matrix {before}\n", f"  const float h = args.before;\n{derivative}",
+                     helpers=helpers)
+
+
+def _saving(before: str, bias: str | None, function: str, helpers: str) -> Epilogue:
+    operands = f"// operand out before matrix {before}\n" + (f"// operand in bias along_n {bias}\n" if bias else "")
+    return _epilogue(operands, f"  const float h = x{' + args.bias' if bias else ''};\n  out.before = h;\n"
+                               f"  return {function};\n", out=True, helpers=helpers)
+
+
+@cache
+def bias_residual(residual: str = "bf16", bias: str | None = None) -> Epilogue:
+    """x + bias + residual: `bias` a value a column, `residual` a matrix; both of one type unless said otherwise."""
+    return _epilogue(f"// operand in bias along_n {bias or residual}\n// operand in residual matrix {residual}\n",
+                     "  return x + args.bias + args.residual;\n")
+
+
+@cache
+def residual_rstd(residual: str = "bf16", rstd: str = "f32") -> Epilogue:
+    """x * rstd + residual: `rstd` a value a row, as a norm before the product leaves it; `residual` a matrix."""
+    return _epilogue(f"// operand in rstd along_m {rstd}\n// operand in residual matrix {residual}\n",
+                     "  return x * args.rstd + args.residual;\n")
+
+
+@cache
+def scale(factors: str = "f32") -> Epilogue:
+    """x * rows * columns: `rows` a value a row and `columns` a value a column, of quantised operands say."""
+    return _epilogue(f"// operand in rows along_m {factors}\n// operand in columns along_n {factors}\n",
+                     "  return x * args.rows * args.columns;\n")
+
+
+@cache
+def gelu(before: str = "bf16", *, approximate: str = "none", bias: str | None = None) -> Epilogue:
+    """gelu(h) of h = x, or x + bias where that has a type; h itself is the output `before`, for dgelu().
+
+    approximate: "none" or "tanh", as torch has it; dgelu_tanh() is of the latter.
+    """
+    if approximate not in _GELU:
+        raise ValueError(f'approximate is "{approximate}"; choose one of none, tanh')
+    return _saving(before, bias, "gelu(h)", _GELU[approximate])
+
+
+@cache
+def silu(before: str = "bf16", *, bias: str | None = None) -> Epilogue:
+    """silu(h) of h = x, or x + bias where that has a type; h itself is the output `before`, for dsilu()."""
+    return _saving(before, bias, "h * logistic(h)", _SIGMOID)
+
+
+@cache
+def drelu(before: str = "bf16") -> Epilogue:
+    """x where the matrix `before` is above 0, else 0: the gradient through relu. Its result will do for `before`."""
+    return _gradient(before, "  return h <= 0 ? 0.0f : x;\n")
+
+
+@cache
+def dgelu(before: str = "bf16") -> Epilogue:
+    """x * gelu'(before), of the gelu by erf; `before` is a matrix."""
+    return _gradient(before, "  return x * (0.5f * (1.0f + erff(h * 0.70710678f)) + h * 0.39894228f * expf(-0.5f * h * "
+                             "h));\n")
+
+
+@cache
+def dgelu_tanh(before: str = "bf16") -> Epilogue:
+    """x * gelu'(before), of the gelu by tanh; `before` is a matrix."""
+    return _gradient(before, f"  const float y = 1.5957691f * (h + 0.044715f * h * h * h);\n{_BOTH_SIDES}"
+                             "  return x * (s + h * s * rest * 1.5957691f * (1.0f + 0.134145f * h * h));\n", _SIGMOID)
+
+
+@cache
+def dsilu(before: str = "bf16") -> Epilogue:
+    """x * silu'(before); `before` is a matrix."""
+    return _gradient(before, f"  const float y = h;\n{_BOTH_SIDES}  return x * s * (1.0f + h * rest);\n",
+                     _SIGMOID)
+
+
+@cache
+def dropout() -> Epilogue:
+    """x / (1 - p) with probability 1 - p, else 0; `seed` and `p` are scalars.
+
+    What is dropped is a function of seed, row, column and batch alone, the same on every device and by every kernel:
+    where the gradient passes, the same call gives the same mask. A seed is a whole number from 0 to 2^24 - 1, since
+    scalars are float32's; p counts in steps of 2^-24.
+    """
+    return _epilogue(
+        "// operand in seed scalar\n// operand in p scalar\n",
+        "  const word place = (word(unsigned(args.row)) << 32) | unsigned(args.column);\n"
+        "  const word key = mixed((word(unsigned(args.seed)) << 32) | unsigned(args.batch));\n"
+        "  const float drawn = float(unsigned(mixed(place + key) >> 40)) * 5.9604645e-8f;  // in [0, 1), by 2^-24\n"
+        "  return drawn < args.p ? 0.0f : x / (1.0f - args.p);\n",
+        helpers="using word = unsigned long long;\n"
+                "__device__ word mixed(word x) {  // one to one, and each bit of x changes about half of the result's\n"
+                "  x += 0x9e3779b97f4a7c15ull;\n"
+                "  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;\n"
+                "  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;\n"
+                "  return x ^ (x >> 31);\n"
+                "}\n")
+
+
+@cache
+def soft_cap() -> Epilogue:
+    """cap * tanh(x / cap); `cap` is a scalar."""
+    return _epilogue("// operand in cap scalar\n", "  return args.cap * tanhf(x / args.cap);\n")
+
+
+@cache
+def clamp() -> Epilogue:
+    """x, at least `low` and at most `high`, which are scalars."""
+    return _epilogue("// operand in low scalar\n// operand in high scalar\n",
+                     "  const float least = x < args.low ? args.low : x;\n"
+                     "  return least > args.high ? args.high : least;\n")
+
+
+@cache
+def leaky_relu() -> Epilogue:
+    """x, times `slope` below 0; `slope` is a scalar, so that one kernel serves all."""
+    return _epilogue("// operand in slope scalar\n", "  return x < 0 ? x * args.slope : x;\n")
