@@ -102,6 +102,10 @@ TEST_CASE("Words and brackets that have no place in an epilogue are refused at t
       {"using T = float;\n" + body("return ((T*)0)[1];"), "line 3: \"*\" of a pointer"},
       {"using T = float;\n" + body("auto p = static_cast<const T*>(0); return p[1];"), "\"*\" of a pointer"},
       {body("auto p = &args; return p->row;"), "line 2: \"&\" of a pointer"},
+      {body("return (float&)args.row;"), "line 2: a cast to a reference"},
+      {"struct B { float a[4]; };\n" + body("return ((const B&)args).a[3];"), "line 3: a cast to a reference"},
+      {body("return static_cast<const float&>(x);"), "line 2: a cast to a reference"},
+      {"__device__ float epilogue(float x, const Args&, Out&) { return x; }", ""},
       {body("const Args& same = args; return same.row;"), ""},
       {body("auto f = [&](float& y) { y *= 2; return y; }; float z = x; return f(z);"), ""},
       {body("return args.row & 1 && args.column & 2 ? x * -x : (x) * x * 2 * (x);"), ""},
@@ -155,6 +159,10 @@ TEST_CASE("Operands that cannot be described are refused", "[custom_epilogue]") 
   CHECK(parse_epilogue(operands + code).operands.size() == 2);
   // Lines are those of the whole text.
   CHECK_THAT(why_undefined(operands + body("static int n;")), ContainsSubstring("line 4: \"static\""));
+  // The same text from other parts is refused, not taken for the other.
+  const EpilogueFunction other{{}, "// operand in a scalar\n" + code};
+  CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { define_epilogue(other); }),
+             ContainsSubstring("line 1: operands come first"));
   std::string nine;
   for (int i = 0; i < 9; ++i) nine += "// operand in a" + std::to_string(i) + " scalar\n";
   CHECK_THAT(why_undefined(nine + code), ContainsSubstring("it has 9 operands: give 8 at most"));

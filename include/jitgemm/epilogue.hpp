@@ -55,7 +55,7 @@ struct EpilogueOperand {
 /// It is code, trusted as its caller is: on the emulator it runs in this process.
 struct EpilogueFunction {
   std::vector<EpilogueOperand> operands;  ///< 8 at most
-  std::string code;                       ///< 64 KiB at most
+  std::string code;                       ///< 64 KiB at most; without a line that describes an operand
 };
 
 /// A line for each operand, then the code: what parse_epilogue() reads. Errors give lines of this text.

@@ -82,7 +82,7 @@ struct Problem {
 struct EpilogueValue {
   const void* in = nullptr;  ///< of what is read: as long as the operand's shape says, aligned to its element
   void* out = nullptr;       ///< of what is written, which overlaps nothing else that the call reads or writes
-  double scalar = 0;         ///< rounded to the accumulator's type
+  double scalar = 0;         ///< rounded to the accumulator's type; of integers whole, and below 2^31
   std::int64_t ld = 0;       ///< of a matrix: elements from one row to the next; 0: packed
   /// Elements from one matrix or vector of a batch to the next. packed_stride: matrices one after the other; one vector
   /// for all. A matrix that is written may not overlap or interleave with the next.

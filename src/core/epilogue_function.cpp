@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
-#include <utility>
 
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
@@ -42,6 +41,25 @@ bool fits_accumulator(DataType type, DataType accumulator) {
   return type == accumulator || (accumulator == f32 && (type == f16 || type == bf16));
 }
 
+/// The next word of a line, which is taken off.
+std::string_view next_word(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+/// Takes "// operand" off; false, and nothing is, of another line.
+bool take_mark(std::string_view& line) {
+  std::string_view rest = line;
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  if (!rest.starts_with("//")) return false;
+  rest.remove_prefix(2);
+  if (next_word(rest) != "operand") return false;
+  line = rest;
+  return true;
+}
+
 void check(const EpilogueFunction& function) {
   if (function.operands.size() > most_epilogue_operands)
     refuse("it has " + std::to_string(function.operands.size()) + " operands: give " +
@@ -64,26 +82,15 @@ void check(const EpilogueFunction& function) {
   if (function.code.size() > most_code_bytes)
     refuse("its code has " + std::to_string(function.code.size()) + " bytes: give " + std::to_string(most_code_bytes) +
            " at most");
+  // Else the text would read back as another function, of the same digest.
+  int number = first_code_line(function);
+  for (std::string_view rest = function.code; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    if (take_mark(line)) refuse("line " + std::to_string(number) + ": operands come first, before all else");
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
   if (const std::string why = why_code_refused(function.code, first_code_line(function)); !why.empty()) refuse(why);
-}
-
-/// The next word of a line, which is taken off.
-std::string_view next_word(std::string_view& line) {
-  line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
-  const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
-  line.remove_prefix(word.size());
-  return word;
-}
-
-/// Takes "// operand" off; false, and nothing is, of another line.
-bool take_mark(std::string_view& line) {
-  std::string_view rest = line;
-  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-  if (!rest.starts_with("//")) return false;
-  rest.remove_prefix(2);
-  if (next_word(rest) != "operand") return false;
-  line = rest;
-  return true;
 }
 
 EpilogueOperand parse_operand(std::string_view line, int number) {
@@ -148,19 +155,14 @@ std::string to_string(const EpilogueFunction& function) {
 EpilogueFunction parse_epilogue(std::string_view text) {
   return with_memory_errors([&] {
     EpilogueFunction function;
-    bool in_front = true;
-    std::string_view rest = text;
-    for (int number = 1; !rest.empty(); ++number) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view line = rest.substr(0, end);
-      const bool is_operand = take_mark(line);
-      if (is_operand && !in_front) refuse("line " + std::to_string(number) + ": operands come first, before all else");
-      if (is_operand)
-        function.operands.push_back(parse_operand(line, number));
-      else if (std::exchange(in_front, false))
-        function.code = rest;
-      rest.remove_prefix(std::min(end + 1, rest.size()));
+    for (int number = 1; !text.empty(); ++number) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      std::string_view line = text.substr(0, end);
+      if (!take_mark(line)) break;
+      function.operands.push_back(parse_operand(line, number));
+      text.remove_prefix(std::min(end + 1, text.size()));
     }
+    function.code = text;
     check(function);
     return function;
   });

@@ -211,6 +211,11 @@ class Pointers {
     if (has_no_length_ && (text == "," || text == ")"))
       why = at_line(token.line, "an array without a length is a pointer: give one");
     has_no_length_ = previous_ == "[" && text == "]";
+    const bool casts = previous_ == ")" && before_previous_ == "&" && text != "const" && text != "noexcept" &&
+                       (text == "(" || continues_word(text[0]));
+    if (casts || (previous_ == "&" && text == ">"))
+      why = at_line(token.line, "a cast to a reference: convert the value");
+    before_previous_ = previous_;
     previous_ = text;
     return why;
   }
@@ -224,7 +229,7 @@ class Pointers {
     return at_line(line, "\"" + what + "\" of a pointer: an epilogue gets values, and no address");
   }
 
-  std::string_view previous_;
+  std::string_view previous_, before_previous_;
   bool has_no_length_ = false;  // of an array, up to here
 };
 
