@@ -444,10 +444,11 @@ def test_every_other_mistake_is_one_clear_error():
         jitgemm.matmul(a, b, epilogue="__device__ float epilogue(float x, const Args&, Out&) { return misspelt; }")
     assert caught.value.code == "compile_failed" and "misspelt" in caught.value.log
     code = "__device__ float epilogue(float x, const Args&, Out&) { return x; }"
-    for text in (f"\n// operand in limit scalar\n{code}", f"  // operand in limit scalar\n{code}",
-                 f"// operand in low scalar\n\n// operand in limit scalar\n{code}"):
-        with pytest.raises(ValueError, match='"// operand in limit scalar" is not among the first lines, or indented'):
+    for line, text in ((2, f"\n// operand in limit scalar\n{code}"),
+                       (3, f"// operand in low scalar\n\n// operand in limit scalar\n{code}")):
+        with pytest.raises(ValueError, match=f"line {line}: operands come first"):
             jitgemm.Epilogue(text)
+    assert len(jitgemm.Epilogue(f"  //operand in limit scalar\n{code}").operands) == 1
     assert jitgemm.Epilogue(f"// operands: none\n{code}").operands == []
     with pytest.raises(ValueError, match='approximate is "erf"; choose one of none, tanh'):
         epilogues.gelu(approximate="erf")

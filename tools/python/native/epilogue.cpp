@@ -24,20 +24,6 @@ bool says(std::string_view code, std::string_view word) {
   return false;
 }
 
-/// An operand's line behind an empty or indented one is a comment, and easily written so in Python.
-void refuse_late_operand(std::string_view code) {
-  for (std::string_view rest = code; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    if (line.starts_with("// operand in ") || line.starts_with("// operand out "))
-      throw nb::value_error(("\"" + std::string(line.substr(0, 60)) +
-                             "\" is not among the first lines, or indented, and so no operand but a comment; begin the "
-                             "text with the operands' lines, without spaces before them")
-                                .c_str());
-  }
-}
-
 std::string names_of(const std::vector<EpilogueOperand>& operands) {
   std::string names;
   for (const EpilogueOperand& operand : operands) names += (names.empty() ? "" : ", ") + operand.name;
@@ -51,9 +37,7 @@ EpilogueObject::EpilogueObject(std::string_view text)
       text_(to_string(function_)),
       digest_(define_epilogue(function_)),
       reads_row_(says(function_.code, "row") || says(function_.code, "auto")),
-      reads_batch_(says(function_.code, "batch") || says(function_.code, "auto")) {
-  refuse_late_operand(function_.code);
-}
+      reads_batch_(says(function_.code, "batch") || says(function_.code, "auto")) {}
 
 bool EpilogueObject::has_outputs() const { return std::ranges::any_of(function_.operands, &EpilogueOperand::output); }
 
