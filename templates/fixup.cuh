@@ -20,7 +20,7 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
                                              u32 barrier, Accumulator (&accumulators)[COUNT]) {
   constexpr int VECTOR = 16 / sizeof(Accumulator);
   static_assert(GROUPS * GROUP_THREADS * COUNT == BLOCK_M * BLOCK_N * CLUSTER_M * CLUSTER_N && COUNT % VECTOR == 0);
-  if constexpr (PARTITION == Partition::whole_tiles) return true;
+  if constexpr (!splits_tiles(PARTITION)) return true;
   if (work().peers == 1) return true;
 
   const auto slot = [&](int tile, int peer) {

@@ -11,8 +11,8 @@ struct KernelParameters {
   int stages, warps;              // k-blocks in shared memory; warps that multiply
   int cluster_m, cluster_n, cluster_k;
   bool ping_pong, swap_ab;
-  bool whole_tiles;  // no tile is split along k by the schedule
-  bool promoted;     // f32 additions after each k-block
+  bool one_tile;  // a CTA has one tile, and all of its k-blocks
+  bool promoted;  // f32 additions after each k-block
   bool tensor_cores;
   int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's
   bool a_k_major, b_k_major;             // else M-major, N-major

@@ -20,13 +20,15 @@ struct Geometry {
   int store_columns;    // of the tile, for one CTA
   int subtile_columns;  // of those, at a time
   bool tma_store;       // else by ordinary stores
+  bool d_in_ring;       // D's stages are what its consumer had of A, when nothing is loaded any more
+  int d_stages;         // of each consumer
   int d_box_bytes;      // across, of a row in memory
   int d_box_rows;       // rows in memory
   int smem_bytes;
 };
 
-constexpr int d_stage_bytes = 64 * 128, d_stages = 2;  // of D's way out, for each consumer
-constexpr int smem_align = 1024;                       // of the 128-byte swizzle's pattern, 8 rows
+constexpr int d_stage_bytes = 64 * 128;  // of D's way out: also what 64 rows of A take of a k-block
+constexpr int smem_align = 1024;         // of the 128-byte swizzle's pattern, 8 rows
 
 constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
   return ping_pong ? block_m : block_m / max_of(1, warps / 4);
@@ -36,7 +38,7 @@ constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
 /// 128. Promotion takes a second set for the k-block's.
 constexpr int most_accumulators(int warps, bool promoted) {
   if (promoted) return warps == 12 ? 64 : warps == 8 ? 96 : 112;
-  return warps == 12 ? 96 : warps == 8 ? 160 : 128;
+  return warps == 12 ? 96 : warps == 8 ? 168 : 128;
 }
 
 constexpr Geometry geometry(const KernelParameters& p) {
@@ -62,8 +64,12 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.d_box_bytes = p.swap_ab ? min_of(128, 64 * p.size_d) : g.tma_store ? common_divisor(128, row_bytes) : 128;
   g.d_box_rows = p.swap_ab ? common_divisor(g.subtile_columns, g.store_columns) : 64;
 
+  g.d_in_ring = p.one_tile && p.cluster_k == 1;  // else the next tile's k-blocks, or partial sums, lie there
+  g.d_stages = g.d_in_ring ? p.stages * (g.consumer_rows / 64) : 2;
+
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
-  g.smem_bytes = p.stages * g.stage_bytes + g.consumers * d_stages * d_stage_bytes + barriers + smem_align;
+  g.smem_bytes =
+      p.stages * g.stage_bytes + (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
   return g;
 }
 
@@ -77,12 +83,12 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (p.warps != 4 && p.warps != 8 && p.warps != 12) return "warps are those of one to three consumer warpgroups";
   if (p.ping_pong && p.warps != 8) return "ping-pong has two consumer warpgroups";
   const int rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
-  if (p.block_m % (p.ping_pong ? 1 : p.warps / 4) != 0 || (rows != 64 && rows != 128))
-    return "a consumer warpgroup has 64 or 128 rows";
+  if (p.block_m % (p.ping_pong ? 1 : p.warps / 4) != 0 || (rows != 64 && rows != 128 && rows != 192))
+    return "a consumer warpgroup has 64, 128 or 192 rows";
   if (p.block_n < 16 || p.block_n % (p.size_a == 1 ? 16 : 8) != 0 || p.block_n > 256)
     return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
   if (rows * p.block_n / 128 > most_accumulators(p.warps, false))
-    return "a thread holds at most 128 accumulators, 160 with two consumer warpgroups, 96 with three";
+    return "a thread holds at most 128 accumulators, 168 with two consumer warpgroups, 96 with three";
   if (rows * p.block_n / 128 > most_accumulators(p.warps, p.promoted))
     return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
@@ -95,7 +101,7 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
     return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
-    if (!p.whole_tiles || p.ping_pong) return "clusters that split k are data-parallel and cooperative";
+    if (!p.one_tile || p.ping_pong) return "clusters that split k are data-parallel and cooperative";
     if (p.block_n % (8 * p.cluster_k) != 0) return "a block of a cluster that splits k adds up a multiple of 8 columns";
     if (p.block_m * p.block_n * 4 > p.stages * (p.block_m + p.block_n) * 128)
       return "the partial sums of a cluster that splits k fit into the stages";

@@ -74,7 +74,7 @@ constexpr bool HAS_CUSTOM_EPILOGUE = false;
 // clang-format off
 constexpr KernelParameters PARAMETERS{
     BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
-    PARTITION == Partition::whole_tiles, PROMOTED, true,
+    PARTITION == Partition::one_tile, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D};
 // clang-format on
 

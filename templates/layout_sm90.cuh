@@ -27,7 +27,8 @@ constexpr int A_BYTES = GEOMETRY.a_bytes, STAGE_BYTES = GEOMETRY.stage_bytes;
 constexpr int STORE_COLUMNS = GEOMETRY.store_columns, SUBTILE_COLUMNS = GEOMETRY.subtile_columns;
 constexpr bool TMA_STORE = GEOMETRY.tma_store;
 constexpr int D_BOX_WIDTH = GEOMETRY.d_box_bytes, D_BOX_ROWS = GEOMETRY.d_box_rows;
-constexpr int D_STAGE_BYTES = sm90::d_stage_bytes, D_STAGES = sm90::d_stages;
+constexpr int D_STAGE_BYTES = sm90::d_stage_bytes, D_STAGES = GEOMETRY.d_stages;
+constexpr bool D_IN_RING = GEOMETRY.d_in_ring;
 
 // What a consumer's thread has of each 64 rows: as wgmma leaves it, and of those columns that the block stores.
 using TileFragment = Fragment<4, BLOCK_N>;
@@ -38,10 +39,16 @@ struct SharedMemory {
 
   __device__ __forceinline__ u32 a(int stage) const { return base + stage * STAGE_BYTES; }
   __device__ __forceinline__ u32 b(int stage) const { return a(stage) + A_BYTES; }
+  /// In the ring, what the consumer alone has read: its rows of A.
   __device__ __forceinline__ u32 d(u32 consumer, u32 stage) const {
-    return base + STAGES * STAGE_BYTES + (consumer * D_STAGES + stage) * D_STAGE_BYTES;
+    if constexpr (D_IN_RING)
+      return a(stage / MMAS_M) + ((PING_PONG ? 0 : consumer) * MMAS_M + stage % MMAS_M) * D_STAGE_BYTES;
+    else
+      return base + STAGES * STAGE_BYTES + (consumer * D_STAGES + stage) * D_STAGE_BYTES;
   }
-  __device__ __forceinline__ u32 full(int stage) const { return d(CONSUMERS, 0) + stage * 16; }
+  __device__ __forceinline__ u32 full(int stage) const {
+    return base + STAGES * STAGE_BYTES + (D_IN_RING ? 0 : CONSUMERS * D_STAGES * D_STAGE_BYTES) + stage * 16;
+  }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
   __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k

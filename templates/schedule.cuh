@@ -13,10 +13,14 @@ namespace jitgemm::device {
 
 /// How tiles are split along k.
 enum class Partition {
+  one_tile,     // not at all, and a CTA has one tile
   whole_tiles,  // not at all
   split_k,      // every tile into the same number of parts
   stream_k,     // the k-blocks of tiles [0, stream_k_tiles) in one row, split into one range a CTA
 };
+constexpr bool splits_tiles(Partition partition) {
+  return partition == Partition::split_k || partition == Partition::stream_k;
+}
 
 constexpr int ceil_div(int x, int y) { return x / y + (x % y != 0); }
 constexpr int min_of(int x, int y) { return x < y ? x : y; }
@@ -136,6 +140,7 @@ struct TileScheduler {
 
   /// False when `work` was the last.
   constexpr bool next(Work& work) const {
+    if constexpr (PARTITION == Partition::one_tile) return false;
     if constexpr (PARTITION == Partition::split_k) return from(work.peer * tile_count(d) + work.tile + d.ctas, work);
     if constexpr (PARTITION == Partition::stream_k) {
       if (work.tile < d.stream_k_tiles)

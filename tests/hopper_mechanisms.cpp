@@ -16,6 +16,11 @@ KernelConfig tile(int block_n, int consumers = 1, int stages = 3) {
           .warps = consumers * 4};
 }
 
+KernelConfig of_rows(KernelConfig config, int block_m) {
+  config.block_m = block_m;
+  return config;
+}
+
 KernelConfig in_cluster(KernelConfig config, int m, int n, int k = 1) {
   config.cluster_m = m, config.cluster_n = n, config.cluster_k = k;
   return config;
@@ -74,6 +79,7 @@ std::vector<Mechanism> hopper_mechanisms() {
 
   add("ping_pong", {.m = 311, .n = 123, .k = 250}, dealt(ping_pong(64, 64, 2), persistent, 2));
   add("ping_pong", {.m = 200, .n = 201, .k = 313, .beta = 1}, dealt(ping_pong(128, 72), stream_k, 3));
+  add("ping_pong", {.m = 400, .n = 201, .k = 313}, dealt(ping_pong(192, 72), persistent, 2));
   add("ping_pong", {.m = 201, .n = 150, .k = 440, .b = {.layout = columns}, .epilogue = {.bias = Bias::along_m}},
       dealt(in_cluster(ping_pong(64, 64), 2, 1), split_k, 2, 3));
   add("ping_pong", {.m = 311, .n = 123, .k = 500, .a = {e4m3}, .b = {.type = e4m3, .layout = columns}, .d = {bf16}},
@@ -118,6 +124,14 @@ std::vector<Mechanism> hopper_mechanisms() {
       dealt(tile(104), persistent, 2), 16, 4);
   add("store", {.m = 201, .n = 169, .k = 200, .a = {e5m2}, .b = {.type = e4m3, .layout = columns}, .d = {e5m2}},
       dealt(of_bytes(swapped(tile(80))), persistent, 2), 16, 1);
+
+  // One tile a block: through the ring, by as many stages as D needs, and by fewer.
+  add("store", {.m = 300, .n = 300, .k = 330, .beta = 1}, in_cluster(tile(136, 2), 1, 2));
+  add("store", {.m = 200, .n = 300, .k = 330, .a = {.layout = columns}, .d = {f32}},
+      swapped(of_rows(tile(120, 1, 2), 128)));
+  add("store", {.m = 300, .n = 300, .k = 500, .a = {e4m3}, .b = {.type = e5m2, .layout = columns}, .d = {e4m3}},
+      of_bytes(in_cluster(swapped(tile(112, 2, 2)), 2, 1)));
+  add("store", {.m = 201, .n = 169, .k = 136, .b = {.layout = columns}, .beta = 1}, tile(136, 2), 16, 2);
 
   add("packed", {.m = 201, .n = 169, .k = 301}, dealt(packed(in_cluster(tile(64), 2, 1), true, true), stream_k, 2), 2,
       2);

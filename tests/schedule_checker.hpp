@@ -11,7 +11,7 @@ namespace jitgemm::test {
 using namespace device;
 
 inline std::string describe(Partition partition, const Decomposition& d) {
-  const char* names[] = {"whole_tiles", "split_k", "stream_k"};
+  const char* names[] = {"one_tile", "whole_tiles", "split_k", "stream_k"};
   return std::string(names[int(partition)]) + " tiles=" + std::to_string(d.tiles_m) + "x" + std::to_string(d.tiles_n) +
          " k_blocks=" + std::to_string(d.k_blocks) + " ctas=" + std::to_string(d.ctas) +
          " stream_k_tiles=" + std::to_string(d.stream_k_tiles) + " splits=" + std::to_string(d.splits);
@@ -23,6 +23,8 @@ class ScheduleChecker {
   /// Empty, or the first rule that is broken.
   std::string broken_rule(Partition partition, const Decomposition& d) {
     switch (partition) {
+      case Partition::one_tile:
+        return check<Partition::one_tile>(d);
       case Partition::whole_tiles:
         return check<Partition::whole_tiles>(d);
       case Partition::split_k:

@@ -55,10 +55,14 @@ Names of(const std::string& family, const Names& names) {
 
 }  // namespace
 
-TEST_CASE("An H200 has rates of its own, other devices have derived ones", "[device_rates]") {
+TEST_CASE("An H200 and an H100 have rates of their own, other devices have derived ones", "[device_rates]") {
   CHECK(same(rates_of(device("NVIDIA H200", 90, 132)), DeviceRates{}));
   CHECK(same(rates_of(device("NVIDIA H200 NVL", 90, 132)), DeviceRates{}));
   CHECK(same(RatedDevice(device_info_for("sm_90a")).rates, DeviceRates{}));
+  const DeviceInfo h100 = device("NVIDIA H100 80GB HBM3", 90, 132);
+  CHECK(rates_of(h100).origin == "an H100's");
+  CHECK_FALSE(same(rates_of(h100), DeviceRates{}));
+  CHECK_FALSE(same(rates_of(h100), derived_rates(h100)));
   for (const DeviceInfo& other :
        {device("NVIDIA H100 PCIe", 90, 114), device("NVIDIA A100-SXM4-80GB", 80, 108),
         device("NVIDIA GeForce RTX 3090", 86, 82), device("NVIDIA L40S", 89, 142), device("NVIDIA B200", 100, 148),

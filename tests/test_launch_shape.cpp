@@ -198,6 +198,9 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
     };
     for (int cta : {0, d.ctas / 2, d.ctas - 1}) {
       switch (partition_of(config.schedule)) {
+        case Partition::one_tile:
+          check_cta(TileScheduler<Partition::one_tile>{d, cta});
+          break;
         case Partition::whole_tiles:
           check_cta(TileScheduler<Partition::whole_tiles>{d, cta});
           break;

@@ -151,6 +151,7 @@ constexpr bool last_work_is_in_range(const Decomposition& d) {
   return steps > 0 && sum >= 0;
 }
 constexpr int most_tiles = (1 << 30) - 1;  // why_beyond_integers()
+static_assert(last_work_is_in_range<Partition::one_tile>({most_tiles, 1, 1, 1 << 27, most_tiles, 0, 1}));
 static_assert(last_work_is_in_range<Partition::whole_tiles>({most_tiles, 1, 1, 1 << 27, most_tiles, 0, 1}));
 static_assert(last_work_is_in_range<Partition::whole_tiles>({1, most_tiles, 1, 1, 65535, 0, 1}));
 static_assert(last_work_is_in_range<Partition::whole_tiles>({1, 1, most_tiles, 1, most_tiles, 0, 1}));

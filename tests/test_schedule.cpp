@@ -70,6 +70,7 @@ TEST_CASE("Every small decomposition covers every k-block once", "[schedule]") {
           const std::string rule = checker.broken_rule(partition, d);
           if (!rule.empty()) FAIL(describe(partition, d) << ": broken: " << rule);
         };
+        if (ctas >= tiles) check(Partition::one_tile, 0, 1);
         check(Partition::whole_tiles, 0, 1);
         for (int splits = 1; splits <= std::max(1, k_blocks); ++splits) check(Partition::split_k, 0, splits);
         check(Partition::stream_k, 0, 1);

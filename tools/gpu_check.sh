@@ -97,7 +97,7 @@ digest=$(bash "$root/tools/digest.sh")
 
 run_tests() {
   local begin=$SECONDS status
-  limited 170 "$tests" "[gpu]~[full]~[long]" --durations yes >>"$out/tests.log" 2>&1
+  limited 330 "$tests" "[gpu]~[full]~[long]" --durations yes >>"$out/tests.log" 2>&1
   status=$?
   row "tests [gpu]" $((SECONDS - begin)) "$(verdict $status) $(grep -aE 'All tests passed|^test cases:' "$out/tests.log" | tail -1)"
   [ $status -eq 0 ] || failed=1

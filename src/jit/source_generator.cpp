@@ -66,6 +66,8 @@ std::string device_type(DataType type) { return std::string(info_of(type).device
 
 std::string_view partition_name(device::Partition partition) {
   switch (partition) {
+    case device::Partition::one_tile:
+      return "one_tile";
     case device::Partition::whole_tiles:
       return "whole_tiles";
     case device::Partition::split_k:

@@ -13,6 +13,7 @@ namespace jitgemm {
 device::Partition partition_of(Schedule schedule) {
   switch (schedule) {
     case Schedule::data_parallel:
+      return device::Partition::one_tile;
     case Schedule::persistent:
       return device::Partition::whole_tiles;
     case Schedule::split_k:
@@ -24,10 +25,7 @@ device::Partition partition_of(Schedule schedule) {
 
 KernelConfig compiled_part(const KernelConfig& config) {
   KernelConfig compiled = config;
-  const device::Partition partition = partition_of(config.schedule);
-  compiled.schedule = partition == device::Partition::stream_k  ? Schedule::stream_k
-                      : partition == device::Partition::split_k ? Schedule::split_k
-                                                                : Schedule::data_parallel;
+  if (partition_of(config.schedule) == device::Partition::stream_k) compiled.schedule = Schedule::stream_k;
   compiled.splits = 1;
   compiled.grid = 0;
   compiled.pack_a = compiled.pack_b = false;

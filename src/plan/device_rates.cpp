@@ -13,8 +13,16 @@ DeviceRates derived_rates(const DeviceInfo& device) {
 
 DeviceRates rates_of(const DeviceInfo& device) {
   if (device.emulated) return rates_of(device_info_for(device.architecture()));
-  const bool h200 = device.compute_capability == 90 && device.name.find("H200") != std::string::npos;
-  return h200 ? DeviceRates{} : derived_rates(device);
+  const auto is = [&device](const char* name) {
+    return device.compute_capability == 90 && device.name.find(name) != std::string::npos;
+  };
+  if (is("H200")) return {};
+  DeviceRates rates = derived_rates(device);
+  if (is("H100 80GB HBM3")) {
+    rates.of<HopperRates>() = HopperRates::of_h100();
+    rates.origin = "an H100's";
+  }
+  return rates;
 }
 
 NamedRates fields_of(DeviceRates& rates) {

@@ -12,7 +12,7 @@ namespace jitgemm {
 /// What the cost model takes a device to do: a row of rates for each family. The defaults are an H200's.
 struct DeviceRates {
   std::tuple<HopperRates, PortableRates> rows;
-  std::string origin = "an H200's";  ///< or "derived", or when they were calibrated
+  std::string origin = "an H200's";  ///< or "an H100's", "derived", or when they were calibrated
 
   template <typename Rates>
   Rates& of() {
@@ -24,11 +24,11 @@ struct DeviceRates {
   }
 };
 
-/// An H200's for an H200; else what follows from the architecture's documented widths, the device's clock, SMs and
-/// memory, and latencies in clocks that hardly differ between devices of an architecture. Nothing is measured. Of an
-/// emulated device, what the typical one of its architecture has.
+/// Those measured for an H200 or an H100 (SXM); else what follows from the architecture's documented widths, the
+/// device's clock, SMs and memory, and latencies in clocks that hardly differ between devices of an architecture.
+/// Of an emulated device, what the typical one of its architecture has.
 DeviceRates rates_of(const DeviceInfo& device);
-/// The second half of that, for any device.
+/// The last of that, for any device.
 DeviceRates derived_rates(const DeviceInfo& device);
 
 /// All of them by name, to store: "sm90.launch_us", ...

@@ -25,8 +25,8 @@ struct Rows {
   int block_m, warps;
   bool ping_pong;
 };
-constexpr std::array row_choices{Rows{64, 4, false},   Rows{128, 8, false}, Rows{256, 8, false},
-                                 Rows{192, 12, false}, Rows{64, 8, true},   Rows{128, 8, true}};
+constexpr std::array row_choices{Rows{64, 4, false}, Rows{128, 8, false}, Rows{256, 8, false}, Rows{192, 12, false},
+                                 Rows{64, 8, true},  Rows{128, 8, true},  Rows{192, 8, true}};
 
 struct Cluster {
   int m, n, k;
@@ -36,7 +36,7 @@ constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 
                               Cluster{1, 2, 2}, Cluster{2, 2, 2}, Cluster{4, 1, 2}, Cluster{1, 4, 2}, Cluster{1, 1, 4},
                               Cluster{2, 1, 4}, Cluster{1, 2, 4}, Cluster{1, 1, 8}};
 
-constexpr int most_stages = 10;
+constexpr int most_stages = 12;
 constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as long (tools/results/NOTES.md, 23)
 constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
@@ -78,9 +78,7 @@ int widest_tile(const Rows& rows, const KernelProblem& problem) {
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
               const DeviceInfo& device) {
   const bool k_major = problem.b.layout == Layout::column_major;
-  const int granularity = !k_major                       ? (problem.a.layout == Layout::column_major ? 32 : 64)
-                          : size_of(problem.a.type) == 1 ? 16
-                                                         : 8;
+  const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 ? 16 : 8;
   const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
   // The narrowest tiles of so many waves; too wide a one if there is none.
@@ -189,7 +187,8 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     config.schedule = schedule;
     config.splits = splits;
     config.grid = grid;
-    result.push_back(config);
+    config.stages = std::min(config.stages, stages_that_fit(config, problem, device, 1));
+    if (config.stages >= fewest_stages) result.push_back(config);
   };
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
   if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2 && blocks > slots) {

@@ -10,6 +10,29 @@ constexpr double flops_a_clock = 4096;  // of an SM, 16-bit operands
 
 }  // namespace
 
+HopperRates HopperRates::of_h100() {
+  return {.launch_us = 1.54,
+          .clocks_us = 1.78e3,
+          .ingest = 0.619,
+          .row_ns = 0.0116,
+          .straddling_row_ns = 0.0197,
+          .hot_row = 0.156,
+          .latency_us = 0.584,
+          .promotions = 31.9,
+          .epilogue_us = 0.219,
+          .unaligned_epilogue_us = 5.44,
+          .store_bytes_clock = 24.5,
+          .cluster_sum_us = 0.327,
+          .cluster_sum_bytes_clock = 11.2,
+          .arrival_us = 2.3,
+          .part_bytes_us = 2.54e4,
+          .wave_us = 2.04,
+          .second_block_us = 0.3,
+          .unhidden = 0.481,
+          .power_flops_us = 1260e6,
+          .memory_bytes_us = 2.97e6};
+}
+
 HopperRates HopperRates::derived(const DataSheet& device) {
   HopperRates hopper;
   const double clocks = sustained_clock * device.peak_clocks_us;
