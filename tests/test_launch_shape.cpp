@@ -97,7 +97,7 @@ void check_random_launches(int count) {
     }
     const LaunchShape shape = launch_shape(problem, config);
     const Decomposition& d = shape.decomposition;
-    const Partition partition = partition_of(config.schedule);
+    const Partition partition = partition_of(config);
     const auto fail = [&](const std::string& rule) {
       FAIL(to_string(problem) << " | " << to_string(config) << " | " << describe(partition, d) << ": broken: " << rule);
     };
@@ -197,7 +197,7 @@ TEST_CASE("A legal launch of any size stays within 32 bits", "[schedule]") {
       }
     };
     for (int cta : {0, d.ctas / 2, d.ctas - 1}) {
-      switch (partition_of(config.schedule)) {
+      switch (partition_of(config)) {
         case Partition::one_tile:
           check_cta(TileScheduler<Partition::one_tile>{d, cta});
           break;

@@ -129,15 +129,14 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
   return "gemm_" + std::string(to_string(c.main_loop)) + "_" + std::to_string(c.block_m) + "x" +
          std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) + "_" +
          (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") + std::string(to_string(p.d.type)) + "_" +
-         (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
-         std::string(partition_name(partition_of(c.schedule)));
+         (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition_of(c)));
 }
 
 /// The source without its text, and all values that the text depends on.
 KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device,
                      TemplateValues& values) {
   const KernelProblem p = kernel_problem(asked, c);
-  const device::Partition partition = partition_of(c.schedule);
+  const device::Partition partition = partition_of(c);
   const bool promoted = parameters_of(c, p).promoted;
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
 

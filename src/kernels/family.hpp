@@ -38,9 +38,10 @@ struct KernelFamily {
   /// What its kernels copy by TMA; null if they copy nothing so.
   TensorMaps (*tensor_maps)(const NormalProblem& normalised, const KernelProblem& kernel_problem,
                             const KernelConfig& config);
-  bool takes_packed;  ///< operands that were packed into the workspace
-  bool promotes;      ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type
-  bool portable;      ///< every GPU since sm_80 has the instructions
+  bool takes_packed;          ///< operands that were packed into the workspace
+  bool promotes;              ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type
+  bool has_one_tile_kernels;  ///< data-parallel launches have kernels of their own, device::Partition::one_tile
+  bool portable;              ///< every GPU since sm_80 has the instructions
 };
 
 /// Throws Error{internal} for what is no enumerator.

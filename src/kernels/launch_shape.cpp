@@ -10,10 +10,11 @@
 
 namespace jitgemm {
 
-device::Partition partition_of(Schedule schedule) {
-  switch (schedule) {
+device::Partition partition_of(const KernelConfig& config) {
+  switch (config.schedule) {
     case Schedule::data_parallel:
-      return device::Partition::one_tile;
+      if (family_of(config).has_one_tile_kernels) return device::Partition::one_tile;
+      [[fallthrough]];
     case Schedule::persistent:
       return device::Partition::whole_tiles;
     case Schedule::split_k:
@@ -25,7 +26,11 @@ device::Partition partition_of(Schedule schedule) {
 
 KernelConfig compiled_part(const KernelConfig& config) {
   KernelConfig compiled = config;
-  if (partition_of(config.schedule) == device::Partition::stream_k) compiled.schedule = Schedule::stream_k;
+  for (const Schedule schedule : {Schedule::data_parallel, Schedule::stream_k}) {
+    KernelConfig same = config;
+    same.schedule = schedule;
+    if (partition_of(same) == partition_of(config)) compiled.schedule = schedule;
+  }
   compiled.splits = 1;
   compiled.grid = 0;
   compiled.pack_a = compiled.pack_b = false;
@@ -43,7 +48,7 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
                          int(dealing.splits), c.group_m};
 
   const device::Decomposition& d = shape.decomposition;
-  const device::Partition partition = partition_of(c.schedule);
+  const device::Partition partition = partition_of(c);
   const int blocks_a_tile = c.cluster_m * c.cluster_n;
   shape.cluster = cluster;
   shape.grid = int(dealing.ctas) * cluster;

@@ -20,7 +20,7 @@ struct LaunchShape : LaunchGrid {
   std::size_t workspace_bytes() const { return packed_bytes > 0 ? packed_offset() + packed_bytes : partial_bytes; }
 };
 
-device::Partition partition_of(Schedule schedule);
+device::Partition partition_of(const KernelConfig& config);
 
 /// The part of a configuration that its kernel is compiled for: without grid, splits and packing, and of the schedules
 /// with one partition the one that stands for them.

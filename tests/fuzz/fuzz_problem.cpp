@@ -152,7 +152,7 @@ void check_launch(const NormalProblem& p, const KernelConfig& c, const RatedDevi
 
   if (shape.grid > 512 || std::int64_t(device::tile_count(shape.decomposition)) * shape.decomposition.k_blocks > 4096)
     return;
-  switch (partition_of(c.schedule)) {
+  switch (partition_of(c)) {
     case device::Partition::one_tile:
       return check_work<device::Partition::one_tile>(shape);
     case device::Partition::whole_tiles:

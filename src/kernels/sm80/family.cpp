@@ -38,6 +38,7 @@ const KernelFamily sm80_family{.main_loop = MainLoop::sm80,
                                .tensor_maps = nullptr,
                                .takes_packed = false,
                                .promotes = false,
+                               .has_one_tile_kernels = false,
                                .portable = true};
 
 }  // namespace jitgemm

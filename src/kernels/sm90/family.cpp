@@ -53,6 +53,7 @@ const KernelFamily sm90_family{.main_loop = MainLoop::sm90,
                                .tensor_maps = tensor_maps_of,
                                .takes_packed = true,
                                .promotes = true,
+                               .has_one_tile_kernels = true,
                                .portable = false};
 
 }  // namespace jitgemm

@@ -197,7 +197,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
       add_waves(launch, time);
       break;
     case Schedule::persistent:
-      add_rounds(launch, time);
+      launch.dealing.ctas == counts.all ? add_waves(launch, time) : add_rounds(launch, time);
       break;
     case Schedule::stream_k:
     case Schedule::stream_k_one_tile:
