@@ -231,7 +231,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       if (work.peer == 0)
         Epilogue::prefetch_matrices<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
-    if constexpr (HAS_VECTOR_SCALES) Scales::touch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+    if constexpr (HAS_VECTOR_SCALES)
+      Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
     multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, accumulators);
 

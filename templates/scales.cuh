@@ -41,21 +41,21 @@ struct Scales {
   /// Brings the vectors' scales of ROWS x COLUMNS elements into the L1, by `threads` threads; what lies outside is
   /// replaced by the nearest inside.
   template <int ROWS, int COLUMNS>
-  static __device__ __forceinline__ void touch(const Arguments& args, const WorkTile& tile, int row, int column,
-                                               u32 thread, u32 threads) {
-    if constexpr (SCALING_A == Scaling::vector) touch_vector<ROWS>(args.scale_a, row, tile.row_end, thread, threads);
+  static __device__ __forceinline__ void prefetch(const Arguments& args, const WorkTile& tile, int row, int column,
+                                                  u32 thread, u32 threads) {
+    if constexpr (SCALING_A == Scaling::vector) prefetch_vector<ROWS>(args.scale_a, row, tile.row_end, thread, threads);
     if constexpr (SCALING_B == Scaling::vector)
-      touch_vector<COLUMNS>(args.scale_b, column, tile.column_end, thread, threads);
+      prefetch_vector<COLUMNS>(args.scale_b, column, tile.column_end, thread, threads);
   }
 
  private:
   template <int COUNT>
-  static __device__ __forceinline__ void touch_vector(const float* scales, int first, int end, u32 thread,
-                                                      u32 threads) {
+  static __device__ __forceinline__ void prefetch_vector(const float* scales, int first, int end, u32 thread,
+                                                         u32 threads) {
     constexpr int LINE = 32;  // of 128 bytes
     if (!scales) return;
     for (int i = thread; i <= ceil_div(COUNT, LINE); i += threads)  // one more: the first may begin within a line
-      ptx::touch(scales + min_of(first + i * LINE, end - 1));
+      ptx::prefetch_l1(scales + min_of(first + i * LINE, end - 1));
   }
 };
 
@@ -72,15 +72,17 @@ struct FragmentScales {
       : scales(scales) {
     if constexpr (HAS_VECTOR_SCALES) {
 #pragma unroll
-      for (int i = 0; i < 2 * DOWN; ++i)
-        a[i] = SCALING_A == Scaling::vector ? load(args.scale_a, row + fragment.row_of(i / 2, i % 2), tile.row_end)
-                                            : scales.a;
+      for (ElementCompute& scale : a) scale = scales.a;
 #pragma unroll
-      for (int i = 0; i < 2 * Fragment::PAIRS; ++i)
-        if (i / 2 < pairs)
-          b[i] = SCALING_B == Scaling::vector
-                     ? load(args.scale_b, column + fragment.column_of(i / 2) + i % 2, tile.column_end)
-                     : scales.b;
+      for (ElementCompute& scale : b) scale = scales.b;
+      if (args.k == 0) return;  // nothing is multiplied, and there may be none
+      if constexpr (SCALING_A == Scaling::vector)
+#pragma unroll
+        for (int i = 0; i < 2 * DOWN; ++i) load(args.scale_a, row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
+      if constexpr (SCALING_B == Scaling::vector)
+#pragma unroll
+        for (int i = 0; i < 2 * Fragment::PAIRS; ++i)
+          if (i / 2 < pairs) load(args.scale_b, column + fragment.column_of(i / 2) + i % 2, tile.column_end, b[i]);
     }
   }
 
@@ -96,8 +98,8 @@ struct FragmentScales {
   }
 
  private:
-  static __device__ __forceinline__ ElementCompute load(const float* vector, int i, int end) {
-    return ElementCompute(INTERIOR || i < end ? scale_at(vector ? vector + i : nullptr) : 1.0f);
+  static __device__ __forceinline__ void load(const float* vector, int i, int end, ElementCompute& scale) {
+    if (INTERIOR || i < end) scale = ElementCompute(ptx::ld_global<float>(vector + i));
   }
 };
 

@@ -25,7 +25,7 @@ struct Matrix {
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
-  /// Of an A or B: what its scales are, if it has any.
+  /// What an A's or B's scales are, if it has any. Vectors share tuning results with single values, which are measured.
   Scaling scaling = Scaling::value;
 };
 

@@ -152,11 +152,8 @@ inline void st_global_cg(T* address, const T (&x)[N]) {
   static_assert(sizeof x == 16);
   runtime.st_global_cg(address, x);
 }
-inline void touch(const void* address) {
-  check_global(address, 4);
-  static_cast<void>(*static_cast<const volatile u32*>(address));  // a fault where it must not be read
-}
 inline void prefetch_l2(const void*) {}
+inline void prefetch_l1(const void*) {}
 
 inline float bits_to_f32(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 f32_to_bits(float x) { return __builtin_bit_cast(u32, x); }
