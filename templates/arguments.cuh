@@ -11,7 +11,7 @@ struct alignas(64) TensorMap {
   unsigned char opaque[128];
 };
 
-/// In the accumulator's type.
+/// Of ElementCompute.
 union Scalar {
   float f32;
   double f64;
@@ -26,7 +26,7 @@ struct Arguments {
   const void* c;  // read only by kernels with READS_C
   void* d;
   const void* bias;                                  // read only by kernels with a BIAS
-  const float *scale_a, *scale_b, *scale_d;          // of kernels with 8-bit floating-point operands; null is 1
+  const float *scale_a, *scale_b, *scale_d;          // of kernels with HAS_SCALES; null is 1
   long long lda, ldb, ldc, ldd;                      // elements
   long long stride_a, stride_b, stride_c, stride_d;  // elements from one matrix of the batch to the next
   int m, n, k;                                       // k = 0 when alpha = 0, A and B are not read then

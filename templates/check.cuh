@@ -40,11 +40,11 @@ __device__ __forceinline__ double load_exact(const double* p) { return ptx::ld_g
 __device__ __forceinline__ double load_scale(const float* scale) { return scale ? load_exact(scale) : 1; }
 
 /// With the scales, as every kernel multiplies them.
-__device__ __forceinline__ EpilogueFunctor functor_of(const CheckArguments& args, double scale_d) {
-  Accumulator alpha = value(args.scalars.alpha);
+__device__ __forceinline__ Factors factors_of(const CheckArguments& args) {
+  ElementCompute alpha = value(args.scalars.alpha);
   if constexpr (HAS_SCALES)
-    alpha = Accumulator(ptx::mul(ptx::mul(load_scale(args.scale_a), load_scale(args.scale_b)), double(alpha)));
-  return {args.scalars, alpha, Accumulator(scale_d)};
+    alpha = ElementCompute(ptx::mul(ptx::mul(load_scale(args.scale_a), load_scale(args.scale_b)), double(alpha)));
+  return {alpha, 1};
 }
 
 /// x[i] of all threads, joined by join(i, one, other) in an order that never changes; thread 0 has the result.
@@ -186,21 +186,22 @@ __device__ __forceinline__ void recompute(const CheckArguments& args, CheckedEle
   reduce(sums, [](int, double x, double y) { return ptx::add(x, y); });
   if (ptx::thread_index() != 0) return;
 
-  Accumulator c = 0, bias = 0;
+  ElementCompute c = 0, bias = 0;
   if constexpr (READS_C)
-    c = Accumulator(
+    c = ElementCompute(
         load_exact(static_cast<const ElementC*>(args.c) + (batch * args.stride_c + row * args.row_c + column)));
   if constexpr (BIAS != Bias::none)
-    bias = Accumulator(load_exact(static_cast<const ElementC*>(args.bias) + (BIAS == Bias::along_m ? row : column)));
+    bias = ElementCompute(load_exact(static_cast<const ElementC*>(args.bias) + (BIAS == Bias::along_m ? row : column)));
   const double scale_d = load_scale(args.scale_d);
-  const EpilogueFunctor functor = functor_of(args, scale_d);
+  const Factors factors = factors_of(args);
+  const EpilogueFunctor functor{args.scalars, ElementCompute(scale_d)};
   // A sum of integers wraps: its products, of 2^14 at most, and fewer than 2^31 of them, are exact in double precision.
-  const Accumulator sum = INTEGERS ? Accumulator(u32(i64(sums[0]))) : Accumulator(sums[0]);
-  ptx::st_global<double>(&element.products, absolute(double(functor.alpha)) * sums[1]);
+  const auto sum = ElementCompute(INTEGERS ? Accumulator(u32(i64(sums[0]))) : Accumulator(sums[0]));
+  ptx::st_global<double>(&element.products, absolute(double(factors.alpha)) * sums[1]);
   ptx::st_global<double>(&element.addends, absolute(double(value(args.scalars.beta)) * c) + absolute(bias));
-  ptx::st_global<double>(&element.linear, functor.linear(sum, functor.addend(c, bias)));
+  ptx::st_global<double>(&element.linear, functor.linear(sum, factors, functor.addend(c, bias)));
   ptx::st_global<double>(&element.scale, scale_d);
-  ptx::st_global<double>(&element.value, functor(sum, c, bias));
+  ptx::st_global<double>(&element.value, functor(sum, factors, c, bias));
   read(args, element);
 }
 

@@ -52,7 +52,7 @@ struct EpilogueOperand {
 
   template <bool INTERIOR>
   static __device__ __forceinline__ void load(const Arguments& args, const ElementPair<INTERIOR>& pair,
-                                              Accumulator (&x)[2]) {
+                                              ElementCompute (&x)[2]) {
     if constexpr (SHAPE == OperandShape::scalar) {
       x[0] = x[1] = value(of(args).scalar);
     } else if (is_one_access(args, pair)) {
@@ -65,7 +65,7 @@ struct EpilogueOperand {
   }
   template <bool INTERIOR>
   static __device__ __forceinline__ void store(const Arguments& args, const ElementPair<INTERIOR>& pair,
-                                               const Accumulator (&x)[2]) {
+                                               const ElementCompute (&x)[2]) {
     if (is_one_access(args, pair)) {
       store_pair<T>(at(args, pair.m[0], pair.n[0], pair.batch), x[0], x[1]);
     } else {
@@ -80,7 +80,7 @@ struct EpilogueOperand {
 /// outputs.
 template <bool INTERIOR, typename Function>
 __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTile& tile, int row, int column,
-                                             Accumulator (&x)[2]) {
+                                             ElementCompute (&x)[2]) {
   const CustomEpilogueArguments& own = static_cast<const CustomEpilogueArguments&>(args);
   const ElementPair<INTERIOR> pair(tile, row, column);
   typename Function::Args in[2]{};
@@ -92,7 +92,7 @@ __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTi
     in[i].batch = pair.batch;
   }
   Function::for_each_input([&](auto operand, auto member) {
-    Accumulator values[2]{};
+    ElementCompute values[2]{};
     decltype(operand)::load(args, pair, values);
     in[0].*member = values[0];
     in[1].*member = values[1];
@@ -101,7 +101,7 @@ __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTi
   for (int i = 0; i < 2; ++i)
     if (pair.has[i]) x[i] = Function::call(x[i], in[i], out[i]);
   Function::for_each_output([&](auto operand, auto member) {
-    const Accumulator values[2]{out[0].*member, out[1].*member};
+    const ElementCompute values[2]{out[0].*member, out[1].*member};
     decltype(operand)::store(args, pair, values);
   });
 }

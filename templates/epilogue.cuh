@@ -7,33 +7,16 @@
 #include "ide.cuh"
 #include "memory.cuh"
 #include "ptx/global.cuh"
-#include "ptx/math.cuh"
+#include "scales.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
-
-__device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
-
-/// What all of D is multiplied by. A kernel makes it once, while the first k-blocks are on their way: behind a tile's
-/// last k-block two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
-struct Scaling {
-  Accumulator alpha, d = 1;
-
-  __device__ __forceinline__ explicit Scaling(const Arguments& args) : alpha(value(args.scalars.alpha)) {
-    if constexpr (HAS_SCALES) {
-      // In double precision no product of two rounds, none of three overflows, and so their order does not matter.
-      const double scale_a = scale_at(args.scale_a), scale_b = scale_at(args.scale_b);
-      alpha = float(ptx::mul(ptx::mul(scale_a, scale_b), double(alpha)));
-      if constexpr (sizeof(ElementD) == 1) d = scale_at(args.scale_d);
-    }
-  }
-};
 
 /// Of one tile. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
-  const Scaling& scaling;
+  const Scales& scales;
   const WorkTile& tile;
 
   /// Elements from C's or D's first one to (row, column).
@@ -44,8 +27,8 @@ struct Epilogue {
   /// C's elements (row, column) and (row, column + 1), and the bias's; column is even. What lies outside of D means
   /// nothing, and nothing is read for it, nor what the kernel does not have. INTERIOR promises that both are inside.
   template <bool INTERIOR>
-  __device__ __forceinline__ void load_addends(int row, int column, Accumulator (&its_c)[2],
-                                               Accumulator (&its_bias)[2]) const {
+  __device__ __forceinline__ void load_addends(int row, int column, ElementCompute (&its_c)[2],
+                                               ElementCompute (&its_bias)[2]) const {
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
@@ -67,19 +50,20 @@ struct Epilogue {
     }
   }
 
-  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
+  /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
   template <bool INTERIOR>
-  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
-    Accumulator c[2] = {}, bias[2] = {};
+  __device__ __forceinline__ void finish(int row, int column, const Factors (&factors)[2], ElementCompute& x,
+                                         ElementCompute& y) const {
+    ElementCompute c[2] = {}, bias[2] = {};
     load_addends<INTERIOR>(row, column, c, bias);
-    const EpilogueFunctor functor{args.scalars, scaling.alpha, scaling.d};
-    Accumulator values[] = {x, y};
+    const EpilogueFunctor functor{args.scalars, scales.d};
+    ElementCompute values[] = {x, y};
     if constexpr (HAS_CUSTOM_EPILOGUE) {
-      for (Accumulator& value : values) value = functor.linear(value, 0);
+      for (int i = 0; i < 2; ++i) values[i] = functor.linear(values[i], factors[i], 0);
       apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values);
-      for (Accumulator& value : values) value = functor.scaled(value);
+      for (ElementCompute& value : values) value = functor.scaled(value);
     } else {
-      functor(values, c, bias);
+      functor(values, factors, c, bias);
     }
     x = values[0];
     y = values[1];
@@ -115,8 +99,9 @@ struct Epilogue {
 
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
-  __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y) const {
-    finish<INTERIOR>(row, column, x, y);
+  __device__ __forceinline__ void store_pair(int row, int column, const Factors (&factors)[2], ElementCompute x,
+                                             ElementCompute y) const {
+    finish<INTERIOR>(row, column, factors, x, y);
     if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;
     ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d);
     if (!SWAP_AB && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even

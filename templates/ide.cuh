@@ -61,14 +61,16 @@ constexpr Partition PARTITION = Partition::stream_k;
 using ElementA = F16;
 using ElementB = F16;
 using Accumulator = float;
+using ElementCompute = float;
 using ElementC = F16;
 using ElementD = F16;
 constexpr bool A_K_MAJOR = true, B_K_MAJOR = true;
 constexpr int ALIGN_A = 16, ALIGN_B = 16, ALIGN_C = 16, ALIGN_D = 16;
 constexpr Scalars<bool> NONZERO{true, true, true};
-constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = false;
+constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = true;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
+constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
 
 // clang-format off
@@ -78,7 +80,7 @@ constexpr KernelParameters PARAMETERS{
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D};
 // clang-format on
 
-__device__ Accumulator activation(Accumulator x, Accumulator slope);
+__device__ ElementCompute activation(ElementCompute x, ElementCompute slope);
 
 // pack.cu.in's.
 using Element = u32;

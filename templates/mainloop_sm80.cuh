@@ -243,6 +243,8 @@ template <bool INTERIOR>
 __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int row, int column,
                                                 const Accumulator (&accumulators)[ACCUMULATORS]) {
   const WarpFragment fragment(0, ptx::thread_index() % 32);
+  const FragmentScales<WarpFragment, WARP_M / 16, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                   fragment, row, column);
 #pragma unroll
   for (int down = 0; down < WARP_M / 16; ++down)
 #pragma unroll
@@ -252,8 +254,10 @@ __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int ro
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const Accumulator* x = accumulators + WarpFragment::pair(down, half, two + e);
-          epilogue.store_pair<INTERIOR>(row + fragment.row_of(down, half), column + fragment.column_of(two + e), x[0],
-                                        x[WarpFragment::NEIGHBOUR]);
+          Factors factors[2];
+          scales.get(down, half, two + e, factors);
+          epilogue.store_pair<INTERIOR>(row + fragment.row_of(down, half), column + fragment.column_of(two + e),
+                                        factors, ElementCompute(x[0]), ElementCompute(x[WarpFragment::NEIGHBOUR]));
         }
 }
 
@@ -292,7 +296,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     ptx::bar_sync(0, THREADS);               // for all, and all are done with the one before it, which is loaded next
   };
   await_next_stage();
-  const Scaling scaling(args);
+  const Scales scales(args);
   Multiplier multiplier(warp_m, warp_n);
   u32 stage = smem;
   for (u32 entry = queue.smem; WorkQueue::k_blocks(entry) > 0; entry = queue.next(entry)) {
@@ -321,7 +325,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
     const WorkTile tile = tile_of(args, work());
-    const Epilogue epilogue{args, scaling, tile};
+    const Epilogue epilogue{args, scales, tile};
     const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_N;
     if (tile.contains(row, column, WARP_M, WARP_N))
       store_warp_tile<true>(epilogue, row, column, accumulators);

@@ -206,7 +206,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
   };
 
-  const Scaling scaling(args);
+  const Scales scales(args);
   PipelineState state;
   u32 item = 0, subtiles = 0;
   Work work;
@@ -231,11 +231,13 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       if (work.peer == 0)
         Epilogue::prefetch_matrices<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
+    if constexpr (HAS_VECTOR_SCALES)
+      Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
     multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, accumulators);
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const Epilogue epilogue{args, scaling, tile};
+      const Epilogue epilogue{args, scales, tile};
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
       else if constexpr (EDGES_DIFFER)

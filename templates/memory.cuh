@@ -1,4 +1,4 @@
-// Elements and pairs of neighbours in device memory, as the accumulator's type.
+// Elements and pairs of neighbours in device memory, as what the epilogue computes with.
 #pragma once
 #include "ide.cuh"
 #include "ptx/convert.cuh"
@@ -11,17 +11,17 @@ constexpr bool SAME = false;
 template <typename T>
 constexpr bool SAME<T, T> = true;
 
-// What is read is of the accumulator's type or of 16 bits, what is written of the accumulator's type or shorter.
+// What is read is of ElementCompute or of 16 bits, what is written of ElementCompute or shorter.
 template <typename T>
-__device__ __forceinline__ Accumulator load(const T* p) {
-  if constexpr (SAME<T, Accumulator>)
+__device__ __forceinline__ ElementCompute load(const T* p) {
+  if constexpr (SAME<T, ElementCompute>)
     return ptx::ld_global<T>(p);
   else
     return ptx::to_f32(T{ptx::ld_global<u16>(p)});
 }
 template <typename T>
-__device__ __forceinline__ void load_pair(const T* p, Accumulator& x, Accumulator& y) {
-  if constexpr (SAME<T, Accumulator>) {
+__device__ __forceinline__ void load_pair(const T* p, ElementCompute& x, ElementCompute& y) {
+  if constexpr (SAME<T, ElementCompute>) {
     ptx::ld_global_v2(p, x, y);
   } else {
     const u32 pair = ptx::ld_global<u32>(p);
@@ -30,15 +30,15 @@ __device__ __forceinline__ void load_pair(const T* p, Accumulator& x, Accumulato
   }
 }
 template <typename T>
-__device__ __forceinline__ void store(T* p, Accumulator x) {
-  if constexpr (SAME<T, Accumulator>)
+__device__ __forceinline__ void store(T* p, ElementCompute x) {
+  if constexpr (SAME<T, ElementCompute>)
     ptx::st_global(p, x);
   else
     ptx::st_global(p, decltype(T::bits)(ptx::pack(T{}, x, x)));
 }
 template <typename T>
-__device__ __forceinline__ void store_pair(T* p, Accumulator x, Accumulator y) {
-  if constexpr (SAME<T, Accumulator>)
+__device__ __forceinline__ void store_pair(T* p, ElementCompute x, ElementCompute y) {
+  if constexpr (SAME<T, ElementCompute>)
     ptx::st_global_v2(p, x, y);
   else
     ptx::st_global(p, ptx::pack(T{}, x, y));

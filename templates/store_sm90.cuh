@@ -25,7 +25,8 @@ constexpr int STORE_COUNT = StoreFragment::count(CONSUMER_ROWS);  // accumulator
 constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
-constexpr bool EDGES_DIFFER = READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE || !THROUGH_SHARED;
+constexpr bool EDGES_DIFFER =
+    READS_C || BIAS != Bias::none || HAS_VECTOR_SCALES || HAS_CUSTOM_EPILOGUE || !THROUGH_SHARED;
 
 /// Where byte `at` of D's row lies in a stage: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
 /// by side.
@@ -45,16 +46,21 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  Accumulator x[GROUPS * 4];
+  const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
+                                                            row, column, groups);
+  ElementCompute x[GROUPS * 4];
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (j >= groups) continue;
       const int i = SubtileFragment::pair(0, half, j);
-      x[i] = accumulators[first + i];
-      x[i + 1] = accumulators[first + i + 1];
-      epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), x[i], x[i + 1]);
+      x[i] = ElementCompute(accumulators[first + i]);
+      x[i + 1] = ElementCompute(accumulators[first + i + 1]);
+      Factors factors[2];
+      scales.get(0, half, j, factors);
+      epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
+                                x[i + 1]);
     }
 
   if constexpr (sizeof(T) == 2) {
@@ -192,14 +198,18 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
         }
       } else {
         const SubtileFragment fragment(warp, lane);
+        const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                  fragment, its_row, its_column, columns / 8);
 #pragma unroll
         for (int j = 0; j < SubtileFragment::PAIRS; ++j)
 #pragma unroll
           for (int half = 0; half < 2; ++half)
             if (j < columns / 8) {
               const Accumulator* x = accumulators + first + SubtileFragment::pair(0, half, j);
+              Factors factors[2];
+              scales.get(0, half, j, factors);
               epilogue.store_pair<INTERIOR>(its_row + fragment.row_of(0, half), its_column + fragment.column_of(j),
-                                            x[0], x[1]);
+                                            factors, ElementCompute(x[0]), ElementCompute(x[1]));
             }
       }
     }

@@ -1,5 +1,5 @@
-// Fixed-width integers, the element types that C++ lacks as their bit patterns, where a bias lies, and a
-// problem's scalars. Plain C++, also compiled on the host.
+// Fixed-width integers, the element types that C++ lacks as their bit patterns, where a bias lies, what scales are, and
+// a problem's scalars. Plain C++, also compiled on the host.
 #pragma once
 
 namespace jitgemm::device {
@@ -28,6 +28,7 @@ struct E5M2 {
 };
 
 enum class Bias { none, along_n, along_m };
+enum class Scaling { value, vector };
 
 /// A T for each number that the epilogue computes with, in the order of src/core/problem_fields.hpp: from there the
 /// host fills them in.

@@ -89,7 +89,7 @@ void place_all(GemmCase& gemm, std::array<int, 4> align, bool by_pointer, std::i
 std::string to_string(const GemmCase& gemm) {
   std::string text = to_string(gemm.problem) + " | " + to_string(gemm.config);
   if (gemm.d_is_c) text += " | D is C";
-  if (gemm.scales[0] != 0) text += " | scaled";
+  if (gemm.scales != decltype(gemm.scales){}) text += " | scaled";
   return text;
 }
 
@@ -101,7 +101,9 @@ bool exact_with_integers(const GemmCase& gemm) {
 
 Scales scales_of(const GemmCase& gemm) {
   const auto or_one = [](float scale) { return scale == 0 ? 1.0 : double(scale); };
-  return {or_one(gemm.scales[0]) * or_one(gemm.scales[1]), or_one(gemm.scales[2])};
+  const auto single = [](const Matrix& matrix) { return matrix.scaling == Scaling::value; };
+  return {(single(gemm.problem.a) ? or_one(gemm.scales[0]) : 1) * (single(gemm.problem.b) ? or_one(gemm.scales[1]) : 1),
+          or_one(gemm.scales[2])};
 }
 
 GemmCase plain_case(const Problem& problem, const KernelConfig& config, std::array<int, 4> align, bool d_is_c) {
@@ -125,6 +127,17 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
   make(inputs.a, gemm.offset_a, matrix_a(p), reads_ab(p), 3);
   make(inputs.b, gemm.offset_b, matrix_b(p), reads_ab(p), 3);
   make(inputs.c, gemm.offset_c, matrix_c(p), reads_c(p), 8);
+  const auto make_scales = [&](std::vector<float>& scales, const Matrix& matrix, std::int64_t count) {
+    if (matrix.scaling != Scaling::vector) return;
+    scales.resize(std::size_t(count), NAN);
+    for (float& scale : scales) {
+      if (!reads_ab(p)) continue;
+      scale = std::ldexp(fill == Fill::integers ? 1.0f : 1 + float(random.uniform()), random.between(-2, 1));
+      if (random.between(0, 3) == 0) scale = -scale;
+    }
+  };
+  make_scales(inputs.scales_a, p.a, p.m);
+  make_scales(inputs.scales_b, p.b, p.n);
   make(inputs.bias, 0, bias_of(p), p.epilogue.bias != Bias::none, 8);
   inputs.d = nan_image(2 * d_guard_bytes + std::size_t(gemm.offset_d) + std::size_t(matrix_d(p).batch_bytes()));
   if (gemm.d_is_c) {
@@ -154,7 +167,9 @@ std::string check(const GemmCase& gemm, const GemmInputs& inputs, const std::vec
                           .b = inputs.b.data() + gemm.offset_b,
                           .c = inputs.c.data() + gemm.offset_c,
                           .d = nullptr,
-                          .bias = inputs.bias.data()};
+                          .bias = inputs.bias.data(),
+                          .scale_a = inputs.scales_a.data(),
+                          .scale_b = inputs.scales_b.data()};
   Reference expected = reference(p, operands, gemm.config.main_loop, scales_of(gemm));
   if (inputs.fill == Fill::integers && exact_with_integers(gemm)) {  // float64 is exact here, too: D is its rounding
     for (std::size_t i = 0; i < expected.d.size(); ++i) {

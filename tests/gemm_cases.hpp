@@ -19,7 +19,7 @@ struct GemmCase {
   KernelConfig config;
   int offset_a = 0, offset_b = 0, offset_c = 0, offset_d = 0;  ///< bytes past a 16-byte boundary
   bool d_is_c = false;
-  std::array<float, 3> scales{};  ///< of A, B and D; 0: none is passed
+  std::array<float, 3> scales{};  ///< of A, B and D, where they are single values; 0: none is passed
 };
 std::string to_string(const GemmCase& gemm);
 
@@ -65,7 +65,8 @@ inline constexpr std::size_t d_guard_bytes = 256;
 /// read.
 struct GemmInputs {
   std::vector<char> a, b, c, bias;
-  std::vector<char> d;  ///< before the call, with guard zones on both sides
+  std::vector<float> scales_a, scales_b;  ///< the vectors that the problem has: powers of two for Fill::integers
+  std::vector<char> d;                    ///< before the call, with guard zones on both sides
   Fill fill = Fill::normal;
 };
 GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed);

@@ -16,11 +16,11 @@ inline constexpr std::array layouts{
 struct Types {
   DataType a, b, d;
 };
-inline constexpr std::array sm80_types{Types{f16, f16, f16},    Types{f16, f16, bf16},   Types{f16, f16, f32},
-                                       Types{bf16, bf16, f16},  Types{bf16, bf16, bf16}, Types{bf16, bf16, f32},
-                                       Types{e4m3, e4m3, f16},  Types{e4m3, e5m2, bf16}, Types{e5m2, e4m3, e4m3},
-                                       Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32},  Types{tf32, tf32, f32},
-                                       Types{s8, s8, s32},      Types{f32, f32, f32},    Types{f64, f64, f64}};
+inline constexpr std::array sm80_types{
+    Types{f16, f16, f16},    Types{f16, f16, bf16},   Types{f16, f16, f32},   Types{bf16, bf16, f16},
+    Types{bf16, bf16, bf16}, Types{bf16, bf16, f32},  Types{e4m3, e4m3, f16}, Types{e4m3, e5m2, bf16},
+    Types{e5m2, e4m3, e4m3}, Types{e5m2, e5m2, e5m2}, Types{e4m3, e4m3, f32}, Types{tf32, tf32, f32},
+    Types{s8, s8, s32},      Types{s8, s8, bf16},     Types{f32, f32, f32},   Types{f64, f64, f64}};
 inline constexpr int first_8_bit_type = 6;
 /// Of them: wgmma has the rest not.
 inline constexpr std::size_t sm90_type_count = [] {

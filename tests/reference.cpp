@@ -135,7 +135,9 @@ double wrapped(double x) { return double(std::int32_t(std::uint32_t(std::int64_t
 ReferenceElement finish(const Problem& p, const Operands& operands, double g_k, const Scales& scales, const Sums& sums,
                         std::int64_t batch, std::int64_t row, std::int64_t column) {
   const double range = sums.high - sums.low;  // the largest contiguous partial sum
-  const double alpha = p.alpha * scales.product;
+  const double alpha = p.alpha * scales.product *
+                       (p.a.scaling == Scaling::vector && reads_ab(p) ? double(operands.scale_a[row]) : 1) *
+                       (p.b.scaling == Scaling::vector && reads_ab(p) ? double(operands.scale_b[column]) : 1);
   const double product = reads_ab(p) ? alpha * sums.total : 0;
   const DataType addend = type_of_addends(p);
   const double c = reads_c(p) ? p.beta * load(operands.c, batch * p.c.stride + row * p.c.ld + column, addend) : 0;

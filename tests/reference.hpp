@@ -22,7 +22,8 @@ void store(double value, void* array, std::int64_t i, DataType type);
 /// h the error of computing it (16 where it is approximated, else its roundings) at x; half the smallest subnormal is
 /// added, and a result may be infinite if that much more than it rounds to infinity. NaN and infinity from the inputs
 /// come out exactly; where a partial result leaves the range of the accumulator, anything may. Integers are exact.
-/// alpha includes scale_a and scale_b; all of it is multiplied by scale_d before it is rounded.
+/// alpha includes scale_a and scale_b, of vectors those of the element; all of it is multiplied by scale_d before it is
+/// rounded.
 ///
 /// g, a product: a tensor core adds L products to the accumulator at once, aligned to the largest of them, F fraction
 /// bits kept and the rest cut off: (L + 1) 2^-F + 2^-23 of R at most. L = 8, F = 24 on sm_80 is 1.375 x 2^-24, L = 16,
@@ -34,7 +35,7 @@ void store(double value, void* array, std::int64_t i, DataType type);
 double g(MainLoop main_loop, const Problem& problem);
 double unit_roundoff(DataType type);
 
-/// How the scales of a call multiply.
+/// How the single scales of a call multiply; vectors are the operands'.
 struct Scales {
   double product = 1, d = 1;
 };

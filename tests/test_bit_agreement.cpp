@@ -79,7 +79,11 @@ std::vector<GemmCase> cases(MainLoop main_loop, int kernels) {
       p.epilogue.bias = its.bias;
       p.epilogue.activation = activations[turn % activations.size()];
       p.epilogue.slope = 0.3;
-      if (is_fp8(p.a.type) && turn % 2 == 0) gemm.scales = {1.7f, 0.9f, is_fp8(p.d.type) ? 0.37f : 0.0f};
+      if (takes_scales(p) && turn % 2 == 0) gemm.scales = {1.7f, 0.9f, is_fp8(p.d.type) ? 0.37f : 0.0f};
+      if (takes_scales(p) && turn % 5 < 3) {  // a vector on both sides, or beside a single value
+        if (turn % 5 != 1) p.a.scaling = Scaling::vector;
+        if (turn % 5 != 2) p.b.scaling = Scaling::vector;
+      }
       if (is_fp8(p.a.type) && turn % 3 == 0) p.accumulation = Accumulation::promoted;
       if (!why_types_unsupported(p).empty()) continue;
       place_all(gemm, {16, 16, 16, 16}, false, 0);
@@ -109,11 +113,10 @@ T activated(T x, const Problem& p) {
   return T(expected_of(p.epilogue.activation).value(double(x), double(T(p.epilogue.slope))));
 }
 
-/// alpha with the scales of a call, which null leaves out.
-double scaled_alpha(const GemmCase& gemm) {
-  const auto scale = [&](std::size_t i) { return gemm.scales[i] == 0 ? 1.0 : double(gemm.scales[i]); };
-  if (!is_fp8(gemm.problem.a.type)) return gemm.problem.alpha;
-  return double(float(scale(0) * scale(1) * gemm.problem.alpha));
+/// Of A or B: what the vector has there, else the single value, which null leaves out.
+double scale_at(const GemmCase& gemm, std::size_t operand, const std::vector<float>& vector, std::int64_t i) {
+  if (!vector.empty()) return double(vector[std::size_t(i)]);
+  return gemm.scales[operand] == 0 ? 1.0 : double(gemm.scales[operand]);
 }
 
 struct Expected {
@@ -133,7 +136,8 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
     sum += load(inputs.a.data() + gemm.offset_a, a, p.a.type) * load(inputs.b.data() + gemm.offset_b, b, p.b.type);
   }
   const DataType type_of_addends = type_of_c(p);
-  const T alpha = T(scaled_alpha(gemm)), beta = T(p.beta);
+  const double scale_a = scale_at(gemm, 0, inputs.scales_a, row), scale_b = scale_at(gemm, 1, inputs.scales_b, column);
+  const T beta = T(p.beta);
   const T c = reads_c(p) ? T(load(inputs.c.data() + gemm.offset_c, row * p.c.ld + column, type_of_addends)) : T(0);
   const T bias = p.epilogue.bias == Bias::none
                      ? T(0)
@@ -141,8 +145,13 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
   const T addend = !reads_c(p)                     ? bias
                    : p.epilogue.bias == Bias::none ? rounded_product(beta, c)
                                                    : rounded_fma(beta, c, bias);
-  const T x =
-      reads_c(p) || p.epilogue.bias != Bias::none ? rounded_fma(alpha, T(sum), addend) : rounded_product(alpha, T(sum));
+  T factor = T(scale_a * scale_b * p.alpha), scaled_sum = T(sum);
+  if (has_vector_scales(p)) {
+    scaled_sum = rounded_product(scaled_sum, rounded_product(T(p.alpha), T(scale_a)));
+    factor = T(scale_b);
+  }
+  const T x = reads_c(p) || p.epilogue.bias != Bias::none ? rounded_fma(factor, scaled_sum, addend)
+                                                          : rounded_product(factor, scaled_sum);
 
   const T scale_d = is_fp8(p.d.type) && gemm.scales[2] != 0 ? T(gemm.scales[2]) : T(1);
   const T d = rounded_product(activated(x, p), scale_d);
@@ -151,7 +160,7 @@ Expected formula(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t ro
   return expected;
 }
 Expected expected_at(const GemmCase& gemm, const GemmInputs& inputs, std::int64_t row, std::int64_t column) {
-  switch (accumulator_of(gemm.problem)) {
+  switch (compute_type_of(gemm.problem)) {
     case f64:
       return formula<double>(gemm, inputs, row, column);
     case s32:
@@ -171,7 +180,7 @@ struct Agreement {
   void add(const GemmCase& gemm, const GemmInputs& inputs, const std::vector<char>& d, const std::vector<char>* other) {
     const NormalProblem& p = normalise(gemm.problem);
     const std::size_t size = size_of(p.d.type), begin = d_guard_bytes + std::size_t(gemm.offset_d);
-    const double documented = accumulator_of(p) == f64 ? 0x1p-50 : 0x1p-21;
+    const double documented = compute_type_of(p) == f64 ? 0x1p-50 : 0x1p-21;
     std::int64_t differ = 0;
     for (std::int64_t row = 0; row < p.m; ++row)
       for (std::int64_t column = 0; column < p.n; ++column) {
@@ -241,7 +250,9 @@ Table agree(GemmDevice& device, GemmDevice* other, const std::vector<GemmCase>& 
   for (const GemmCase& gemm : all) {
     const NormalProblem& p = normalise(gemm.problem);
     INFO(to_string(gemm) << ", JITGEMM_TEST_SEED=" << test_seed());
-    const GemmInputs inputs = make_inputs(gemm, Fill::integers, test_seed());
+    GemmInputs inputs = make_inputs(gemm, Fill::integers, test_seed());
+    for (auto* const scales : {&inputs.scales_a, &inputs.scales_b})  // no powers of two
+      for (float& scale : *scales) scale *= 1.3f + 0.1f * float(&scale - scales->data());
     const std::vector<char> d = device.run(gemm, inputs);
     std::optional<std::vector<char>> others;
     if (other) others = other->run(gemm, inputs);

@@ -146,6 +146,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_names<Bias>(jitgemm_bias_name, {JITGEMM_BIAS_NONE, JITGEMM_BIAS_ALONG_N, JITGEMM_BIAS_ALONG_M});
   check_names<Activation>(jitgemm_activation_name, {JITGEMM_ACTIVATION_NONE, JITGEMM_RELU, JITGEMM_LEAKY_RELU,
                                                     JITGEMM_GELU_ERF, JITGEMM_GELU_TANH, JITGEMM_SILU});
+  check_names<Scaling>(jitgemm_scaling_name, {JITGEMM_SCALING_VALUE, JITGEMM_SCALING_VECTOR});
   check_names<Accumulation>(jitgemm_accumulation_name, {JITGEMM_ACCUMULATION_FAST, JITGEMM_ACCUMULATION_PROMOTED});
   check_names<MainLoop>(jitgemm_main_loop_name, {JITGEMM_MAIN_LOOP_SM80, JITGEMM_MAIN_LOOP_SM90});
   check_names<Schedule>(jitgemm_schedule_name,
@@ -158,6 +159,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_parse(jitgemm_layout_name, jitgemm_layout_parse, 2);
   check_parse(jitgemm_bias_name, jitgemm_bias_parse, 3);
   check_parse(jitgemm_activation_name, jitgemm_activation_parse, 6);
+  check_parse(jitgemm_scaling_name, jitgemm_scaling_parse, 2);
   check_parse(jitgemm_accumulation_name, jitgemm_accumulation_parse, 2);
   check_parse(jitgemm_schedule_name, jitgemm_schedule_parse, 6);
   for (int type = -1; type < 300; ++type) {
@@ -207,7 +209,7 @@ TEST_CASE("A struct filled in by its _init has the defaults of C++", "[c]") {
 TEST_CASE("A problem's fields are where their names say, and go there and back", "[c]") {
   jitgemm_problem problem = new_problem();
   problem.m = 1, problem.n = 2, problem.k = 3, problem.batch = 4;
-  problem.a = {JITGEMM_E4M3, JITGEMM_COLUMN_MAJOR, 11, 12, 1, 0, {}};
+  problem.a = {JITGEMM_E4M3, JITGEMM_COLUMN_MAJOR, 11, 12, 1, JITGEMM_SCALING_VECTOR, {}};
   problem.b = {JITGEMM_E5M2, JITGEMM_COLUMN_MAJOR, 21, 22, 2, 0, {}};
   problem.c = {JITGEMM_BF16, JITGEMM_ROW_MAJOR, 31, 32, 4, 0, {}};
   problem.d = {JITGEMM_F32, JITGEMM_ROW_MAJOR, 41, 42, 8, 0, {}};
@@ -228,6 +230,8 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
   CHECK(same.a.layout == Layout::column_major);
   CHECK(same.b.layout == Layout::column_major);
   CHECK(same.c.layout == Layout::row_major);
+  CHECK(same.a.scaling == Scaling::vector);
+  CHECK(same.b.scaling == Scaling::value);
   const Matrix* const matrices[]{&same.a, &same.b, &same.c, &same.d};
   for (int i = 0; i < 4; ++i) {
     CHECK(matrices[i]->ld == 10 * i + 11);
@@ -251,6 +255,7 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
     if (name == "a" || name == "b" || name == "c" || name == "d") value = "f64";
     if (name.starts_with("layout")) value = "column_major";
     if (name.starts_with("align")) value = "8";
+    if (name.starts_with("scaling")) value = "vector";
     if (name == "bias") value = "along_n";
     if (name == "activation") value = "silu";
     if (name == "accumulation") value = "promoted";
@@ -474,7 +479,7 @@ TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]
   };
   refuses("jitgemm_problem has a reserved word", [](jitgemm_problem& p) { p.reserved_word = 1; });
   refuses("jitgemm_problem.a has a reserved word", [](jitgemm_problem& p) { p.a.reserved[3] = -1; });
-  refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved_word = 1; });
+  refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved[0] = 1; });
   refuses("jitgemm_problem.c has a reserved word", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });
   refuses("jitgemm_problem.d has a reserved word", [](jitgemm_problem& p) { p.d.reserved[1] = 1; });
   refuses("jitgemm_problem.epilogue has a reserved word", [](jitgemm_problem& p) { p.epilogue.reserved[6] = 1; });

@@ -100,6 +100,8 @@ TEMPLATE_TEST_CASE("Values that are no enumerators are refused by name", "[hosti
     refused([&](Problem& p) { p.a.layout = Layout(value); }, "layout");
     refused([&](Problem& p) { p.b.layout = Layout(value); }, "layout");
     refused([&](Problem& p) { p.epilogue.activation = Activation(value); }, "activation");
+    for (Matrix Problem::* const matrix : {&Problem::a, &Problem::b, &Problem::c, &Problem::d})
+      refused([&](Problem& p) { (p.*matrix).scaling = Scaling(value); }, "scaling");
     refused([&](Problem& p) { p.accumulation = Accumulation(value); }, "accumulation");
 
     const auto illegal = [&](auto change) {

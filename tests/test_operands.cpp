@@ -144,4 +144,46 @@ TEST_CASE("Scales belong to 8-bit floating-point operands", "[problem]") {
   CHECK_THAT(memory.refusal(fp8), ContainsSubstring("D overlaps scale_a"));
   memory.operands.scale_a = reinterpret_cast<const float*>(reinterpret_cast<const char*>(&memory.bytes[2048]) + 2);
   CHECK_THAT(memory.refusal(fp8), ContainsSubstring("scale_a is not a multiple of 4"));
+  memory.operands.scale_a = &scale;
+  const Problem to_f32{.m = 8, .n = 8, .k = 8, .a = {s8}, .b = {s8}, .d = {f32}};
+  CHECK(memory.refusal(to_f32) == "no error");
+  CHECK_THAT(memory.refusal({.m = 8, .n = 8, .k = 8, .a = {s8}, .b = {s8}, .d = {s32}}),
+             ContainsSubstring("scale_a is given for an operand"));
+}
+
+TEST_CASE("A vector of scales is there, aligned and apart from D to its end", "[problem]") {
+  Problem problem{.m = 8, .n = 16, .k = 8, .a = {e4m3}, .b = {e5m2}, .d = {f16}};
+  problem.a.scaling = problem.b.scaling = Scaling::vector;
+  Memory memory;
+  Operands& operands = memory.operands;
+  operands.scale_a = reinterpret_cast<const float*>(&memory.bytes[2048]);
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("scale_b is null but the problem uses it"));
+  operands.scale_b = reinterpret_cast<const float*>(&memory.bytes[2052]);  // inputs may share
+  CHECK(memory.refusal(problem) == "no error");
+  operands.scale_a = nullptr;
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("scale_a is null but the problem uses it"));
+  for (const bool depth : {false, true}) {
+    Problem nothing = problem;
+    (depth ? nothing.k : nothing.m) = 0;
+    operands.scale_a = operands.scale_b = nullptr;
+    CHECK(memory.refusal(nothing) == "no error");
+    nothing = problem;
+    nothing.alpha = 0;
+    CHECK(memory.refusal(nothing) == "no error");
+  }
+  const auto before_d = [&](std::int64_t elements) {
+    return reinterpret_cast<const float*>(static_cast<const char*>(operands.d) - elements * 4);
+  };
+  operands.scale_b = reinterpret_cast<const float*>(&memory.bytes[2048]);
+  operands.scale_a = before_d(8);
+  CHECK(memory.refusal(problem) == "no error");
+  operands.scale_a = before_d(7);
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("D overlaps scale_a"));
+  operands.scale_a = operands.scale_b;
+  operands.scale_b = before_d(16);
+  CHECK(memory.refusal(problem) == "no error");
+  operands.scale_b = before_d(15);
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("D overlaps scale_b"));
+  operands.scale_b = reinterpret_cast<const float*>(&memory.bytes[2050]);
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("scale_b is not a multiple of 4 bytes"));
 }

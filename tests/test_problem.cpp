@@ -108,6 +108,8 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.epilogue.activation = Activation::relu; });
   differs([](Problem& p) { p.epilogue.slope = 0.5; });
   differs([](Problem& p) { p.accumulation = Accumulation::promoted; });
+  for (Matrix Problem::* const matrix : {&Problem::a, &Problem::b, &Problem::c, &Problem::d})
+    differs([&](Problem& p) { (p.*matrix).scaling = Scaling::vector; });
   differs([](Problem& p) { p.batch = 2; });
   differs([](Problem& p) { p.a.alignment = 8; });
   differs([](Problem& p) { p.b.alignment = 8; });
@@ -141,12 +143,12 @@ TEST_CASE("The types of the table at Problem are accepted, and no others", "[pro
         const bool short_d = d == f16 || d == bf16 || d == f32;
         const bool expected = (a == b && two_bytes && short_d) || (fp8 && (short_d || is_8_bit_float(d))) ||
                               (a == b && (a == tf32 || a == f32) && d == f32) || (a == b && a == f64 && d == f64) ||
-                              (a == b && a == s8 && d == s32);
+                              (a == b && a == s8 && (short_d || d == s32));
         CAPTURE(to_string(a), to_string(b), to_string(d));
         CHECK((refusal({.m = 1, .n = 1, .k = 1, .a = {a}, .b = {b}, .d = {d}}) == "no error") == expected);
         accepted += expected;
       }
-  CHECK(accepted == 6 + 20 + 2 + 1 + 1);
+  CHECK(accepted == 6 + 20 + 2 + 1 + 4);
   CHECK_THAT(refusal({.a = {f16}, .b = {bf16}}), ContainsSubstring("a = f16 by b = bf16: with this a use b = f16"));
   CHECK_THAT(refusal({.a = {e5m2}, .b = {s8}}), ContainsSubstring("with this a use b = e4m3 or e5m2"));
   CHECK_THAT(refusal({.a = {s32}, .b = {s8}}), ContainsSubstring("use a = " + input_type_names()));
@@ -231,6 +233,34 @@ TEST_CASE("Integers have whole scalars and no curved activations", "[problem]") 
   CHECK_THAT(with([](Problem& p) { p.beta = 0x1p31; }), ContainsSubstring("beta"));
   CHECK_THAT(with([](Problem& p) { p.beta = not_a_number; }), ContainsSubstring("whole number"));
   CHECK_THAT(with([](Problem& p) { p.epilogue.activation = Activation::silu; }), ContainsSubstring("silu"));
+  for (const DataType d : {f16, bf16, f32}) {
+    CHECK(with([&](Problem& p) {
+            p.d.type = d, p.alpha = 0.5, p.beta = not_a_number, p.epilogue.activation = Activation::silu;
+          }) == "no error");
+  }
+}
+
+TEST_CASE("Vectors of scales belong to 8-bit operands of a floating-point D", "[problem]") {
+  const auto with = [](auto change) {
+    Problem problem{.m = 4, .n = 4, .k = 4, .a = {e4m3}, .b = {e5m2}, .d = {bf16}};
+    problem.a.scaling = problem.b.scaling = Scaling::vector;
+    change(problem);
+    return refusal(problem);
+  };
+  CHECK(with([](Problem&) {}) == "no error");
+  CHECK(with([](Problem& p) { p.a.scaling = Scaling::value; }) == "no error");
+  CHECK(with([](Problem& p) { p.d.type = e4m3; }) == "no error");
+  CHECK(with([](Problem& p) { p.a.type = p.b.type = s8; }) == "no error");
+  CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = s8, p.d.type = s32; }),
+             ContainsSubstring("no kernel scales a = s8 into d = s32 by vectors: use"));
+  for (const DataType type : {f16, bf16, f32, tf32, f64})
+    CHECK_THAT(with([&](Problem& p) {
+                 p.a.type = p.b.type = type, p.d.type = default_output(type), p.b.scaling = Scaling::value;
+               }),
+               ContainsSubstring("by vectors: use"));
+  CHECK_THAT(with([](Problem& p) { p.c.scaling = Scaling::vector; }), ContainsSubstring("C and D have no vectors"));
+  CHECK_THAT(with([](Problem& p) { p.d.scaling = Scaling::vector; }), ContainsSubstring("C and D have no vectors"));
+  CHECK_THAT(with([](Problem& p) { p.b.scaling = Scaling(2); }), ContainsSubstring("unknown scaling: use value or"));
 }
 
 TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
@@ -330,6 +360,12 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
   CHECK(to_string(
             normalise({.m = 8, .n = 8, .k = 8, .a = {e4m3}, .b = {e5m2}, .accumulation = Accumulation::promoted})) ==
         "m=8 n=8 k=8 a=e4m3 b=e5m2 d=f16 accumulation=promoted align_a=8 align_b=8");
+  const std::string scaled = "m=16 n=16 k=16 a=e4m3 b=e4m3 d=bf16 scaling_a=vector";
+  CHECK(to_string(parse_problem(scaled)) == scaled);
+  CHECK(parse_problem(scaled).a.scaling == Scaling::vector);
+  CHECK(parse_problem(scaled + " scaling_b=vector").b.scaling == Scaling::vector);
+  CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(scaled + " scaling_b=rows"); }),
+             ContainsSubstring("unknown scaling \"rows\": use value or vector"));
 }
 
 TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
@@ -337,6 +373,10 @@ TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .d = {f32}, .beta = 1, .epilogue = {.bias = Bias::along_n}}) ==
         2 * (10 * 30 + 30 * 20) + 4 * (2 * 10 * 20 + 20));
   CHECK(minimum_bytes({.m = 10, .n = 20, .k = 30, .alpha = 0}) == 2 * 10 * 20);
+  Problem scaled{.m = 10, .n = 20, .k = 30, .a = {e4m3}, .b = {e4m3}, .d = {bf16}};
+  const double values = minimum_bytes(scaled);
+  scaled.b.scaling = Scaling::vector;
+  CHECK(minimum_bytes(scaled) == values + 4 * (1 + 20));
   CHECK(floor_us({}) == 2);
   const double compute_bound = 2 * 4096.0 * 4096 * 4096 / 800e6 + 2;
   CHECK(floor_us({.m = 4096, .n = 4096, .k = 4096}) == compute_bound);
@@ -347,6 +387,8 @@ TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (DataType x : {f16, bf16, f32}) CHECK(parse_data_type(to_string(x)) == x);
   for (Layout x : {Layout::row_major, Layout::column_major}) CHECK(parse_layout(to_string(x)) == x);
   for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
+  for (Scaling x : {Scaling::value, Scaling::vector}) CHECK(parse_scaling(to_string(x)) == x);
+  CHECK_FALSE(parse_scaling("rows"));
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));
   CHECK_FALSE(parse_activation("Relu"));

@@ -118,6 +118,13 @@ enum {
   JITGEMM_SILU = 5
 };
 
+/// Which scales an A or B has.
+typedef int32_t jitgemm_scaling;
+enum {
+  JITGEMM_SCALING_VALUE = 0,  ///< one for all of it
+  JITGEMM_SCALING_VECTOR = 1  ///< M of an A, one a row; N of a B, one a column
+};
+
 /// Where e4m3 and e5m2 products are added up.
 typedef int32_t jitgemm_accumulation;
 enum { JITGEMM_ACCUMULATION_FAST = 0, JITGEMM_ACCUMULATION_PROMOTED = 1 };
@@ -167,6 +174,7 @@ JITGEMM_C_EXPORT const char* jitgemm_data_type_name(jitgemm_data_type type);
 JITGEMM_C_EXPORT const char* jitgemm_layout_name(jitgemm_layout layout);
 JITGEMM_C_EXPORT const char* jitgemm_bias_name(jitgemm_bias bias);
 JITGEMM_C_EXPORT const char* jitgemm_activation_name(jitgemm_activation activation);
+JITGEMM_C_EXPORT const char* jitgemm_scaling_name(jitgemm_scaling scaling);
 JITGEMM_C_EXPORT const char* jitgemm_accumulation_name(jitgemm_accumulation accumulation);
 JITGEMM_C_EXPORT const char* jitgemm_main_loop_name(jitgemm_main_loop main_loop);
 JITGEMM_C_EXPORT const char* jitgemm_schedule_name(jitgemm_schedule schedule);
@@ -177,6 +185,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_data_type_parse(const char* text, jitgem
 JITGEMM_C_EXPORT jitgemm_status jitgemm_layout_parse(const char* text, jitgemm_layout* layout);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_bias_parse(const char* text, jitgemm_bias* bias);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_activation_parse(const char* text, jitgemm_activation* activation);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_scaling_parse(const char* text, jitgemm_scaling* scaling);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_accumulation_parse(const char* text, jitgemm_accumulation* accumulation);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_schedule_parse(const char* text, jitgemm_schedule* schedule);
 
@@ -192,10 +201,10 @@ JITGEMM_C_EXPORT jitgemm_data_type jitgemm_default_output(jitgemm_data_type a);
 typedef struct jitgemm_matrix {
   jitgemm_data_type type;
   jitgemm_layout layout;
-  int64_t ld;         ///< elements from one row to the next (column-major: one column); 0 means packed
-  int64_t stride;     ///< elements from one matrix of a batch to the next; 0 uses one A, B or C for all
-  int32_t alignment;  ///< bytes; what plans, sources and jitgemm_warm() may assume of the pointer
-  int32_t reserved_word;
+  int64_t ld;               ///< elements from one row to the next (column-major: one column); 0 means packed
+  int64_t stride;           ///< elements from one matrix of a batch to the next; 0 uses one A, B or C for all
+  int32_t alignment;        ///< bytes; what plans, sources and jitgemm_warm() may assume of the pointer
+  jitgemm_scaling scaling;  ///< of an A or B: what its scales are, if it has any
   int64_t reserved[4];
 } jitgemm_matrix;
 
@@ -240,7 +249,8 @@ typedef struct jitgemm_operands {
   const void* c;  ///< ignored when beta = 0
   void* d;
   const void* bias;      ///< ignored without jitgemm_epilogue.bias
-  const float* scale_a;  ///< one f32 each, of the same memory as the matrices; NULL is 1
+  const float* scale_a;  ///< f32, of the same memory as the matrices: one, of which NULL is 1, or with
+                         ///< JITGEMM_SCALING_VECTOR M for scale_a and N for scale_b
   const float* scale_b;
   const float* scale_d;
   void* workspace;  ///< 256-byte aligned; NULL: the context keeps one per stream

@@ -25,6 +25,8 @@ struct Matrix {
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
+  /// What an A's or B's scales are, if it has any. Vectors share tuning results with single values, which are measured.
+  Scaling scaling = Scaling::value;
 };
 
 /// What becomes of x = alpha * A * B + beta * C before it is stored.
@@ -51,12 +53,19 @@ struct Epilogue {
 ///     f32, f32                  f32          f32                      f32           f32          all
 ///     f64, f64                  f64          f64                      f64           f64          all
 ///     8-bit integers, alike     s32          s32                      s32           integers*    none, relu
+///                                            f16, bf16, f32           D's           f32          all
 ///
-/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the accumulator's type, each fma rounded once,
-/// to nearest even. Terms that are not there are left out: x = alpha * sum, fma(alpha, sum, bias) or fma(alpha, sum,
-/// beta * C). Then come the activation and the rounding to D's type. Only sum depends on the kernel: given the same
-/// sums, activations that are exact (see Activation) have the same bits on every GPU and on the emulator, and the
-/// others differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are rounded to D's type.
+/// A and B of e4m3, e5m2 and, where D is floating-point, of integers may have scales (Operands), one each or vectors
+/// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b).
+///
+/// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the type of alpha and beta, to which an s32
+/// sum is rounded first, each fma rounded once, to nearest even. Terms that are not there are left out: x = alpha *
+/// sum, fma(alpha, sum, bias) or fma(alpha, sum, beta * C). Where a side has a vector of scales, alpha * sum is (sum *
+/// (alpha * scale_a)) * scale_b instead, each product rounded once, the last with what is added: x = fma(sum * (alpha *
+/// scale_a), scale_b, fma(beta, C, bias)); a single value on the other side stands in each place of a vector. Then come
+/// the activation and the rounding to D's type. Only sum depends on the kernel: given the same sums, activations that
+/// are exact (see Activation) have the same bits on every GPU and on the emulator, and the others differ by 2^-21 |x|
+/// at most (f64: 2^-50 |x|) before they are rounded to D's type.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
@@ -100,10 +109,12 @@ struct Operands {
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;
   const void* bias = nullptr;  ///< ignored without Epilogue::bias
-  /// One f32 each, of the same memory as the matrices, for 8-bit floating-point operands; nullptr is 1. A and B stand
-  /// for scale_a * A and scale_b * B: alpha, rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded
-  /// to f32, so that the order of these three does not matter. scale_d multiplies what the activation gives before it
-  /// becomes an e4m3 or e5m2 D.
+  /// f32, of the same memory as the matrices, for operands that may have scales, see Problem. A and B stand for scale_a
+  /// * A and scale_b * B: one value each, of which nullptr is 1, or with Scaling::vector M values, scale_a[m] of row m
+  /// of A, and N values, scale_b[n] of column n of B, the same for all matrices of a batch. Of two single values alpha,
+  /// rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that the order of these three
+  /// does not matter; Problem says how vectors are multiplied. scale_d is one value: it multiplies what the activation
+  /// gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;

@@ -58,6 +58,12 @@ enum class Activation : std::uint8_t {
   silu,        ///< x / (1 + exp(-x))
 };
 
+/// Which scales an A or B has, f32 in device memory (Operands::scale_a and scale_b).
+enum class Scaling : std::uint8_t {
+  value,   ///< one for all of it
+  vector,  ///< M of an A, one a row; N of a B, one a column
+};
+
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,
 /// aligned to the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at
 /// most, every 32 products.
@@ -75,6 +81,7 @@ JITGEMM_EXPORT std::string_view to_string(DataType type);
 JITGEMM_EXPORT std::string_view to_string(Layout layout);
 JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
+JITGEMM_EXPORT std::string_view to_string(Scaling scaling);
 JITGEMM_EXPORT std::string_view to_string(Accumulation accumulation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
@@ -82,6 +89,7 @@ JITGEMM_EXPORT std::optional<DataType> parse_data_type(std::string_view text);
 JITGEMM_EXPORT std::optional<Layout> parse_layout(std::string_view text);
 JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
+JITGEMM_EXPORT std::optional<Scaling> parse_scaling(std::string_view text);
 JITGEMM_EXPORT std::optional<Accumulation> parse_accumulation(std::string_view text);
 
 }  // namespace jitgemm

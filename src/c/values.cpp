@@ -28,25 +28,27 @@ void put(char (&to)[capacity], const std::string& text) {
 }
 
 jitgemm_matrix to_c(const Matrix& matrix) {
-  const auto& [type, layout, ld, stride, alignment] = matrix;
+  const auto& [type, layout, ld, stride, alignment, scaling] = matrix;
   jitgemm_matrix to{};
   to.type = number_of(type);
   to.layout = number_of(layout);
   to.ld = ld;
   to.stride = stride;
   to.alignment = alignment;
+  to.scaling = number_of(scaling);
   return to;
 }
 
 Matrix matrix_of(const jitgemm_matrix& from, const char* name) {
-  check_reserved(name, from.reserved, from.reserved_word);
+  check_reserved(name, from.reserved);
   Matrix to;
-  auto& [type, layout, ld, stride, alignment] = to;
+  auto& [type, layout, ld, stride, alignment, scaling] = to;
   type = enumerator_of<DataType>(from.type);
   layout = enumerator_of<Layout>(from.layout);
   ld = from.ld;
   stride = from.stride;
   alignment = from.alignment;
+  scaling = enumerator_of<Scaling>(from.scaling);
   return to;
 }
 

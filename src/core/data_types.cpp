@@ -74,7 +74,7 @@ constexpr std::array table{
                  .integers = {-128, 127},
                  .partners = {s8},
                  .accumulator = s32,
-                 .outputs = {s32},
+                 .outputs = {s32, f16, bf16, f32},
                  .usual_output = s32},
     DataTypeInfo{.type = s32,
                  .name = "s32",

@@ -48,7 +48,7 @@ struct DataTypeInfo {
   IntegerRange integers = {};
   // Of a matrix A or B of it.
   DataTypeSet partners = {};    // types of the other operand; none if nothing multiplies it
-  DataType accumulator = f32;   // of sums, partial tiles, alpha and beta
+  DataType accumulator = f32;   // of sums and partial tiles
   DataTypeSet outputs = {};     // types of D
   DataType usual_output = f32;  // where none is given
   bool tensor_cores = true;

@@ -35,6 +35,8 @@ inline constexpr std::string_view enumeration_name<Bias> = "bias";
 template <>
 inline constexpr std::string_view enumeration_name<Activation> = "activation";
 template <>
+inline constexpr std::string_view enumeration_name<Scaling> = "scaling";
+template <>
 inline constexpr std::string_view enumeration_name<Accumulation> = "accumulation";
 
 template <typename Enum>

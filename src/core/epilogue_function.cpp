@@ -37,8 +37,8 @@ constexpr std::size_t most_defined = 1 << 16;  // each is kept for good
 }
 
 /// Of an operand of this type, as the memory has it.
-bool fits_accumulator(DataType type, DataType accumulator) {
-  return type == accumulator || (accumulator == f32 && (type == f16 || type == bf16));
+bool fits_compute_type(DataType type, DataType compute) {
+  return type == compute || (compute == f32 && (type == f16 || type == bf16));
 }
 
 /// The next word of a line, which is taken off.
@@ -220,12 +220,12 @@ std::string why_epilogue_unsupported(const Problem& p) {
   if (beside)
     return std::string(beside) +
            " is given beside an epilogue of one's own: make C and bias operands of it, and the activation its code";
-  const DataType accumulator = info_of(p.a.type).accumulator;
+  const DataType compute = compute_type_of(p);
   for (const EpilogueOperand& operand : defined->function.operands) {
-    if (operand.shape != OperandShape::scalar && !fits_accumulator(operand.type, accumulator))
+    if (operand.shape != OperandShape::scalar && !fits_compute_type(operand.type, compute))
       return "the epilogue's operand " + operand.name + " is " + std::string(to_string(operand.type)) +
-             " where sums are " + std::string(to_string(accumulator)) + ": use " +
-             (accumulator == f32 ? "f16, bf16 or f32" : std::string(to_string(accumulator)));
+             " where sums are " + std::string(to_string(compute)) + ": use " +
+             (compute == f32 ? "f16, bf16 or f32" : std::string(to_string(compute)));
   }
   return {};
 }

@@ -38,4 +38,7 @@ std::int64_t bias_elements(const Problem& p) {
   return 0;
 }
 
+std::int64_t scales_of_a(const Problem& p) { return p.a.scaling == Scaling::vector ? p.m : 1; }
+std::int64_t scales_of_b(const Problem& p) { return p.b.scaling == Scaling::vector ? p.n : 1; }
+
 }  // namespace jitgemm

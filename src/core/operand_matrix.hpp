@@ -27,4 +27,8 @@ OperandMatrix matrix_d(const Problem& problem);
 /// Elements of the bias; 0 without one.
 std::int64_t bias_elements(const Problem& problem);
 
+// Scales, f32 each: as many as A or B has where it has any.
+std::int64_t scales_of_a(const Problem& problem);
+std::int64_t scales_of_b(const Problem& problem);
+
 }  // namespace jitgemm

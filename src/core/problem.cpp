@@ -43,7 +43,7 @@ void check_size(const char* name, std::int64_t size, const Problem& problem) {
 void normalise_matrix(const std::string& name, const OperandMatrix& operand, Matrix& matrix, const Problem& problem) {
   const std::int64_t size = std::int64_t(size_of(operand.type));
   const Matrix given = matrix;
-  auto& [type, layout, ld, stride, alignment] = matrix;
+  auto& [type, layout, ld, stride, alignment, scaling] = matrix;
   if (ld == 0) ld = operand.packed_ld();
   if (ld < operand.packed_ld()) {
     invalid(ErrorCode::invalid_problem,
@@ -99,7 +99,7 @@ void check_batch_of_d(const Problem& p, const Problem& problem) {
 
 /// As the kernel gets it; -0 and 0, and all NaN, become one value.
 double as_scalar(std::string_view name, double x, const Problem& problem) {
-  const DataType type = accumulator_of(problem);
+  const DataType type = compute_type_of(problem);
   if (type == s32) {
     if (std::abs(x) < 0x1p31 && x == std::nearbyint(x)) return x + 0.0;
     invalid(ErrorCode::invalid_problem,
@@ -312,18 +312,22 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
 
   values.check(d, workspace, p, check_input);
 
-  const auto check_scale = [&](const char* name, const float* scale, bool applies) {
-    if (scale == nullptr) return;
+  const auto check_scales = [&](const char* name, const float* scales, std::int64_t elements, bool applies,
+                                bool required = false) {
+    if (scales == nullptr && !required) return;
     if (!applies) {
       invalid(ErrorCode::invalid_operand,
-              std::string(name) + " is given for an operand that is neither e4m3 nor e5m2: pass none, and use alpha",
+              std::string(name) +
+                  " is given for an operand that is neither e4m3 nor e5m2, nor s8 with a floating-point D: pass none, "
+                  "and use alpha",
               p);
     }
-    check_input({name, scale, sizeof(float)}, f32);
+    check_input({name, scales, elements * std::int64_t(sizeof(float))}, f32);
   };
-  check_scale("scale_a", operands.scale_a, is_fp8(p.a.type));
-  check_scale("scale_b", operands.scale_b, is_fp8(p.b.type));
-  check_scale("scale_d", operands.scale_d, is_fp8(p.d.type));
+  const auto required = [&p](const Matrix& matrix) { return matrix.scaling == Scaling::vector && reads_ab(p); };
+  check_scales("scale_a", operands.scale_a, scales_of_a(p), takes_scales(p), required(p.a));
+  check_scales("scale_b", operands.scale_b, scales_of_b(p), takes_scales(p), required(p.b));
+  check_scales("scale_d", operands.scale_d, 1, is_fp8(p.d.type));
   return p;
 }
 
@@ -357,6 +361,7 @@ double minimum_bytes(const Problem& p) {
   };
   double total = bytes(matrix_d(p));
   if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
+  if (reads_ab(p) && has_vector_scales(p)) total += double(scales_of_a(p) + scales_of_b(p)) * double(sizeof(float));
   if (reads_c(p)) total += bytes(matrix_c(p));
   if (has_epilogue_function(p) && !is_empty(p)) total += epilogue_bytes(p);
   if (!is_empty(p)) total += double(bias_elements(p)) * double(size_of(type_of_c(p)));

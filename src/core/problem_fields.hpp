@@ -53,6 +53,10 @@ constexpr void for_each_field(Visit&& visit) {
         [](auto& p) -> auto& { return p.epilogue.slope; });
   visit(ProblemField{"epilogue"}, [](auto& p) -> auto& { return p.epilogue.function; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
+  visit(ProblemField{"scaling_a"}, [](auto& p) -> auto& { return p.a.scaling; });
+  visit(ProblemField{"scaling_b"}, [](auto& p) -> auto& { return p.b.scaling; });
+  visit(ProblemField{"scaling_c"}, [](auto& p) -> auto& { return p.c.scaling; });
+  visit(ProblemField{"scaling_d"}, [](auto& p) -> auto& { return p.d.scaling; });
   visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
   visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });
   visit(ProblemField{"align_c"}, [](auto& p) -> auto& { return p.c.alignment; });

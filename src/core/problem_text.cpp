@@ -21,7 +21,7 @@ namespace {
 [[noreturn]] void unreadable(const std::string& message) { throw Error(ErrorCode::invalid_problem, message); }
 
 /// As the kernel gets it.
-double rounded(double x, const Problem& problem) { return accumulator_of(problem) == f32 ? double(float(x)) : x; }
+double rounded(double x, const Problem& problem) { return compute_type_of(problem) == f32 ? double(float(x)) : x; }
 
 /// With the default wherever that means the same.
 Problem in_short(const Problem& problem) {
@@ -49,7 +49,7 @@ Problem in_short(const Problem& problem) {
 
 /// With the digits that tell any two apart.
 std::string scalar_text(double x, const Problem& problem) {
-  return general_text(x, accumulator_of(problem) == f32 ? 9 : 17);
+  return general_text(x, compute_type_of(problem) == f32 ? 9 : 17);
 }
 
 [[noreturn]] void unknown(std::string_view what, std::string_view text, const std::string& there_is) {

@@ -37,8 +37,16 @@ std::string why_types_unsupported(const Problem& p) {
            "direction swapped";
   if (!is_known(p.epilogue.bias)) return "unknown bias: use " + names_of_all<Bias>();
   if (!is_known(p.epilogue.activation)) return "unknown activation: use " + names_of_all<Activation>();
+  for (const Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
+    if (!is_known(matrix->scaling)) return "unknown scaling: use " + names_of_all<Scaling>();
+  if (p.c.scaling != Scaling::value || p.d.scaling != Scaling::value)
+    return "C and D have no vectors of scales: leave their scaling at value, and give A's and B's";
+  if (has_vector_scales(p) && !takes_scales(p))
+    return "no kernel scales a = " + name(p.a.type) + " into d = " + name(p.d.type) +
+           " by vectors: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = scaling_b = "
+           "value";
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
-  if (a.accumulator == s32 && !info_of(p.epilogue.activation).takes_integers)
+  if (compute_type_of(p) == s32 && !info_of(p.epilogue.activation).takes_integers)
     return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +
            names_of_activations_of_integers();
   return {};

@@ -44,6 +44,13 @@ std::span<const Enumerator<Activation>> enumerators() {
 }
 
 template <>
+std::span<const Enumerator<Scaling>> enumerators() {
+  static constexpr std::array all{Enumerator<Scaling>{Scaling::value, "value"},
+                                  Enumerator<Scaling>{Scaling::vector, "vector"}};
+  return all;
+}
+
+template <>
 std::span<const Enumerator<Accumulation>> enumerators() {
   static constexpr std::array all{Enumerator<Accumulation>{Accumulation::fast, "fast"},
                                   Enumerator<Accumulation>{Accumulation::promoted, "promoted"}};
@@ -57,12 +64,14 @@ std::string_view to_string(DataType type) { return type == DataType::automatic ?
 std::string_view to_string(Layout layout) { return name_of(layout); }
 std::string_view to_string(Bias bias) { return name_of(bias); }
 std::string_view to_string(Activation activation) { return name_of(activation); }
+std::string_view to_string(Scaling scaling) { return name_of(scaling); }
 std::string_view to_string(Accumulation accumulation) { return name_of(accumulation); }
 
 std::optional<DataType> parse_data_type(std::string_view text) { return parse_enumerator<DataType>(text); }
 std::optional<Layout> parse_layout(std::string_view text) { return parse_enumerator<Layout>(text); }
 std::optional<Bias> parse_bias(std::string_view text) { return parse_enumerator<Bias>(text); }
 std::optional<Activation> parse_activation(std::string_view text) { return parse_enumerator<Activation>(text); }
+std::optional<Scaling> parse_scaling(std::string_view text) { return parse_enumerator<Scaling>(text); }
 std::optional<Accumulation> parse_accumulation(std::string_view text) { return parse_enumerator<Accumulation>(text); }
 
 }  // namespace jitgemm

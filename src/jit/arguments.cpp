@@ -15,11 +15,11 @@
 namespace jitgemm {
 namespace {
 
-device::Scalar scalar(double x, DataType accumulator) {
+device::Scalar scalar(double x, DataType compute) {
   device::Scalar result{};
-  if (accumulator == f64)
+  if (compute == f64)
     result.f64 = x;
-  else if (accumulator == s32)
+  else if (compute == s32)
     result.s32 = int(x);
   else
     result.f32 = float(x);
@@ -35,7 +35,7 @@ device::Scalars<device::Scalar> scalars_of(const Problem& p) {
   }();
   std::array<device::Scalar, count> values;
   std::size_t i = 0;
-  for_each_scalar([&](const ProblemField&, auto member) { values[i++] = scalar(member(p), accumulator_of(p)); });
+  for_each_scalar([&](const ProblemField&, auto member) { values[i++] = scalar(member(p), compute_type_of(p)); });
   return std::bit_cast<device::Scalars<device::Scalar>>(values);
 }
 
@@ -90,9 +90,9 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   args.c = operands.c;
   args.d = operands.d;
   args.bias = operands.bias;
-  if (reads_ab(p)) {                  // else a scale of NaN would outlive the product that it scales
-    args.scale_a = operands.scale_a;  // not swapped with A and B: only their product is used
-    args.scale_b = operands.scale_b;
+  if (reads_ab(p)) {  // else a scale of NaN would outlive the product that it scales
+    args.scale_a = c.swap_ab ? operands.scale_b : operands.scale_a;
+    args.scale_b = c.swap_ab ? operands.scale_a : operands.scale_b;
   }
   args.scale_d = operands.scale_d;
   args.lda = p.a.ld;
@@ -129,7 +129,7 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
     const EpilogueValue& value = operands.epilogue[i];
     device::EpilogueOperandArguments& own = args.operands[i];
     if (operand.shape == OperandShape::scalar) {
-      own.scalar = scalar(value.scalar, accumulator_of(p));
+      own.scalar = scalar(value.scalar, compute_type_of(p));
       continue;
     }
     const OperandMatrix matrix = matrix_of(operand, value, p);
@@ -195,6 +195,8 @@ Operands operands_at(const NormalProblem& p, const Operands& operands, std::int6
   part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column, p.d.type));
   if (p.epilogue.bias != Bias::none)
     part.bias = at(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, type_of_c(p));
+  if (operands.scale_a && p.a.scaling == Scaling::vector) part.scale_a = operands.scale_a + row;
+  if (operands.scale_b && p.b.scaling == Scaling::vector) part.scale_b = operands.scale_b + column;
   return part;
 }
 

@@ -9,10 +9,10 @@ namespace {
 
 std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
 
-std::string members(const EpilogueFunction& function, bool outputs, DataType accumulator) {
+std::string members(const EpilogueFunction& function, bool outputs, DataType compute) {
   std::string text;
   for (const EpilogueOperand& operand : function.operands)
-    if (operand.output == outputs) text += "  " + device_type(accumulator) + " " + operand.name + ";\n";
+    if (operand.output == outputs) text += "  " + device_type(compute) + " " + operand.name + ";\n";
   return text;
 }
 
@@ -29,11 +29,11 @@ std::string visits(const EpilogueFunction& function, bool outputs) {
   return text;
 }
 
-TemplateValues values_of(const EpilogueFunction& function, DataType accumulator) {
+TemplateValues values_of(const EpilogueFunction& function, DataType compute) {
   return {{"custom_epilogue_text.cuh", template_file("custom_epilogue_text.cuh")},
-          {"accumulator", device_type(accumulator)},
-          {"inputs", members(function, false, accumulator)},
-          {"outputs", members(function, true, accumulator)},
+          {"compute", device_type(compute)},
+          {"inputs", members(function, false, compute)},
+          {"outputs", members(function, true, compute)},
           {"code", function.code},
           {"code_line", std::to_string(first_code_line(function))},
           {"visit_inputs", visits(function, false)},
@@ -42,13 +42,13 @@ TemplateValues values_of(const EpilogueFunction& function, DataType accumulator)
 
 }  // namespace
 
-std::string custom_epilogue_source(const EpilogueFunction& function, DataType accumulator) {
-  const TemplateValues values = values_of(function, accumulator);
+std::string custom_epilogue_source(const EpilogueFunction& function, DataType compute) {
+  const TemplateValues values = values_of(function, compute);
   return fill_in("custom_epilogue_text.cu.in", values) + fill_in("custom_epilogue.cu.in", values);
 }
 
-std::string custom_epilogue_alone(const EpilogueFunction& function, DataType accumulator) {
-  TemplateValues values = values_of(function, accumulator);
+std::string custom_epilogue_alone(const EpilogueFunction& function, DataType compute) {
+  TemplateValues values = values_of(function, compute);
   values.insert({{"types.cuh", template_file("types.cuh")},
                  {"ptx", text_of({"math"}, "ptx/")},
                  {"activation.cuh", template_file("activation.cuh")}});

@@ -34,6 +34,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"activation.cuh", template_file("activation.cuh")},
           {"functor.cuh", template_file("functor.cuh")},
           {"memory.cuh", template_file("memory.cuh")},
+          {"scales.cuh", template_file("scales.cuh")},
           {"custom_epilogue.cuh", template_file("custom_epilogue.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
@@ -104,11 +105,14 @@ TemplateValues arithmetic_of(const Problem& p) {
   return {{"element_a", device_type(p.a.type)},
           {"element_b", device_type(p.b.type)},
           {"accumulator", device_type(accumulator_of(p))},
+          {"compute", device_type(compute_type_of(p))},
           {"element_c", device_type(type_of_c(p))},
           {"element_d", device_type(p.d.type)},
           {"nonzero", nonzero_scalars(p)},
           {"batched", flag(p.batch > 1)},
-          {"has_scales", flag(is_fp8(p.a.type))},
+          {"has_scales", flag(takes_scales(p))},
+          {"scaling_a", std::string(to_string(p.a.scaling))},
+          {"scaling_b", std::string(to_string(p.b.scaling))},
           {"bias", std::string(to_string(p.epilogue.bias))},
           {"activation", std::string(to_string(p.epilogue.activation))},
           {"activation_text", std::string(info_of(p.epilogue.activation).device_text)}};
@@ -120,6 +124,8 @@ std::string describe(const Problem& p, bool promoted) {
                      std::string(to_string(p.b.type)) + " " + std::string(to_string(p.b.layout)) + ", D " +
                      std::string(to_string(p.d.type));
   text += describe_epilogue(p);
+  if (p.a.scaling == Scaling::vector) text += ", A scaled by rows";
+  if (p.b.scaling == Scaling::vector) text += ", B scaled by columns";
   if (promoted) text += ", promoted";
   return text;
 }
@@ -174,7 +180,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments" : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"custom_epilogue",
-             has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), accumulator_of(p)) : ""},
+             has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), compute_type_of(p)) : ""},
             {"problem", describe(packed_problem(asked, c), promoted)}};
   values.merge(arithmetic_of(p));
   return source;
@@ -191,7 +197,7 @@ KernelSource generate(const NormalProblem& asked, const KernelConfig& c, const D
   values["macros"] = family.macros ? family.macros(p, c) : "";
   source.text = fill_in("gemm.cu.in", values);
   if (has_epilogue_function(p))
-    source.custom_epilogue_alone = custom_epilogue_alone(epilogue_function(p), accumulator_of(p));
+    source.custom_epilogue_alone = custom_epilogue_alone(epilogue_function(p), compute_type_of(p));
   return source;
 }
 
@@ -231,7 +237,9 @@ KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, con
   return source;
 }
 
-KernelSource generate_check(const NormalProblem& p, const DeviceInfo& device) {
+KernelSource generate_check(const NormalProblem& asked, const DeviceInfo& device) {
+  NormalProblem p = asked;
+  p.a.scaling = p.b.scaling = Scaling::value;  // as what is measured has it
   KernelSource source;
   source.architecture = device.architecture();
   source.config = "check";

@@ -23,7 +23,7 @@ std::string kernel_identity(const NormalProblem& problem, const KernelConfig& co
 KernelSource generate_packing(const NormalProblem& problem, const KernelConfig& config, const DeviceInfo& device);
 
 /// The source of the kernel that the tuner checks D with. Depends on the problem's types and epilogue, and on whether
-/// it is one matrix.
+/// it is one matrix; not on vectors of scales, whose problems are not measured (Chooser).
 KernelSource generate_check(const NormalProblem& problem, const DeviceInfo& device);
 
 /// Whether this version of the library with these templates makes such sources: no call asks for another's.

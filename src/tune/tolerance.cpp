@@ -27,8 +27,8 @@ double accumulation(const Problem& p) {
 
 /// Of the few operations that follow.
 double scalar_rounding(const Problem& p) {
-  const DataType accumulator = accumulator_of(p);
-  return accumulator == s32 ? 0 : accumulator == f64 ? 0x1p-51 : 0x1p-22;
+  const DataType compute = compute_type_of(p);
+  return compute == s32 ? 0 : compute == f64 ? 0x1p-51 : 0x1p-22;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool ExpectedElement::accepts(double d) const {
 }
 
 ExpectedElement expected_element(const Problem& p, const ElementTerms& terms, double value) {
-  if (accumulator_of(p) == s32) return {.value = value};
+  if (compute_type_of(p) == s32) return {.value = value};
   const ActivationInfo& activation = info_of(p.epilogue.activation);
   const double linear = std::abs(terms.linear);
   const double before = accumulation(p) * terms.products + scalar_rounding(p) * (terms.addends + linear);

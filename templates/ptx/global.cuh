@@ -62,9 +62,12 @@ __device__ __forceinline__ void st_global_cg(double* address, const double (&x)[
   asm volatile("st.global.cg.v2.f64 [%0], {%1, %2};" ::"l"(address), "d"(x[0]), "d"(x[1]) : "memory");
 }
 
-/// Brings the line that holds `address` into the L2.
+/// Brings the line that holds `address` into the L2, or into the L1, too.
 __device__ __forceinline__ void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+__device__ __forceinline__ void prefetch_l1(const void* address) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
 }
 
 /// Returns the old value and stores old >= limit ? 0 : old + 1. Releases this thread's earlier writes, and those of the

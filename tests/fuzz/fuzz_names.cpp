@@ -20,6 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_name(text, parse_data_type(text));
   check_name(text, parse_layout(text));
   check_name(text, parse_activation(text));
+  check_name(text, parse_scaling(text));
   check_name(text, parse_accumulation(text));
   check_name(text, parse_schedule(text));
   parse_log_level(text);
@@ -33,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t value = size > 0 ? data[0] : 0;
   size_of(DataType(value));
   for (const std::string_view name :
-       {to_string(DataType(value)), to_string(Layout(value)), to_string(Activation(value)),
+       {to_string(DataType(value)), to_string(Layout(value)), to_string(Activation(value)), to_string(Scaling(value)),
         to_string(Accumulation(value)), to_string(Schedule(value)), to_string(MainLoop(value)),
         to_string(PlanSource(value))}) {
     fuzz::expect(!name.empty(), "every value prints as something");

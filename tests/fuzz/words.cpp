@@ -27,5 +27,6 @@ int main() {
   print_all<Layout>();
   print_all<Bias>();
   print_all<Activation>();
+  print_all<Scaling>();
   print_all<Accumulation>();
 }

@@ -127,6 +127,21 @@ def test_scales():
         assert np.allclose(jitgemm.matmul(a, b, scale_a=two, out=out), 2 * x, rtol=1e-5)
         assert np.allclose(jitgemm.matmul(a, b, scale_a=two, scale_b=half * 3, out=out), 3 * x, rtol=1e-5)
         assert np.allclose(jitgemm.matmul(a, b, scale_a=2.0, scale_b=0.25, out=out), 0.5 * x, rtol=1e-5)
+    rows, columns = np.linspace(0.5, 3, 8, dtype=np.float32), np.linspace(-2, 1.5, 8, dtype=np.float32)
+    for out in (np.empty((8, 8), np.float32), np.empty((8, 8), np.float32).T):
+        for scale_a, scale_b in ((rows, columns), (rows[:, None], columns[None, :]), (rows, 0.5), (two, columns)):
+            expected = np.reshape(scale_a, (-1, 1)) * x * scale_b
+            assert np.allclose(jitgemm.matmul(a, b, scale_a=scale_a, scale_b=scale_b, out=out), expected, rtol=1e-5)
+    a8, b8 = np.arange(-64, 64, dtype=np.int8).reshape(8, 16), np.arange(-60, 68, dtype=np.int8).reshape(16, 8)
+    d = jitgemm.matmul(a8, b8, out_dtype=np.float32, scale_a=rows, scale_b=columns)
+    assert np.allclose(d, rows[:, None] * (a8.astype(int) @ b8.astype(int)) * columns, rtol=1e-5)
+    wide = jitgemm.Matmul(a, b, scale_a=rows, scale_b=columns, out_dtype=np.float32)
+    assert np.allclose(wide(), rows[:, None] * x * columns, rtol=1e-5)
+    for wrong in (rows[:7], rows[None, :], np.stack([rows, rows], 1)[:, 0], rows.astype(np.float64)):
+        with pytest.raises((TypeError, ValueError), match="scale_a (must be one float32|is not contiguous)"):
+            jitgemm.matmul(a, b, scale_a=wrong)
+    with pytest.raises(TypeError, match="where a and b are matrices"):
+        jitgemm.matmul(a[None], b, scale_a=rows)
     d = jitgemm.matmul(a, b, out_dtype="float8_e4m3fn", scale_d=half)
     assert np.allclose(exact(d), exact((0.5 * x).astype(np.float32).astype(e4m3)), rtol=0.07, atol=1e-2)
 

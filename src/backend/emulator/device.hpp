@@ -153,6 +153,7 @@ inline void st_global_cg(T* address, const T (&x)[N]) {
   runtime.st_global_cg(address, x);
 }
 inline void prefetch_l2(const void*) {}
+inline void prefetch_l1(const void*) {}
 
 inline float bits_to_f32(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 f32_to_bits(float x) { return __builtin_bit_cast(u32, x); }

@@ -85,7 +85,9 @@ void add_bench(CLI::App& app) {
   command->add_flag(
       "--eager", options->eager,
       "Put the launches on a stream behind a kernel that waits for the host, instead of replaying a graph");
-  command->add_flag("--scales", options->scales, "Of e4m3 and e5m2: both sides get scales of A and B in device memory");
+  command->add_flag(
+      "--scales", options->scales,
+      "Of e4m3 and e5m2: both sides get single scales of A and B in device memory; --scaling has vectors");
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
       ->check(why_no_main_loop);

@@ -12,8 +12,8 @@ void check_together(const BenchOptions& options, const ContextOptions& context_o
   if (options.resume && options.csv.empty()) refuse("--resume goes on from a CSV file: add --csv");
   if (!options.neighbour.empty() && options.protocol == "rep")
     refuse("--neighbour stands between launches of the protocol mix: use --protocol mix or both");
-  if (options.scales && !is_fp8(options.problem.problem(0, 0, 0).a.type))
-    refuse("--scales are for e4m3 and e5m2: add --type e4m3, or leave them out");
+  if (options.scales && !takes_scales(options.problem.problem(0, 0, 0)))
+    refuse("--scales are for e4m3 and e5m2, and for s8 with a floating-point D: add --type e4m3, or leave them out");
   if (options.without_early && !context_options.dependent_launch)
     refuse("--without-early is compared with early launches: leave it or --no-dependent-launch out");
   if (options.invariant && context_options.constraints.batch_invariant)

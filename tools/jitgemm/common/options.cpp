@@ -150,6 +150,10 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   add_field("--slope", "slope", "Of leaky_relu [0.01]")->type_name("FLOAT");
   add_field("--accumulation", "accumulation",
             "Of e4m3 and e5m2 products: " + names_of_all(parse_accumulation) + " [fast]");
+  add("--scaling", scaling_,
+      "Of A and B: " + names_of_all(parse_scaling) + "; vector is a scale for each row of A and column of B [value]");
+  add_field("--scaling-a", "scaling_a", "Of A");
+  add_field("--scaling-b", "scaling_b", "Of B");
   if (!whole) return;
   add_size("--align-a", "align_a",
            "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");
@@ -171,6 +175,10 @@ Problem ProblemOptions::without_sizes() const {
     p.d.type = default_output(p.a.type);
   }
   if (!layout_.empty()) set_layouts(p, layout_);
+  if (!scaling_.empty()) {
+    set_option(p, "scaling_a", scaling_);
+    set_option(p, "scaling_b", scaling_);
+  }
   for (const auto& [name, text] : fields_) {
     if (!text.empty()) set_option(p, name, text);
   }

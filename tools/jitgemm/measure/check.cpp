@@ -52,7 +52,7 @@ double error_ratio(const ExpectedElement& reference, double got) {
 
 /// What two programs' sums may differ by, of a sum's size: they add in another order, and round inputs otherwise.
 double relative_difference(const Problem& p) {
-  if (accumulator_of(p) == s32) return 0;
+  if (accumulator_of(p) == s32) return compute_type_of(p) == s32 ? 0 : 0x1p-20;  // of the roundings behind it
   switch (p.a.type) {
     case f64:
       return 0x1p-44;

@@ -47,6 +47,10 @@ void InputPools::prepare(const Problem& p, bool rotate) {
   const DataType addend = type_of_c(p);
   if (reads_c(p)) grow(c_, room(step_c_), addend, 3);
   if (p.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
+  vectors_a_ = p.a.scaling == Scaling::vector;
+  vectors_b_ = p.b.scaling == Scaling::vector;
+  if (vectors_a_) grow(scales_a_, std::size_t(p.m) * sizeof(float), f32, 5);
+  if (vectors_b_) grow(scales_b_, std::size_t(p.n) * sizeof(float), f32, 6);
 }
 
 void InputPools::add_scales() {
@@ -56,13 +60,16 @@ void InputPools::add_scales() {
 }
 
 Operands InputPools::operands(int set) const {
+  const auto scales = [this](bool is_vector, const DeviceMemory& vector) {
+    return reinterpret_cast<const float*>(is_vector ? vector.data() : scale_.data());
+  };
   return {.a = a_.data() + std::size_t(set) * step_a_,
           .b = b_.data() + std::size_t(set) * step_b_,
           .c = c_.data() + std::size_t(set) * step_c_,
           .d = d_.data() + std::size_t(set) * step_d_,
           .bias = bias_.data(),
-          .scale_a = reinterpret_cast<const float*>(scale_.data()),
-          .scale_b = reinterpret_cast<const float*>(scale_.data())};
+          .scale_a = scales(vectors_a_, scales_a_),
+          .scale_b = scales(vectors_b_, scales_b_)};
 }
 
 }  // namespace jitgemm::cli

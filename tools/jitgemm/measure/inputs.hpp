@@ -10,8 +10,9 @@ std::size_t bytes_of_b(const Problem& normalised);
 std::size_t bytes_of_c(const Problem& normalised);
 std::size_t bytes_of_d(const Problem& normalised);
 
-/// Random A, B, C and bias, about N(0,1), and room for D, for one normalised problem after another. A problem gets
-/// several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools go.
+/// Random A, B, C, bias and vectors of scales, about N(0,1), and room for D, for one normalised problem after another.
+/// A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools
+/// go.
 class InputPools {
  public:
   static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200
@@ -22,7 +23,7 @@ class InputPools {
 
   /// Makes the pools large enough, and counts the sets. `rotate` false: one set.
   void prepare(const Problem& normalised, bool rotate);
-  /// From now on A and B have scales, of 1 in device memory.
+  /// From now on A and B have single scales, of 1 in device memory.
   void add_scales();
   int sets() const { return sets_; }
   /// The operands of one set, without workspace.
@@ -33,8 +34,9 @@ class InputPools {
 
   Backend& backend_;
   DataType type_a_, type_b_;
-  DeviceMemory a_, b_, c_, d_, bias_, scale_;
+  DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_;
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
+  bool vectors_a_ = false, vectors_b_ = false;
   int sets_ = 1;
 };
 

@@ -31,13 +31,15 @@ Reference::Reference(Backend& backend, const NormalProblem& problem, const Opera
     : backend_(backend),
       problem_(problem),
       operands_(operands),
-      scale_ab_(reads_ab(problem) ? scale(operands.scale_a) * scale(operands.scale_b) : 1),
-      scale_d_(scale(operands.scale_d)) {}
+      scales_a_(scales(reads_ab(problem) ? operands.scale_a : nullptr, scales_of_a(problem))),
+      scales_b_(scales(reads_ab(problem) ? operands.scale_b : nullptr, scales_of_b(problem))),
+      scale_d_(scales(operands.scale_d, 1).front()) {}
 
-double Reference::scale(const float* memory) {
-  float value = 1;
-  if (memory) backend_.copy_to_host(&value, memory, sizeof value);
-  return value;
+std::vector<float> Reference::scales(const float* memory, std::int64_t count) {
+  if (!memory) return {1};
+  std::vector<float> scales(static_cast<std::size_t>(count));
+  backend_.copy_to_host(scales.data(), memory, scales.size() * sizeof(float));
+  return scales;
 }
 
 void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
@@ -111,14 +113,17 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
   const double bias = problem_.epilogue.bias == Bias::none
                           ? 0
                           : addend(operands_.bias, problem_.epilogue.bias == Bias::along_m ? row : column);
-  if (accumulator_of(problem_) == s32) return integer_at(a, b, c, bias);
+  if (compute_type_of(problem_) == s32) return integer_at(a, b, c, bias);
 
   double sum = 0, absolute = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     sum += a[i] * b[i];
     absolute += std::abs(a[i] * b[i]);
   }
-  const double alpha = problem_.alpha * scale_ab_;
+  const auto scale = [](const std::vector<float>& scales, std::int64_t i) {
+    return double(scales[scales.size() > 1 ? std::size_t(i) : 0]);
+  };
+  const double alpha = problem_.alpha * scale(scales_a_, row) * scale(scales_b_, column);
   double value = multiplies ? alpha * sum : 0;
   const double from_c = reads_c(problem_) ? problem_.beta * c : 0;
   value += from_c + bias;

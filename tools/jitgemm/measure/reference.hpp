@@ -28,13 +28,15 @@ class Reference {
   void fetch_vectors(const OperandMatrix& matrix, const void* memory, bool k_adjacent, std::int64_t batch,
                      const std::vector<std::int64_t>& indices, Vectors& vectors);
   double addend(const void* memory, std::int64_t index);
-  double scale(const float* memory);  ///< 1 without one
+  /// 1 without any.
+  std::vector<float> scales(const float* memory, std::int64_t count);
   ExpectedElement integer_at(const std::vector<double>& a, const std::vector<double>& b, double c, double bias) const;
 
   Backend& backend_;
   NormalProblem problem_;
   Operands operands_;
-  double scale_ab_ = 1, scale_d_ = 1;
+  std::vector<float> scales_a_, scales_b_;  ///< one, or as many as rows and columns
+  double scale_d_ = 1;
   Vectors rows_, columns_;
 };
 

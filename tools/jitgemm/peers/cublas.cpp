@@ -142,7 +142,7 @@ cublasComputeType_t compute_type(const Problem& p) {
   }
 }
 
-/// Alpha or beta in whichever type the accumulator has.
+/// Alpha or beta.
 class Scalar {
  public:
   Scalar(double value, DataType type) : type_(type), f64_(value), f32_(float(value)) {
@@ -219,10 +219,14 @@ class CublasPeers : public Peers {
 
   int prepare(const Problem& p, int most, bool scales) override {
     problem_ = p;
-    scales_ = scales;
-    alpha_ = Scalar(p.alpha, accumulator_of(p));
-    beta_ = Scalar(p.beta, accumulator_of(p));
+    scales_ = scales || has_vector_scales(p);
+    alpha_ = Scalar(p.alpha, compute_type_of(p));
+    beta_ = Scalar(p.beta, compute_type_of(p));
     candidates_.clear();
+    if (has_vector_scales(p) && !(has_outer_vectors && p.a.scaling == p.b.scaling && is_fp8(p.a.type))) {
+      why_none_ = "cuBLASLt scales by vectors e4m3 and e5m2 alone, both sides, from 12.9 on";
+      return 0;
+    }
     if (!reads_ab(p)) {
       why_none_ = "there is nothing to multiply";
       return 0;
@@ -283,14 +287,14 @@ class CublasPeers : public Peers {
   /// Whether cublasGemmEx knows the types and the epilogue. Its C is its D.
   bool is_for_cublas() const {
     const Problem& p = problem_;
-    return !is_fp8(p.a.type) && !reads_c(p) && p.epilogue.bias == Bias::none &&
-           p.epilogue.activation == Activation::none;
+    return !is_fp8(p.a.type) && compute_type_of(p) == accumulator_of(p) && !reads_c(p) &&
+           p.epilogue.bias == Bias::none && p.epilogue.activation == Activation::none;
   }
 
   void describe(cublasLtEpilogue_t epilogue) {
     const Problem& p = problem_;
     const cublasOperation_t op_b = operation(p.b.layout), op_a = operation(p.a.layout);
-    check(cublas().lt_operation_create(operation_.put(), compute_type(p), cuda_type(accumulator_of(p))),
+    check(cublas().lt_operation_create(operation_.put(), compute_type(p), cuda_type(compute_type_of(p))),
           "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, op_b);
     set(CUBLASLT_MATMUL_DESC_TRANSB, op_a);
@@ -304,6 +308,7 @@ class CublasPeers : public Peers {
     if (scales_) {
       const auto* aligned_as_scales = static_cast<const float*>(workspace_);
       set_scales(aligned_as_scales, aligned_as_scales);
+      if (has_vector_scales(p)) set_outer_vectors();
     }
     make_layout(layout_b_.put(), p.b.type, p.n, p.k, p.b.ld, p.b.stride, op_b);
     make_layout(layout_a_.put(), p.a.type, p.k, p.m, p.a.ld, p.a.stride, op_a);
@@ -335,6 +340,18 @@ class CublasPeers : public Peers {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_b);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_a);
   }
+
+#if CUBLAS_VERSION >= 120900
+  static constexpr bool has_outer_vectors = true;
+  void set_outer_vectors() {
+    constexpr std::int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
+  }
+#else
+  static constexpr bool has_outer_vectors = false;
+  void set_outer_vectors() {}
+#endif
 
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {

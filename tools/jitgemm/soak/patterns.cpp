@@ -176,7 +176,7 @@ Problem SoakPatterns::with_sizes(const SoakPattern& pattern, const SoakPattern::
 Problem SoakPatterns::draw(const SoakPattern& pattern, std::mt19937_64& random) const {
   // Integers for integers; else also what is no power of two, so that products with them are rounded.
   static const std::vector<double> integers{1, 2, -1, -3}, numbers{1, -2, 0.3, -1.7, 3.1};
-  const std::vector<double>& scalars = accumulator_of(pattern.problem) == s32 ? integers : numbers;
+  const std::vector<double>& scalars = compute_type_of(pattern.problem) == s32 ? integers : numbers;
   Problem p;
   do {
     p = with_sizes(pattern, pattern.sizes.empty() ? draw_sizes(pattern, random) : one_of(pattern.sizes, random));

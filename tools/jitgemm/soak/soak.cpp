@@ -313,8 +313,8 @@ class Soak {
     operands.b = input(problem.b.type);
     operands.c = input(type_of_c(problem));
     operands.bias = input(type_of_c(problem));
-    operands.scale_a = scale(is_fp8(problem.a.type));
-    operands.scale_b = scale(is_fp8(problem.b.type));
+    operands.scale_a = scale(takes_scales(problem));
+    operands.scale_b = scale(takes_scales(problem));
     operands.scale_d = scale(is_fp8(problem.d.type));
     operands.d = d;
     gemm(call, stream);

@@ -105,8 +105,10 @@ out        the result; made where it is not given. It may be c, and overlap no o
 out_dtype  default: a's type; bfloat16 for 8-bit floats, int32 for int8.
 precision  of float32: "ieee" (default, torch tensors: torch.get_float32_matmul_precision()) or "tf32".
 accumulation  of 8-bit floats: "fast" or "promoted".
-scale_a, scale_b, scale_d  one float32 each, of 8-bit floats; scale_d of a result in 8 bits. Numbers will do for
-           scale_a and scale_b.
+scale_a, scale_b  of 8-bit floats, and of int8 with a floating-point result: one float32, for which a number will do,
+           or float32 vectors where a and b are matrices: scale_a (M,) or (M, 1), one a row of a, and scale_b (N,)
+           or (1, N), one a column of b.
+scale_d    one float32, of a result in 8 bits.
 config     a configuration to use instead of the chosen one: what Plan.config says.
 stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. As with
            torch's own operators, memory that is used on another stream must not be freed before it is done.
