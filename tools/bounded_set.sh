@@ -20,7 +20,7 @@ between=$repo/tools/results/h200/between corpora=$repo/tests/corpora
 grep -v '^#' "$corpora/streamk_aligned8_300.txt" | awk "NR % $step == 1 || $step == 1" >"$work/aligned.txt"
 cp "$corpora/llm_decode_49.txt" "$work/decode.txt" && cp "$corpora/seed_squares_31.txt" "$work/squares.txt"
 types() { [ "$1" = decode ] && echo --type bf16 --layout nt || true; }
-csv() { case $1 in aligned) echo streamk_aligned8_300 ;; decode) echo llm_decode_49 ;; squares) echo hand_sq ;; esac; }
+csv() { case $1 in aligned) echo streamk_aligned8_300 ;; decode) echo llm_decode_49 ;; squares) echo seed_squares_31 ;; esac; }
 kernels() { find "$1" -name '*.kernel' | wc -l; }
 choices=()
 for n in 24 48; do
