@@ -22,7 +22,7 @@ struct Scales {
     if constexpr (HAS_VECTOR_SCALES) {
       if constexpr (SCALING_A == Scaling::value) a = scale_at(args.scale_a);
       if constexpr (SCALING_B == Scaling::value) b = scale_at(args.scale_b);
-    } else if constexpr (HAS_SCALES) {
+    } else if constexpr (HAS_SCALES && !HAS_BLOCK_SCALES) {
       // In double precision no product of two rounds, none of three overflows, and so their order does not matter.
       const double scale_a = scale_at(args.scale_a), scale_b = scale_at(args.scale_b);
       alpha = float(ptx::mul(ptx::mul(scale_a, scale_b), double(alpha)));
@@ -53,7 +53,6 @@ struct Scales {
   static __device__ __forceinline__ void prefetch_vector(const float* scales, int first, int end, u32 thread,
                                                          u32 threads) {
     constexpr int LINE = 32;  // of 128 bytes
-    if (!scales) return;
     for (int i = thread; i <= ceil_div(COUNT, LINE); i += threads)  // one more: the first may begin within a line
       ptx::prefetch_l1(scales + min_of(first + i * LINE, end - 1));
   }
@@ -75,7 +74,6 @@ struct FragmentScales {
       for (ElementCompute& scale : a) scale = scales.a;
 #pragma unroll
       for (ElementCompute& scale : b) scale = scales.b;
-      if (args.k == 0) return;  // nothing is multiplied, and there may be none
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < 2 * DOWN; ++i) load(args.scale_a, row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
