@@ -316,7 +316,8 @@ bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const
     return false;
   if (!is_bounded()) return true;
   // With other scales it would be other kernels that are measured, which may not be at hand.
-  return !has_vector_scales(problem) && !has_block_scales(problem) && at_hand_.has(problem, choice.config) && at_hand_.has_check(problem);
+  return !has_vector_scales(problem) && !has_block_scales(problem) && at_hand_.has(problem, choice.config) &&
+         at_hand_.has_check(problem);
 }
 
 }  // namespace jitgemm

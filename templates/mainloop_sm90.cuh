@@ -239,15 +239,15 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
-    auto of_blocks = [&] {
-      if constexpr (HAS_BLOCK_SCALES)
-        return BlockScales<TileFragment, MMAS_M>(args, tile, TileFragment(thread / 32, lane), row, tile.column,
-                                                 k_begin_of(work, place.k));
-      else
-        return NoBlockScales{};
-    }();
     Accumulator accumulators[COUNT];
-    multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, of_blocks, accumulators);
+    if constexpr (HAS_BLOCK_SCALES) {
+      BlockScales<TileFragment, MMAS_M> of_blocks(args, tile, TileFragment(thread / 32, lane), row, tile.column,
+                                                  k_begin_of(work, place.k));
+      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, of_blocks, accumulators);
+    } else {
+      NoBlockScales none;
+      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, none, accumulators);
+    }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scales, tile};

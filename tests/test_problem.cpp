@@ -260,7 +260,8 @@ TEST_CASE("Vectors of scales belong to 8-bit operands of a floating-point D", "[
                ContainsSubstring("by vectors or blocks: use"));
   CHECK_THAT(with([](Problem& p) { p.c.scaling = Scaling::vector; }), ContainsSubstring("C and D have one scale"));
   CHECK_THAT(with([](Problem& p) { p.d.scaling = Scaling::vector; }), ContainsSubstring("C and D have one scale"));
-  CHECK_THAT(with([](Problem& p) { p.b.scaling = Scaling(4); }), ContainsSubstring("unknown scaling: use value, vector"));
+  CHECK_THAT(with([](Problem& p) { p.b.scaling = Scaling(4); }),
+             ContainsSubstring("unknown scaling: use value, vector"));
 }
 
 TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
@@ -413,7 +414,8 @@ TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (DataType x : {f16, bf16, f32}) CHECK(parse_data_type(to_string(x)) == x);
   for (Layout x : {Layout::row_major, Layout::column_major}) CHECK(parse_layout(to_string(x)) == x);
   for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
-  for (Scaling x : {Scaling::value, Scaling::vector, Scaling::block_1x128, Scaling::block_128x128}) CHECK(parse_scaling(to_string(x)) == x);
+  for (Scaling x : {Scaling::value, Scaling::vector, Scaling::block_1x128, Scaling::block_128x128})
+    CHECK(parse_scaling(to_string(x)) == x);
   CHECK_FALSE(parse_scaling("rows"));
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));

@@ -57,7 +57,8 @@ std::string why_types_unsupported(const Problem& p) {
     return "C and D have one scale at most: leave their scaling at value, and give A's and B's";
   if ((has_vector_scales(p) || has_block_scales(p)) && !takes_scales(p))
     return "no kernel scales a = " + name(p.a.type) + " into d = " + name(p.d.type) +
-           " by vectors or blocks: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = scaling_b = "
+           " by vectors or blocks: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = "
+           "scaling_b = "
            "value";
   if (const std::string broken = why_block_scales_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();

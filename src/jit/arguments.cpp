@@ -118,8 +118,7 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
 }
 
 device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
-                                                         const KernelConfig& c, std::int64_t row,
-                                                         std::int64_t column) {
+                                                         const KernelConfig& c, std::int64_t row, std::int64_t column) {
   device::BlockScalesArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
   args.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k);

@@ -44,9 +44,8 @@ constexpr KernelRole gemm{
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
           };
           if (has_block_scales(part.problem))
-            step.set_arguments([&] {
-              return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
-            });
+            step.set_arguments(
+                [&] { return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column); });
           else if (has_epilogue_function(part.problem))
             step.set_arguments([&] {
               return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
@@ -103,7 +102,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels, {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false}, launch);
+    return launch_part(ready.kernels, {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false},
+                       launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
@@ -112,7 +112,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
       launch_part(ready.kernels,
-                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0}, launch);
+                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0},
+                  launch);
     }
   }
 }
