@@ -39,8 +39,10 @@ struct Fragment {
   constexpr int row_of(int down, int half) const {
     return first_row + down * (16 * WARPS) + half * (PAIRED_ROWS ? 1 : 8);
   }
-  constexpr int column_of(int number) const {
-    return first_column + (PAIRED_COLUMNS ? number / 2 * 16 + number % 2 * 2 : number * 8);
+  constexpr int column_of(int number) const { return first_column + first_column_of(number); }
+  /// Of the thread whose first column is 0.
+  static constexpr int first_column_of(int number) {
+    return PAIRED_COLUMNS ? number / 2 * 16 + number % 2 * 2 : number * 8;
   }
 
   /// Where accumulator i lies in the tile.

@@ -13,6 +13,7 @@ __device__ __forceinline__ int value(const Scalar& x, int) { return x.s32; }
 __device__ __forceinline__ ElementCompute value(const Scalar& x) { return value(x, ElementCompute()); }
 
 constexpr bool HAS_VECTOR_SCALES = SCALING_A == Scaling::vector || SCALING_B == Scaling::vector;
+constexpr bool HAS_BLOCK_SCALES = is_of_blocks(SCALING_A);  // then B's are, too
 
 /// What a sum is multiplied by: alpha with the scales of A and B or, with HAS_VECTOR_SCALES, alpha with that of the
 /// problem's A, and then that of its B.

@@ -17,6 +17,8 @@ struct KernelParameters {
   int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's
   bool a_k_major, b_k_major;             // else M-major, N-major
   int align_a, align_b, align_d;
+  bool block_scales;   // of A and B: each k-block's sums are multiplied by them
+  bool column_scales;  // of B, one for each column
 };
 
 constexpr int max_of(int x, int y) { return x > y ? x : y; }

@@ -52,7 +52,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   // warps that keep it busy.
   const int fragments = p.tensor_cores ? 2 * (g.warp_m + g.warp_n) / 4 : 2 * (g.warp_m / 8 + g.warp_n / 4) * 4;
   const int held = ((p.align_a < 4) * a_bytes + (p.align_b < 4) * b_bytes) / 4 / g.threads;
-  const int registers = (g.accumulator_registers + fragments + held + 56) * g.threads;
+  const int registers = ((p.block_scales ? 2 : 1) * g.accumulator_registers + fragments + held + 56) * g.threads;
   g.ctas_per_sm = registers > 65536 ? 1 : 65536 / registers;
   return g;
 }
@@ -78,6 +78,8 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if ((!p.tensor_cores || p.align_a < 4 || p.align_b < 4) && g.accumulator_registers > 64)
     return "a thread that multiplies without tensor cores, or holds operands aligned to less than 4 bytes in "
            "registers, holds at most 64 registers of accumulators";
+  if (p.block_scales && g.accumulator_registers > 64)
+    return "a thread that scales blocks of k holds at most 64 registers of accumulators, and as many of the block's";
   if (p.stages < 2 || p.stages > 8) return "at least 2 stages, and 8 at most";
   if (p.cluster_m != 1 || p.cluster_n != 1 || p.cluster_k != 1 || p.ping_pong || p.swap_ab)
     return "clusters, ping-pong and swapped operands are of the sm90 main loop";

@@ -91,6 +91,9 @@ constexpr const char* broken_rule(const KernelParameters& p) {
     return "a thread holds at most 128 accumulators, 168 with two consumer warpgroups, 96 with three";
   if (rows * p.block_n / 128 > most_accumulators(p.warps, p.promoted))
     return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
+  if (p.block_scales && !p.promoted) return "scales of blocks are for promoted sums";
+  if (p.column_scales && p.block_n > (p.warps == 12 ? 64 : 128))
+    return "with a scale for each column and 128 of k block_n is 128 at most, 64 with three consumer warpgroups";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||

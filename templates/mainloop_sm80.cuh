@@ -11,6 +11,7 @@
 //                                                   its partial sums are stored
 #pragma once
 #include "arguments.cuh"
+#include "block_scales.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
 #include "ide_sm80.cuh"
@@ -304,9 +305,27 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     Accumulator accumulators[ACCUMULATORS];
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
+    auto of_blocks = [&] {
+      if constexpr (HAS_BLOCK_SCALES) {
+        const Work work = WorkQueue::read(entry);
+        const WorkTile tile = tile_of(args, work);
+        return BlockScales<WarpFragment, WARP_M / 16>(args, tile, WarpFragment(0, ptx::thread_index() % 32),
+                                                      tile.row + warp_m * WARP_M, tile.column + warp_n * WARP_N,
+                                                      work.k_begin);
+      } else {
+        return NoBlockScales{};
+      }
+    }();
+    Accumulator of_block[ACCUMULATORS];
+    auto& sums = HAS_BLOCK_SCALES ? of_block : accumulators;
 
 #pragma unroll 1
     for (int k_blocks = WorkQueue::k_blocks(entry); k_blocks > 0; --k_blocks) {
+      of_blocks.load_next();
+      if constexpr (HAS_BLOCK_SCALES) {
+#pragma unroll
+        for (Accumulator& x : of_block) x = 0;
+      }
 #pragma unroll
       for (int step = 0; step < MMA_STEPS; ++step) {
         if (step == 0) loader.begin(ring.previous(stage));
@@ -316,9 +335,10 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
           await_next_stage();
           multiplier.load(ring.next(stage), 0);  // after a tile's last k-block for nothing: a branch would cost more
         }
-        multiplier.multiply(step, accumulators);
+        multiplier.multiply(step, sums);
         if (step == MMA_STEPS - 2) loader.finish(ring.previous(stage));
       }
+      of_blocks.add(of_block, accumulators);
       stage = ring.next(stage);
     }
 

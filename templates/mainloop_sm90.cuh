@@ -24,6 +24,7 @@
 // of a cluster are resident together and may wait for each other; no cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"
+#include "block_scales.cuh"
 #include "cluster_sum.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
@@ -149,11 +150,11 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
 }
 
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read.
-template <typename Release>
+/// of each stage that has been read; `scales` are asked for those of one k-block after the other, if there are any.
+template <typename Release, typename OfBlocks>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
                                               int k_blocks, PipelineState& state, const Release& release,
-                                              Accumulator (&accumulators)[COUNT]) {
+                                              OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
   const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
     multiply(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
              state.phase, accumulate, into);
@@ -164,13 +165,18 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
       Accumulator of_step[COUNT];
+      scales.load_next();
       multiply_stage(false, of_step);
       ptx::wgmma_wait_group<0>();
       release(smem.empty(state.stage));
       state.advance();
+      // The other consumers multiply meanwhile.
+      if constexpr (HAS_BLOCK_SCALES) {
+        scales.add(of_step, accumulators);
+      } else {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i)  // the other consumers multiply meanwhile
-        accumulators[i] = ptx::add(accumulators[i], of_step[i]);
+        for (int i = 0; i < COUNT; ++i) accumulators[i] = ptx::add(accumulators[i], of_step[i]);
+      }
     }
     if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
   } else {
@@ -234,7 +240,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
-    multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, accumulators);
+    if constexpr (HAS_BLOCK_SCALES) {
+      BlockScales<TileFragment, MMAS_M> of_blocks(args, tile, TileFragment(thread / 32, lane), row, tile.column,
+                                                  k_begin_of(work, place.k));
+      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, of_blocks, accumulators);
+    } else {
+      NoBlockScales none;
+      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, none, accumulators);
+    }
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scales, tile};

@@ -22,7 +22,7 @@ struct Scales {
     if constexpr (HAS_VECTOR_SCALES) {
       if constexpr (SCALING_A == Scaling::value) a = scale_at(args.scale_a);
       if constexpr (SCALING_B == Scaling::value) b = scale_at(args.scale_b);
-    } else if constexpr (HAS_SCALES) {
+    } else if constexpr (HAS_SCALES && !HAS_BLOCK_SCALES) {
       // In double precision no product of two rounds, none of three overflows, and so their order does not matter.
       const double scale_a = scale_at(args.scale_a), scale_b = scale_at(args.scale_b);
       alpha = float(ptx::mul(ptx::mul(scale_a, scale_b), double(alpha)));
@@ -30,12 +30,9 @@ struct Scales {
     if constexpr (HAS_SCALES && sizeof(ElementD) == 1) d = scale_at(args.scale_d);
   }
 
-  /// Of an element with these scales of A and B.
+  /// With vectors, of an element with these scales of A and B.
   __device__ __forceinline__ Factors factors(ElementCompute of_a, ElementCompute of_b) const {
-    if constexpr (HAS_VECTOR_SCALES)
-      return SWAP_AB ? Factors{ptx::mul(alpha, of_b), of_a} : Factors{ptx::mul(alpha, of_a), of_b};
-    else
-      return {alpha, 1};
+    return SWAP_AB ? Factors{ptx::mul(alpha, of_b), of_a} : Factors{ptx::mul(alpha, of_a), of_b};
   }
 
   /// Brings the vectors' scales of ROWS x COLUMNS elements into the L1, by `threads` threads; what lies outside is
@@ -52,8 +49,7 @@ struct Scales {
   template <int COUNT>
   static __device__ __forceinline__ void prefetch_vector(const float* scales, int first, int end, u32 thread,
                                                          u32 threads) {
-    constexpr int LINE = 32;  // of 128 bytes
-    if (!scales) return;
+    constexpr int LINE = 32;                                        // of 128 bytes
     for (int i = thread; i <= ceil_div(COUNT, LINE); i += threads)  // one more: the first may begin within a line
       ptx::prefetch_l1(scales + min_of(first + i * LINE, end - 1));
   }
@@ -75,7 +71,6 @@ struct FragmentScales {
       for (ElementCompute& scale : a) scale = scales.a;
 #pragma unroll
       for (ElementCompute& scale : b) scale = scales.b;
-      if (args.k == 0) return;  // nothing is multiplied, and there may be none
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < 2 * DOWN; ++i) load(args.scale_a, row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
@@ -88,12 +83,11 @@ struct FragmentScales {
 
   /// Of Fragment::pair(down, half, number).
   __device__ __forceinline__ void get(int down, int half, int number, Factors (&factors)[2]) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (HAS_VECTOR_SCALES)
-        factors[i] = scales.factors(a[2 * down + half], b[2 * number + i]);
-      else
-        factors[i] = scales.factors(1, 1);
+    if constexpr (HAS_VECTOR_SCALES) {
+      factors[0] = scales.factors(a[2 * down + half], b[2 * number]);
+      factors[1] = scales.factors(a[2 * down + half], b[2 * number + 1]);
+    } else {
+      factors[0] = factors[1] = {scales.alpha, 1};
     }
   }
 

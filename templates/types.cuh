@@ -28,7 +28,10 @@ struct E5M2 {
 };
 
 enum class Bias { none, along_n, along_m };
-enum class Scaling { value, vector };
+enum class Scaling { value, vector, block_1x128, block_128x128 };
+constexpr bool is_of_blocks(Scaling scaling) {
+  return scaling == Scaling::block_1x128 || scaling == Scaling::block_128x128;
+}
 
 /// A T for each number that the epilogue computes with, in the order of src/core/problem_fields.hpp: from there the
 /// host fills them in.

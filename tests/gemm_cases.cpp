@@ -128,7 +128,7 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
   make(inputs.b, gemm.offset_b, matrix_b(p), reads_ab(p), 3);
   make(inputs.c, gemm.offset_c, matrix_c(p), reads_c(p), 8);
   const auto make_scales = [&](std::vector<float>& scales, const Matrix& matrix, std::int64_t count) {
-    if (matrix.scaling != Scaling::vector) return;
+    if (matrix.scaling == Scaling::value) return;
     scales.resize(std::size_t(count), NAN);
     for (float& scale : scales) {
       if (!reads_ab(p)) continue;
@@ -136,8 +136,8 @@ GemmInputs make_inputs(const GemmCase& gemm, Fill fill, std::uint64_t seed) {
       if (random.between(0, 3) == 0) scale = -scale;
     }
   };
-  make_scales(inputs.scales_a, p.a, p.m);
-  make_scales(inputs.scales_b, p.b, p.n);
+  make_scales(inputs.scales_a, p.a, scales_of_a(p));
+  make_scales(inputs.scales_b, p.b, scales_of_b(p));
   make(inputs.bias, 0, bias_of(p), p.epilogue.bias != Bias::none, 8);
   inputs.d = nan_image(2 * d_guard_bytes + std::size_t(gemm.offset_d) + std::size_t(matrix_d(p).batch_bytes()));
   if (gemm.d_is_c) {

@@ -65,7 +65,7 @@ inline constexpr std::size_t d_guard_bytes = 256;
 /// read.
 struct GemmInputs {
   std::vector<char> a, b, c, bias;
-  std::vector<float> scales_a, scales_b;  ///< the vectors that the problem has: powers of two for Fill::integers
+  std::vector<float> scales_a, scales_b;  ///< those that are no single values: powers of two for Fill::integers
   std::vector<char> d;                    ///< before the call, with guard zones on both sides
   Fill fill = Fill::normal;
 };

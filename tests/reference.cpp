@@ -124,6 +124,14 @@ Strides strides_b(const Problem& p) {
   return p.b.layout == Layout::row_major ? Strides{p.b.ld, 1, p.b.stride} : Strides{1, p.b.ld, p.b.stride};
 }
 
+/// Of a block of 128 of k: what scales row (column) `row` of a matrix with so many; 1 where blocks have no scales.
+double scale_of_block(const float* scales, Scaling scaling, std::int64_t row, std::int64_t rows, std::int64_t k,
+                      std::int64_t depth) {
+  if (scaling == Scaling::block_1x128) return double(scales[k / 128 * ((rows + 3) / 4 * 4) + row]);
+  if (scaling == Scaling::block_128x128) return double(scales[row / 128 * ((depth + 127) / 128) + k / 128]);
+  return 1;
+}
+
 /// Sums over k, and the extremes of the sums so far.
 struct Sums {
   double total = 0, low = 0, high = 0;
@@ -177,7 +185,9 @@ Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch
   long double total = 0, low = 0, high = 0;
   for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
     total += (long double)factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type) *
-             factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b.type);
+             factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b.type) *
+             scale_of_block(operands.scale_a, p.a.scaling, row, p.m, k, p.k) *
+             scale_of_block(operands.scale_b, p.b.scaling, column, p.n, k, p.k);
     low = std::min(low, total);
     high = std::max(high, total);
   }
@@ -302,10 +312,12 @@ Reference reference(const Problem& p, const Operands& operands, MainLoop main_lo
       for (std::int64_t k = 0; k < depth; ++k)
         for (std::int64_t j = 0; j < columns; ++j)
           b_panel[std::size_t(k * width + j)] =
-              factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b.type);
+              factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b.type) *
+              scale_of_block(operands.scale_b, p.b.scaling, column + j, p.n, k, p.k);
       for (std::int64_t row = 0; row < p.m; ++row) {
         for (std::int64_t k = 0; k < depth; ++k)
-          a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type);
+          a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type) *
+                                  scale_of_block(operands.scale_a, p.a.scaling, row, p.m, k, p.k);
         double total[width] = {}, low[width] = {}, high[width] = {};
         for (std::int64_t k = 0; k < depth; ++k) {
           const double x = a_row[std::size_t(k)];

@@ -146,7 +146,8 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_names<Bias>(jitgemm_bias_name, {JITGEMM_BIAS_NONE, JITGEMM_BIAS_ALONG_N, JITGEMM_BIAS_ALONG_M});
   check_names<Activation>(jitgemm_activation_name, {JITGEMM_ACTIVATION_NONE, JITGEMM_RELU, JITGEMM_LEAKY_RELU,
                                                     JITGEMM_GELU_ERF, JITGEMM_GELU_TANH, JITGEMM_SILU});
-  check_names<Scaling>(jitgemm_scaling_name, {JITGEMM_SCALING_VALUE, JITGEMM_SCALING_VECTOR});
+  check_names<Scaling>(jitgemm_scaling_name, {JITGEMM_SCALING_VALUE, JITGEMM_SCALING_VECTOR,
+                                              JITGEMM_SCALING_BLOCK_1X128, JITGEMM_SCALING_BLOCK_128X128});
   check_names<Accumulation>(jitgemm_accumulation_name, {JITGEMM_ACCUMULATION_FAST, JITGEMM_ACCUMULATION_PROMOTED});
   check_names<MainLoop>(jitgemm_main_loop_name, {JITGEMM_MAIN_LOOP_SM80, JITGEMM_MAIN_LOOP_SM90});
   check_names<Schedule>(jitgemm_schedule_name,
@@ -159,7 +160,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_parse(jitgemm_layout_name, jitgemm_layout_parse, 2);
   check_parse(jitgemm_bias_name, jitgemm_bias_parse, 3);
   check_parse(jitgemm_activation_name, jitgemm_activation_parse, 6);
-  check_parse(jitgemm_scaling_name, jitgemm_scaling_parse, 2);
+  check_parse(jitgemm_scaling_name, jitgemm_scaling_parse, 4);
   check_parse(jitgemm_accumulation_name, jitgemm_accumulation_parse, 2);
   check_parse(jitgemm_schedule_name, jitgemm_schedule_parse, 6);
   for (int type = -1; type < 300; ++type) {

@@ -252,15 +252,16 @@ TEST_CASE("Vectors of scales belong to 8-bit operands of a floating-point D", "[
   CHECK(with([](Problem& p) { p.d.type = e4m3; }) == "no error");
   CHECK(with([](Problem& p) { p.a.type = p.b.type = s8; }) == "no error");
   CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = s8, p.d.type = s32; }),
-             ContainsSubstring("no kernel scales a = s8 into d = s32 by vectors: use"));
+             ContainsSubstring("no kernel scales a = s8 into d = s32 by vectors or blocks: use"));
   for (const DataType type : {f16, bf16, f32, tf32, f64})
     CHECK_THAT(with([&](Problem& p) {
                  p.a.type = p.b.type = type, p.d.type = default_output(type), p.b.scaling = Scaling::value;
                }),
-               ContainsSubstring("by vectors: use"));
-  CHECK_THAT(with([](Problem& p) { p.c.scaling = Scaling::vector; }), ContainsSubstring("C and D have no vectors"));
-  CHECK_THAT(with([](Problem& p) { p.d.scaling = Scaling::vector; }), ContainsSubstring("C and D have no vectors"));
-  CHECK_THAT(with([](Problem& p) { p.b.scaling = Scaling(2); }), ContainsSubstring("unknown scaling: use value or"));
+               ContainsSubstring("by vectors or blocks: use"));
+  CHECK_THAT(with([](Problem& p) { p.c.scaling = Scaling::vector; }), ContainsSubstring("C and D have one scale"));
+  CHECK_THAT(with([](Problem& p) { p.d.scaling = Scaling::vector; }), ContainsSubstring("C and D have one scale"));
+  CHECK_THAT(with([](Problem& p) { p.b.scaling = Scaling(4); }),
+             ContainsSubstring("unknown scaling: use value, vector"));
 }
 
 TEST_CASE("Batches are packed unless strides say otherwise, and matrices of D stay apart", "[problem]") {
@@ -339,6 +340,32 @@ TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "
   CHECK_FALSE(equal(shape(1, 3, 0), shape(1, 3, 0.5)));
 }
 
+TEST_CASE("Scales of blocks belong to both operands of one matrix of 8-bit floating point", "[problem]") {
+  const auto with = [](auto change) {
+    Problem problem{.m = 4, .n = 4, .k = 4, .a = {e4m3}, .b = {e5m2}, .d = {bf16}};
+    problem.a.scaling = Scaling::block_1x128;
+    problem.b.scaling = Scaling::block_128x128;
+    change(problem);
+    return refusal(problem);
+  };
+  CHECK(with([](Problem&) {}) == "no error");
+  CHECK(with([](Problem& p) { p.b.scaling = Scaling::block_1x128; }) == "no error");
+  CHECK(with([](Problem& p) { p.a.scaling = Scaling::block_128x128; }) == "no error");
+  for (const Scaling scaling : {Scaling::value, Scaling::vector}) {
+    CHECK_THAT(with([&](Problem& p) { p.a.scaling = scaling; }), ContainsSubstring("block_128x128 for both"));
+    CHECK_THAT(with([&](Problem& p) { p.b.scaling = scaling; }), ContainsSubstring("block_128x128 for both"));
+  }
+  CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = f16; }), ContainsSubstring("by vectors or blocks"));
+  CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = s8; }), ContainsSubstring("scales blocks of a = s8"));
+  CHECK_THAT(with([](Problem& p) { p.batch = 2; }), ContainsSubstring("one matrix after the other"));
+
+  Problem problem{.m = 5, .n = 7, .k = 129, .a = {e4m3}, .b = {e4m3}, .d = {bf16}};
+  problem.a.scaling = problem.b.scaling = Scaling::block_1x128;
+  CHECK(normalise(problem).accumulation == Accumulation::promoted);
+  problem.k = 0;
+  CHECK(normalise(problem).a.scaling == Scaling::value);  // what nobody reads
+}
+
 TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
   CHECK(to_string(
             normalise({.m = 1, .n = 2, .k = 3, .a = {.alignment = 2}, .b = {.alignment = 4}, .d = {.alignment = 4}})) ==
@@ -365,7 +392,7 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
   CHECK(parse_problem(scaled).a.scaling == Scaling::vector);
   CHECK(parse_problem(scaled + " scaling_b=vector").b.scaling == Scaling::vector);
   CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(scaled + " scaling_b=rows"); }),
-             ContainsSubstring("unknown scaling \"rows\": use value or vector"));
+             ContainsSubstring("unknown scaling \"rows\": use value, vector"));
 }
 
 TEST_CASE("Minimum bytes and floor count what must move", "[problem]") {
@@ -387,7 +414,8 @@ TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (DataType x : {f16, bf16, f32}) CHECK(parse_data_type(to_string(x)) == x);
   for (Layout x : {Layout::row_major, Layout::column_major}) CHECK(parse_layout(to_string(x)) == x);
   for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
-  for (Scaling x : {Scaling::value, Scaling::vector}) CHECK(parse_scaling(to_string(x)) == x);
+  for (Scaling x : {Scaling::value, Scaling::vector, Scaling::block_1x128, Scaling::block_128x128})
+    CHECK(parse_scaling(to_string(x)) == x);
   CHECK_FALSE(parse_scaling("rows"));
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));

@@ -1,15 +1,17 @@
-// Vectors of scales: one a row of A, one a column of B. What a call's scales mean is in reference.cpp, which multiplies
-// in float64; how they are rounded in test_bit_agreement.cpp; which are refused in test_problem.cpp and
-// test_operands.cpp.
+// Scales that are no single values: vectors, one a row of A and a column of B, and those of blocks of 128 of k. What a
+// call's scales mean is in reference.cpp, which multiplies in float64; how they are rounded in test_bit_agreement.cpp;
+// which are refused in test_problem.cpp and test_operands.cpp.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "c_context.hpp"
 #include "catch.hpp"
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gemm_choices.hpp"
@@ -29,17 +31,22 @@ namespace {
 constexpr std::array sides{std::array{Scaling::vector, Scaling::vector}, std::array{Scaling::vector, Scaling::value},
                            std::array{Scaling::value, Scaling::vector}};
 
+constexpr Scaling rows_of_blocks = Scaling::block_1x128, squares = Scaling::block_128x128;
+constexpr std::array blocks{std::array{rows_of_blocks, squares}, std::array{rows_of_blocks, rows_of_blocks},
+                            std::array{squares, rows_of_blocks}, std::array{squares, squares}};
+
 void scale(Problem& problem, std::array<Scaling, 2> how) {
   problem.a.scaling = how[0];
   problem.b.scaling = how[1];
 }
 
-/// Those of all pairs that may have vectors, each kernel with `shapes` shapes.
-std::vector<GemmCase> scaled_pairs(MainLoop main_loop, int shapes) {
-  std::vector<GemmCase> cases = pairwise_cases(main_loop, shapes);
-  std::erase_if(cases, [](const GemmCase& gemm) { return !takes_scales(gemm.problem); });
+/// Those of all pairs that may have vectors, every other kernel.
+std::vector<GemmCase> scaled_pairs(MainLoop main_loop) {
+  std::vector<GemmCase> cases = pairwise_cases(main_loop, 1);
+  std::size_t kernels = 0;
+  std::erase_if(cases, [&](const GemmCase& gemm) { return !takes_scales(gemm.problem) || ++kernels % 2 == 0; });
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    scale(cases[i].problem, sides[i / std::size_t(shapes) % sides.size()]);
+    scale(cases[i].problem, sides[i % sides.size()]);
     if (i % 2 == 1) cases[i].scales[0] = cases[i].scales[1] = -0.5f;  // of a side that has a single value
   }
   return cases;
@@ -47,7 +54,7 @@ std::vector<GemmCase> scaled_pairs(MainLoop main_loop, int shapes) {
 
 void pairs_are_right(const ContextOptions& in_order, const ContextOptions& adversarial, MainLoop main_loop) {
   GemmDevice first(in_order), second(adversarial);
-  const std::vector<GemmCase> cases = scaled_pairs(main_loop, 2);
+  const std::vector<GemmCase> cases = scaled_pairs(main_loop);
   first.compile(cases);
   run_all({&first, &second}, cases);
 }
@@ -129,6 +136,43 @@ void integers(GemmDevice& device) {
   run_all({&device}, cases);
 }
 
+/// A problem and a configuration, with every way to scale blocks.
+void add_blocks(std::vector<GemmCase>& cases, Problem problem, const std::string& config, int align_ab = 16) {
+  for (const auto& how : blocks) {
+    scale(problem, how);
+    cases.push_back(plain_case(problem, parse_kernel_config(config), {align_ab, align_ab, 16, 16}));
+  }
+}
+
+void scaled_blocks(GemmDevice& device) {
+  Problem problem = problem_of(300, 290, 700);
+  problem.beta = -0.5;
+  problem.epilogue = {.bias = Bias::along_n, .activation = Activation::relu};
+  std::vector<GemmCase> cases;
+  for (const char* config : {"sm90 128x128x128 stages=3 warps=8 schedule=data_parallel",
+                             "sm90 64x96x128 stages=3 warps=4 schedule=persistent grid=3",
+                             "sm90 64x48x128 stages=3 warps=4 swap_ab=true schedule=split_k splits=2",
+                             "sm90 64x64x128 stages=3 warps=8 consumers=ping_pong schedule=stream_k grid=3",
+                             "sm90 64x64x128 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
+                             "sm90 128x32x128 stages=3 warps=8 cluster=2x1x1 swap_ab=true schedule=stream_k grid=4",
+                             "sm80 64x64x128 stages=3 warps=4 schedule=data_parallel",
+                             "sm80 32x64x64 stages=3 warps=4 schedule=split_k splits=3",
+                             "sm80 64x128x64 stages=3 warps=8 schedule=stream_k grid=5"})
+    add_blocks(cases, problem, config);
+  Problem wide = problem_of(70, 400, 260, e5m2, f32);  // a tile over two and over three blocks of columns
+  scale(wide, blocks[0]);
+  cases.push_back(plain_case(wide, parse_kernel_config("sm90 64x192x128 stages=3 warps=4 schedule=data_parallel")));
+  Problem columns = problem_of(150, 140, 400, e4m3, f16);  // M- and N-major, one element aligned, packed
+  columns.a.layout = Layout::column_major;
+  columns.b.layout = Layout::row_major;
+  add_blocks(cases, columns, "sm80 64x64x64 stages=3 warps=4 schedule=data_parallel");
+  add_blocks(cases, columns, "sm90 64x64x128 stages=3 warps=4 pack=ab schedule=data_parallel", 1);
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {1, 300, 128}, {130, 1, 129}, {3, 5, 1000}})
+    add_blocks(cases, problem_of(m, n, k, e4m3, f32), "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel");
+  device.compile(cases);
+  run_all({&device}, cases);
+}
+
 }  // namespace
 
 TEST_CASE("Rows and columns have scales of their own, with either main loop", "[scales][emulated]") {
@@ -151,6 +195,11 @@ TEST_CASE("Products of integers become floating-point, scaled by values and by v
   integers(device);
 }
 
+TEST_CASE("Blocks of 128 of k have scales of their own, with either main loop", "[scales][emulated]") {
+  GemmDevice device(GemmDevice::emulator(test_seed()));
+  scaled_blocks(device);
+}
+
 TEST_CASE("On a GPU, scales are what they are on the emulator", "[scales][gpu]") {
   if (cuda_devices().empty()) SKIP("no CUDA device");
   GemmDevice device(GemmDevice::cuda());
@@ -161,6 +210,7 @@ TEST_CASE("On a GPU, scales are what they are on the emulator", "[scales][gpu]")
   splits_and_swaps(device);
   edges(device);
   integers(device);
+  scaled_blocks(device);
 }
 
 TEST_CASE("A scale that is missed, or has changed places with its neighbour, is seen", "[scales][emulated]") {
@@ -182,6 +232,38 @@ TEST_CASE("A scale that is missed, or has changed places with its neighbour, is 
           CHECK_THAT(check(gemm, missed, out), ContainsSubstring("wrong"));
           CHECK_THAT(check(gemm, swapped, out), ContainsSubstring("wrong"));
         }
+    }
+}
+
+TEST_CASE("A block's scale that is missed, or has changed places with its neighbour, is seen", "[scales][emulated]") {
+  GemmDevice device(GemmDevice::emulator());
+  for (const char* config : {"sm80 64x64x64 stages=3 warps=4 schedule=data_parallel",
+                             "sm90 64x64x128 stages=3 warps=4 schedule=data_parallel"})
+    for (const auto& how : blocks) {
+      Problem problem = problem_of(135, 140, 300, e4m3, f32);
+      scale(problem, how);
+      const GemmCase gemm = plain_case(problem, parse_kernel_config(config));
+      GemmInputs inputs = make_inputs(gemm, Fill::normal, test_seed());
+      for (auto* const scales : {&inputs.scales_a, &inputs.scales_b})
+        for (std::size_t i = 0; i < scales->size(); ++i) (*scales)[i] = std::array{1.25f, 0.5f, -0.75f}[i % 3];
+      const std::vector<char> out = device.run(gemm, inputs);
+      CAPTURE(to_string(gemm), test_seed());
+      REQUIRE(check(gemm, inputs, out) == "");
+      for (const auto& [scales, scaling, rows] :
+           {std::tuple{&GemmInputs::scales_a, how[0], problem.m}, {&GemmInputs::scales_b, how[1], problem.n}}) {
+        // The first and the last of each block of k.
+        const std::int64_t ld = scale_ld(scaling, rows, problem.k), count = scaling == squares ? 2 : rows;
+        for (std::int64_t k_block = 0; k_block < 3; ++k_block)
+          for (const std::int64_t row : {std::int64_t{0}, count - 1}) {
+            const auto i = std::size_t(scaling == squares ? row * ld + k_block : k_block * ld + row);
+            GemmInputs missed = inputs, swapped = inputs;
+            (missed.*scales)[i] = 1;
+            std::swap((swapped.*scales)[i], (swapped.*scales)[i > 0 ? i - 1 : i + 1]);
+            CAPTURE(i, scaling == squares);
+            CHECK_THAT(check(gemm, missed, out), ContainsSubstring("wrong"));
+            CHECK_THAT(check(gemm, swapped, out), ContainsSubstring("wrong"));
+          }
+      }
     }
 }
 

@@ -121,8 +121,10 @@ enum {
 /// Which scales an A or B has.
 typedef int32_t jitgemm_scaling;
 enum {
-  JITGEMM_SCALING_VALUE = 0,  ///< one for all of it
-  JITGEMM_SCALING_VECTOR = 1  ///< M of an A, one a row; N of a B, one a column
+  JITGEMM_SCALING_VALUE = 0,         ///< one for all of it
+  JITGEMM_SCALING_VECTOR = 1,        ///< M of an A, one a row; N of a B, one a column
+  JITGEMM_SCALING_BLOCK_1X128 = 2,   ///< one for each row (column) and 128 of k
+  JITGEMM_SCALING_BLOCK_128X128 = 3  ///< one for each 128 rows (columns) and 128 of k
 };
 
 /// Where e4m3 and e5m2 products are added up.

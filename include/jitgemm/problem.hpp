@@ -25,7 +25,8 @@ struct Matrix {
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
-  /// What an A's or B's scales are, if it has any. Vectors share tuning results with single values, which are measured.
+  /// What an A's or B's scales are, if it has any. Others share the tuning results of single values, which are
+  /// measured.
   Scaling scaling = Scaling::value;
 };
 
@@ -56,16 +57,19 @@ struct Epilogue {
 ///                                            f16, bf16, f32           D's           f32          all
 ///
 /// A and B of e4m3, e5m2 and, where D is floating-point, of integers may have scales (Operands), one each or vectors
-/// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b).
+/// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b). Those of
+/// e4m3 and e5m2 may have scales of blocks, too, without a batch and without Epilogue::function.
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the type of alpha and beta, to which an s32
 /// sum is rounded first, each fma rounded once, to nearest even. Terms that are not there are left out: x = alpha *
 /// sum, fma(alpha, sum, bias) or fma(alpha, sum, beta * C). Where a side has a vector of scales, alpha * sum is (sum *
 /// (alpha * scale_a)) * scale_b instead, each product rounded once, the last with what is added: x = fma(sum * (alpha *
-/// scale_a), scale_b, fma(beta, C, bias)); a single value on the other side stands in each place of a vector. Then come
-/// the activation and the rounding to D's type. Only sum depends on the kernel: given the same sums, activations that
-/// are exact (see Activation) have the same bits on every GPU and on the emulator, and the others differ by 2^-21 |x|
-/// at most (f64: 2^-50 |x|) before they are rounded to D's type.
+/// scale_a), scale_b, fma(beta, C, bias)); a single value on the other side stands in each place of a vector. Scales
+/// of blocks of k, which both sides have then, multiply the sum of each k-block instead: sum = fma(scale_a * scale_b,
+/// sum of the k-block, sum), the product of the scales rounded. Then come the activation and the rounding to D's type.
+/// Only sum depends on the kernel: given the same sums, activations that are exact (see Activation) have the same bits
+/// on every GPU and on the emulator, and the others differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are
+/// rounded to D's type.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
@@ -83,7 +87,7 @@ struct Problem {
   double beta = 0;   ///< beta = 0, of either sign, never reads C
   Epilogue epilogue = {};
   /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for,
-  /// too.
+  /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
 };
 
@@ -113,8 +117,8 @@ struct Operands {
   /// * A and scale_b * B: one value each, of which nullptr is 1, or with Scaling::vector M values, scale_a[m] of row m
   /// of A, and N values, scale_b[n] of column n of B, the same for all matrices of a batch. Of two single values alpha,
   /// rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that the order of these three
-  /// does not matter; Problem says how vectors are multiplied. scale_d is one value: it multiplies what the activation
-  /// gives before it becomes an e4m3 or e5m2 D.
+  /// does not matter; Problem says how others are multiplied, and Scaling how they lie. scale_d is one value: it
+  /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;

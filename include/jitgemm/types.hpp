@@ -62,6 +62,13 @@ enum class Activation : std::uint8_t {
 enum class Scaling : std::uint8_t {
   value,   ///< one for all of it
   vector,  ///< M of an A, one a row; N of a B, one a column
+  /// One for each row (column) and 128 of k, K's last block may be shorter: ceil(K / 128) times M of an A, N of a B,
+  /// each time as many as fill the last 16 bytes. cuBLASLt's VEC128_32F; DeepGEMM's 1 x 128, "MN-major, TMA-aligned".
+  block_1x128,
+  /// One for each 128 rows (columns) and 128 of k, the last may be less: ceil(M / 128) of an A, ceil(N / 128) of a B,
+  /// times ceil(K / 128), which lie side by side. DeepGEMM's 128 x 128; cuBLASLt's BLK128x128_32F if those are a
+  /// multiple of 4.
+  block_128x128,
 };
 
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,

@@ -2,6 +2,7 @@
 
 // The templates that the host compiles too.
 #include "arguments.cuh"
+#include "block_scales_arguments.cuh"
 #include "check_arguments.cuh"
 #include "custom_epilogue_arguments.cuh"
 #include "geometry.cuh"

@@ -14,6 +14,23 @@ OperandMatrix in_memory(const Matrix& matrix, std::int64_t rows, std::int64_t co
   return {columns, rows, matrix.type, matrix.ld, p.batch, matrix.stride};
 }
 
+/// Of 128, the last one may be shorter.
+std::int64_t blocks(std::int64_t extent) { return (extent + 127) / 128; }
+
+std::int64_t scales_of(Scaling scaling, std::int64_t rows, std::int64_t k) {
+  switch (scaling) {
+    case Scaling::value:
+      return 1;
+    case Scaling::vector:
+      return rows;
+    case Scaling::block_1x128:
+      return (blocks(k) - 1) * scale_ld(scaling, rows, k) + rows;
+    case Scaling::block_128x128:
+      return blocks(rows) * blocks(k);
+  }
+  return 1;
+}
+
 }  // namespace
 
 OperandMatrix matrix_a(const Problem& p) { return in_memory(p.a, p.m, p.k, p); }
@@ -38,7 +55,11 @@ std::int64_t bias_elements(const Problem& p) {
   return 0;
 }
 
-std::int64_t scales_of_a(const Problem& p) { return p.a.scaling == Scaling::vector ? p.m : 1; }
-std::int64_t scales_of_b(const Problem& p) { return p.b.scaling == Scaling::vector ? p.n : 1; }
+std::int64_t scales_of_a(const Problem& p) { return scales_of(p.a.scaling, p.m, p.k); }
+std::int64_t scales_of_b(const Problem& p) { return scales_of(p.b.scaling, p.n, p.k); }
+
+std::int64_t scale_ld(Scaling scaling, std::int64_t rows, std::int64_t k) {
+  return scaling == Scaling::block_1x128 ? (rows + 3) / 4 * 4 : blocks(k);
+}
 
 }  // namespace jitgemm

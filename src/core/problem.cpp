@@ -247,6 +247,8 @@ NormalProblem normalise(const Problem& problem) {
     if (field.signed_zero && scalar == 0) scalar = std::copysign(0, given);
   });
   if (!is_fp8(p.a.type)) p.accumulation = defaults.accumulation;
+  if (has_block_scales(p)) p.accumulation = Accumulation::promoted;
+  if (!reads_ab(p)) p.a.scaling = p.b.scaling = Scaling::value;
   p.c.type = type_of_c(p);
   normalise_matrix("a", matrix_a(p), p.a, problem);
   normalise_matrix("b", matrix_b(p), p.b, problem);
@@ -324,7 +326,7 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
     }
     check_input({name, scales, elements * std::int64_t(sizeof(float))}, f32);
   };
-  const auto required = [&p](const Matrix& matrix) { return matrix.scaling == Scaling::vector && reads_ab(p); };
+  const auto required = [](const Matrix& matrix) { return matrix.scaling != Scaling::value; };
   check_scales("scale_a", operands.scale_a, scales_of_a(p), takes_scales(p), required(p.a));
   check_scales("scale_b", operands.scale_b, scales_of_b(p), takes_scales(p), required(p.b));
   check_scales("scale_d", operands.scale_d, 1, is_fp8(p.d.type));
@@ -361,7 +363,8 @@ double minimum_bytes(const Problem& p) {
   };
   double total = bytes(matrix_d(p));
   if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
-  if (reads_ab(p) && has_vector_scales(p)) total += double(scales_of_a(p) + scales_of_b(p)) * double(sizeof(float));
+  if (reads_ab(p) && (has_vector_scales(p) || has_block_scales(p)))
+    total += double(scales_of_a(p) + scales_of_b(p)) * double(sizeof(float));
   if (reads_c(p)) total += bytes(matrix_c(p));
   if (has_epilogue_function(p) && !is_empty(p)) total += epilogue_bytes(p);
   if (!is_empty(p)) total += double(bias_elements(p)) * double(size_of(type_of_c(p)));

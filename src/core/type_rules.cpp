@@ -19,6 +19,20 @@ std::string names_of(const DataTypeSet& types) {
 
 std::string name(DataType type) { return info_of(type).bits != 0 ? std::string(to_string(type)) : "an unknown type"; }
 
+std::string why_block_scales_unsupported(const Problem& p) {
+  if (!has_block_scales(p)) return {};
+  if (!is_fp8(p.a.type))
+    return "no kernel scales blocks of a = " + name(p.a.type) + ": use a and b of e4m3 or e5m2, or other scaling";
+  if (!is_of_blocks(p.a.scaling) || !is_of_blocks(p.b.scaling))
+    return "blocks of one operand are scaled, and not of the other: use " +
+           std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::block_128x128)) +
+           " for both";
+  if (p.batch > 1) return "no kernel scales blocks of a batch: call for one matrix after the other";
+  if (p.epilogue.function != 0)
+    return "no kernel scales blocks and has an epilogue of one's own: use bias and activation, or another scaling";
+  return {};
+}
+
 }  // namespace
 
 std::string why_types_unsupported(const Problem& p) {
@@ -40,11 +54,13 @@ std::string why_types_unsupported(const Problem& p) {
   for (const Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
     if (!is_known(matrix->scaling)) return "unknown scaling: use " + names_of_all<Scaling>();
   if (p.c.scaling != Scaling::value || p.d.scaling != Scaling::value)
-    return "C and D have no vectors of scales: leave their scaling at value, and give A's and B's";
-  if (has_vector_scales(p) && !takes_scales(p))
+    return "C and D have one scale at most: leave their scaling at value, and give A's and B's";
+  if ((has_vector_scales(p) || has_block_scales(p)) && !takes_scales(p))
     return "no kernel scales a = " + name(p.a.type) + " into d = " + name(p.d.type) +
-           " by vectors: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = scaling_b = "
+           " by vectors or blocks: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = "
+           "scaling_b = "
            "value";
+  if (const std::string broken = why_block_scales_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
   if (compute_type_of(p) == s32 && !info_of(p.epilogue.activation).takes_integers)
     return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +

@@ -31,6 +31,12 @@ inline bool takes_scales(const Problem& problem) {
 inline bool has_vector_scales(const Problem& problem) {
   return problem.a.scaling == Scaling::vector || problem.b.scaling == Scaling::vector;
 }
+inline bool is_of_blocks(Scaling scaling) {
+  return scaling == Scaling::block_1x128 || scaling == Scaling::block_128x128;
+}
+inline bool has_block_scales(const Problem& problem) {
+  return is_of_blocks(problem.a.scaling) || is_of_blocks(problem.b.scaling);
+}
 /// Without tensor cores.
 inline bool is_simt(DataType a) { return !info_of(a).tensor_cores; }
 

@@ -46,7 +46,9 @@ std::span<const Enumerator<Activation>> enumerators() {
 template <>
 std::span<const Enumerator<Scaling>> enumerators() {
   static constexpr std::array all{Enumerator<Scaling>{Scaling::value, "value"},
-                                  Enumerator<Scaling>{Scaling::vector, "vector"}};
+                                  Enumerator<Scaling>{Scaling::vector, "vector"},
+                                  Enumerator<Scaling>{Scaling::block_1x128, "block_1x128"},
+                                  Enumerator<Scaling>{Scaling::block_128x128, "block_128x128"}};
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
@@ -112,6 +113,21 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
     args.map_a = encode(maps.a);
     args.map_b = encode(maps.b);
     if (maps.has_d()) args.map_d = encode(maps.d);
+  }
+  return args;
+}
+
+device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
+                                                         const KernelConfig& c, std::int64_t row, std::int64_t column) {
+  device::BlockScalesArguments args{};
+  static_cast<device::Arguments&>(args) = arguments;
+  args.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k);
+  args.ld_scale_b = scale_ld(whole.b.scaling, whole.n, whole.k);
+  args.first_a = int(row);
+  args.first_b = int(column);
+  if (c.swap_ab) {
+    std::swap(args.ld_scale_a, args.ld_scale_b);
+    std::swap(args.first_a, args.first_b);
   }
   return args;
 }

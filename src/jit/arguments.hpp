@@ -22,6 +22,12 @@ using EncodeTensorMap = FunctionRef<device::TensorMap(const TensorMapSpec&)>;
 device::Arguments make_arguments(const NormalProblem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace, const EncodeTensorMap& encode);
 
+/// Those of a kernel with scales of blocks: of a launch whose first element of the `whole` problem's D is (row,
+/// column).
+device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
+                                                         const KernelConfig& config, std::int64_t row,
+                                                         std::int64_t column);
+
 /// Those of a kernel with an epilogue of the caller's own: of a launch whose first element of D is (row, column).
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
                                                                const NormalProblem& problem, const Operands& operands,

@@ -4,6 +4,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
 #include "kernels/packing.hpp"
 
@@ -42,7 +43,10 @@ constexpr KernelRole gemm{
           const auto make = [&] {
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
           };
-          if (has_epilogue_function(part.problem))
+          if (has_block_scales(part.problem))
+            step.set_arguments(
+                [&] { return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column); });
+          else if (has_epilogue_function(part.problem))
             step.set_arguments([&] {
               return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
             });
@@ -98,7 +102,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels, {problem, config, ready.shape, operands, workspace, encode, 0, 0, false}, launch);
+    return launch_part(ready.kernels, {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false},
+                       launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
@@ -107,7 +112,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
       launch_part(ready.kernels,
-                  {part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0}, launch);
+                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0},
+                  launch);
     }
   }
 }

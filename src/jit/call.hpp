@@ -39,6 +39,7 @@ class Step {
 /// A part of D and what it is computed from: all of it, or one slab of several, whose packed operands take turns in the
 /// workspace.
 struct Part {
+  const NormalProblem& whole;
   const NormalProblem& problem;
   const KernelConfig& config;
   const LaunchShape& shape;

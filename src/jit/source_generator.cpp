@@ -35,6 +35,8 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"functor.cuh", template_file("functor.cuh")},
           {"memory.cuh", template_file("memory.cuh")},
           {"scales.cuh", template_file("scales.cuh")},
+          {"block_scales_arguments.cuh", template_file("block_scales_arguments.cuh")},
+          {"block_scales.cuh", template_file("block_scales.cuh")},
           {"custom_epilogue.cuh", template_file("custom_epilogue.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
           {"fixup.cuh", template_file("fixup.cuh")},
@@ -124,8 +126,8 @@ std::string describe(const Problem& p, bool promoted) {
                      std::string(to_string(p.b.type)) + " " + std::string(to_string(p.b.layout)) + ", D " +
                      std::string(to_string(p.d.type));
   text += describe_epilogue(p);
-  if (p.a.scaling == Scaling::vector) text += ", A scaled by rows";
-  if (p.b.scaling == Scaling::vector) text += ", B scaled by columns";
+  if (p.a.scaling != Scaling::value) text += ", scales of A: " + std::string(to_string(p.a.scaling));
+  if (p.b.scaling != Scaling::value) text += ", scales of B: " + std::string(to_string(p.b.scaling));
   if (promoted) text += ", promoted";
   return text;
 }
@@ -177,7 +179,9 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"mma_fp8", flag(device.has_mma_fp8())},
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"entry", source.entry},
-            {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments" : "Arguments"},
+            {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments"
+                          : has_block_scales(p)    ? "BlockScalesArguments"
+                                                   : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"custom_epilogue",
              has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), compute_type_of(p)) : ""},

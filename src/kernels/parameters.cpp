@@ -27,7 +27,9 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .b_k_major = p.b.layout == Layout::column_major,
           .align_a = p.a.alignment,
           .align_b = p.b.alignment,
-          .align_d = p.d.alignment};
+          .align_d = p.d.alignment,
+          .block_scales = has_block_scales(p),
+          .column_scales = p.b.scaling == Scaling::block_1x128};
 }
 
 }  // namespace jitgemm

@@ -151,7 +151,8 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   add_field("--accumulation", "accumulation",
             "Of e4m3 and e5m2 products: " + names_of_all(parse_accumulation) + " [fast]");
   add("--scaling", scaling_,
-      "Of A and B: " + names_of_all(parse_scaling) + "; vector is a scale for each row of A and column of B [value]");
+      "Of A and B: " + names_of_all(parse_scaling) +
+          "; vector is a scale for each row of A and column of B, a block one for 128 of k [value]");
   add_field("--scaling-a", "scaling_a", "Of A");
   add_field("--scaling-b", "scaling_b", "Of B");
   if (!whole) return;

@@ -47,10 +47,10 @@ void InputPools::prepare(const Problem& p, bool rotate) {
   const DataType addend = type_of_c(p);
   if (reads_c(p)) grow(c_, room(step_c_), addend, 3);
   if (p.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
-  vectors_a_ = p.a.scaling == Scaling::vector;
-  vectors_b_ = p.b.scaling == Scaling::vector;
-  if (vectors_a_) grow(scales_a_, std::size_t(p.m) * sizeof(float), f32, 5);
-  if (vectors_b_) grow(scales_b_, std::size_t(p.n) * sizeof(float), f32, 6);
+  vectors_a_ = p.a.scaling != Scaling::value;
+  vectors_b_ = p.b.scaling != Scaling::value;
+  if (vectors_a_) grow(scales_a_, std::size_t(scales_of_a(p)) * sizeof(float), f32, 5);
+  if (vectors_b_) grow(scales_b_, std::size_t(scales_of_b(p)) * sizeof(float), f32, 6);
 }
 
 void InputPools::add_scales() {

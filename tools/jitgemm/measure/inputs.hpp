@@ -10,9 +10,9 @@ std::size_t bytes_of_b(const Problem& normalised);
 std::size_t bytes_of_c(const Problem& normalised);
 std::size_t bytes_of_d(const Problem& normalised);
 
-/// Random A, B, C, bias and vectors of scales, about N(0,1), and room for D, for one normalised problem after another.
-/// A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools
-/// go.
+/// Random A, B, C, bias and scales that are no single values, about N(0,1), and room for D, for one normalised problem
+/// after another. A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as
+/// far as the pools go.
 class InputPools {
  public:
   static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200

@@ -115,15 +115,24 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
                           : addend(operands_.bias, problem_.epilogue.bias == Bias::along_m ? row : column);
   if (compute_type_of(problem_) == s32) return integer_at(a, b, c, bias);
 
+  const auto scale = [this](const std::vector<float>& scales, Scaling scaling, std::int64_t rows, std::int64_t i,
+                            std::int64_t depth) {
+    if (!is_of_blocks(scaling)) return double(scales[scaling == Scaling::vector ? std::size_t(i) : 0]);
+    const std::int64_t ld = scale_ld(scaling, rows, problem_.k), block = depth / 128;
+    return double(scales[std::size_t(scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block)]);
+  };
+  const auto scale_at = [&](std::int64_t depth) {
+    return scale(scales_a_, problem_.a.scaling, problem_.m, row, depth) *
+           scale(scales_b_, problem_.b.scaling, problem_.n, column, depth);
+  };
+  const bool of_blocks = has_block_scales(problem_);
   double sum = 0, absolute = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    sum += a[i] * b[i];
-    absolute += std::abs(a[i] * b[i]);
+    const double product = a[i] * b[i] * (of_blocks ? scale_at(std::int64_t(i)) : 1);
+    sum += product;
+    absolute += std::abs(product);
   }
-  const auto scale = [](const std::vector<float>& scales, std::int64_t i) {
-    return double(scales[scales.size() > 1 ? std::size_t(i) : 0]);
-  };
-  const double alpha = problem_.alpha * scale(scales_a_, row) * scale(scales_b_, column);
+  const double alpha = problem_.alpha * (of_blocks ? 1 : scale_at(0));
   double value = multiplies ? alpha * sum : 0;
   const double from_c = reads_c(problem_) ? problem_.beta * c : 0;
   value += from_c + bias;

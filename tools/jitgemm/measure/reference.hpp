@@ -35,7 +35,7 @@ class Reference {
   Backend& backend_;
   NormalProblem problem_;
   Operands operands_;
-  std::vector<float> scales_a_, scales_b_;  ///< one, or as many as rows and columns
+  std::vector<float> scales_a_, scales_b_;  ///< as many as there are, at least one
   double scale_d_ = 1;
   Vectors rows_, columns_;
 };

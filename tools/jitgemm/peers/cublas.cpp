@@ -227,6 +227,10 @@ class CublasPeers : public Peers {
       why_none_ = "cuBLASLt scales by vectors e4m3 and e5m2 alone, both sides, from 12.9 on";
       return 0;
     }
+    if (has_block_scales(p)) {
+      why_none_ = "its scales of blocks are not asked for here";
+      return 0;
+    }
     if (!reads_ab(p)) {
       why_none_ = "there is nothing to multiply";
       return 0;
