@@ -6,6 +6,7 @@
 #include "functor.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
+#include "pairs.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "work_tile.cuh"
@@ -29,7 +30,7 @@ struct Scaling {
   }
 };
 
-/// Of one tile. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
+/// Of one tile of D. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
@@ -67,16 +68,22 @@ struct Epilogue {
     }
   }
 
-  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
+  /// Turns the accumulators of (row, column) and (row, column + 1) into D's values, as load_addends() is told; with
+  /// PAIRS those of both gates, with what they let through.
   template <bool INTERIOR>
-  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y) const {
+  __device__ __forceinline__ void finish(int row, int column, Accumulator& x, Accumulator& y,
+                                         [[maybe_unused]] Accumulator up_x = 0,
+                                         [[maybe_unused]] Accumulator up_y = 0) const {
     Accumulator c[2] = {}, bias[2] = {};
     load_addends<INTERIOR>(row, column, c, bias);
     const EpilogueFunctor functor{args.scalars, scaling.alpha, scaling.d};
     Accumulator values[] = {x, y};
     if constexpr (HAS_CUSTOM_EPILOGUE) {
       for (Accumulator& value : values) value = functor.linear(value, 0);
-      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values);
+      Accumulator up[] = {up_x, up_y};
+      if constexpr (PAIRS)
+        for (Accumulator& value : up) value = functor.linear(value, 0);
+      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values, up);
       for (Accumulator& value : values) value = functor.scaled(value);
     } else {
       functor(values, c, bias);
@@ -115,8 +122,9 @@ struct Epilogue {
 
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
-  __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y) const {
-    finish<INTERIOR>(row, column, x, y);
+  __device__ __forceinline__ void store_pair(int row, int column, Accumulator x, Accumulator y, Accumulator up_x = 0,
+                                             Accumulator up_y = 0) const {
+    finish<INTERIOR>(row, column, x, y, up_x, up_y);
     if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;
     ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d);
     if (!SWAP_AB && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even

@@ -17,6 +17,11 @@ struct KernelParameters {
   int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's
   bool a_k_major, b_k_major;             // else M-major, N-major
   int align_a, align_b, align_d;
+  bool pairs;  // two columns of the product, with swap_ab two rows, are one of D
+
+  /// Rows and columns of the kernel's product that are one of D's.
+  constexpr int row_fold() const { return pairs && swap_ab ? 2 : 1; }
+  constexpr int column_fold() const { return pairs && !swap_ab ? 2 : 1; }
 };
 
 constexpr int max_of(int x, int y) { return x > y ? x : y; }

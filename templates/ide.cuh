@@ -70,12 +70,14 @@ constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = false;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
+constexpr Pairing PAIRING = Pairing::none;
+[[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{
     BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
     PARTITION == Partition::whole_tiles, PROMOTED, true,
-    sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D};
+    sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D, PAIRING != Pairing::none};
 // clang-format on
 
 __device__ Accumulator activation(Accumulator x, Accumulator slope);
@@ -83,5 +85,6 @@ __device__ Accumulator activation(Accumulator x, Accumulator slope);
 // pack.cu.in's.
 using Element = u32;
 constexpr bool TRANSPOSE_A = true, TRANSPOSE_B = false;
+constexpr Pairing INTERLEAVE_B = Pairing::halves;
 
 }  // namespace jitgemm::device

@@ -6,7 +6,8 @@ namespace jitgemm::device {
 
 /// An operand, `batch` matrices of `vectors` rows (columns) of `extent` adjacent elements, and its copy: the same rows,
 /// or of a transposed operand the columns as rows, one every `row_chunks` times 16 bytes, of which `chunks` are
-/// written. What the last of these has beyond the row means nothing.
+/// written. What the last of these has beyond the row means nothing. Where columns are pairs (INTERLEAVE_B), the chunks
+/// of a row are those of one kind and of the other in turn.
 struct PackedOperand {
   const void* source;
   void* packed;          // 256-byte aligned

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 
 namespace jitgemm {
@@ -18,7 +19,7 @@ OperandMatrix in_memory(const Matrix& matrix, std::int64_t rows, std::int64_t co
 
 OperandMatrix matrix_a(const Problem& p) { return in_memory(p.a, p.m, p.k, p); }
 OperandMatrix matrix_b(const Problem& p) { return in_memory(p.b, p.k, p.n, p); }
-OperandMatrix matrix_d(const Problem& p) { return in_memory(p.d, p.m, p.n, p); }
+OperandMatrix matrix_d(const Problem& p) { return in_memory(p.d, p.m, columns_of_d(p), p); }
 
 OperandMatrix matrix_c(const Problem& p) {
   OperandMatrix c = in_memory(p.c, p.m, p.n, p);

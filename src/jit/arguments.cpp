@@ -5,6 +5,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -157,6 +158,8 @@ device::PackArguments make_pack_arguments(const NormalProblem& normalised, const
     args.operands[0] = packed_operand(matrix_a(normalised), matrix_a(p), given.a, packed.a, packing.blocks_a);
   if (c.pack_b)
     args.operands[1] = packed_operand(matrix_b(normalised), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  if (c.pack_b && interleaves_b(normalised))
+    args.operands[1].chunks = int(interleaved_columns(normalised) * std::int64_t(size_of(p.b.type)) / 16);
   return args;
 }
 

@@ -30,8 +30,12 @@ std::string visits(const EpilogueFunction& function, bool outputs) {
 }
 
 TemplateValues values_of(const EpilogueFunction& function, DataType accumulator) {
+  const bool pairs = function.pairs != Pairing::none;
+  const std::string type = device_type(accumulator);
   return {{"custom_epilogue_text.cuh", template_file("custom_epilogue_text.cuh")},
-          {"accumulator", device_type(accumulator)},
+          {"accumulator", type},
+          {"parameters", pairs ? type + " gate, " + type + " up" : type + " x"},
+          {"sums", pairs ? "gate, up" : "x"},
           {"inputs", members(function, false, accumulator)},
           {"outputs", members(function, true, accumulator)},
           {"code", function.code},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/tensor_map_spec.hpp"
 
@@ -57,7 +58,10 @@ bool needs_packing_a(const NormalProblem& p) {
 }
 bool needs_packing_b(const NormalProblem& p) {
   return p.b.alignment < 16 || !strides_are_mappable(matrix_b(p)) ||
-         (becomes_k_major(p) && p.b.layout != Layout::column_major);
+         (becomes_k_major(p) && p.b.layout != Layout::column_major) || interleaves_b(p);
+}
+bool interleaves_b(const NormalProblem& p) {
+  return has_pairs(p) && !becomes_k_major(p) && p.b.layout == Layout::row_major;
 }
 
 bool transposes_a(const NormalProblem& p, const KernelConfig& c) {
@@ -86,6 +90,7 @@ Slab slab_of(const NormalProblem& normalised, const KernelConfig& c) {
   const double budget = double(max_packed_bytes) - 256;  // and what aligns the second copy
   const double a_bytes = c.pack_a ? bytes(matrix_a(p)) : 0, b_bytes = c.pack_b ? bytes(matrix_b(p)) : 0;
   if (a_bytes + b_bytes <= budget) return {p.m, p.n};
+  if (has_pairs(p) && c.pack_b && b_bytes > budget / 2) return {0, 0};  // both halves of a slab are apart
 
   // The larger copy leaves the smaller one whole, if that takes no more than half.
   const double b_share = std::max(budget - a_bytes, std::min(b_bytes, budget / 2)),

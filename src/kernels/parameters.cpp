@@ -1,5 +1,6 @@
 #include "kernels/parameters.hpp"
 
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
@@ -27,7 +28,8 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .b_k_major = p.b.layout == Layout::column_major,
           .align_a = p.a.alignment,
           .align_b = p.b.alignment,
-          .align_d = p.d.alignment};
+          .align_d = p.d.alignment,
+          .pairs = has_pairs(p)};
 }
 
 }  // namespace jitgemm
