@@ -15,7 +15,7 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
-  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, of rows in pairs 32 x 256, each as one or more TMA
+  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
   // boxes whose width (with swap_ab: whose height) divides the CTA's columns.
   int store_columns;    // of D, for one CTA
   int subtile_columns;  // of those, at a time
@@ -56,7 +56,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.stage_bytes = g.a_bytes + g.b_bytes;
 
   g.store_columns = p.block_n / p.column_fold() / max_of(1, p.cluster_k);
-  g.subtile_columns = min_of(128 / p.size_d * p.row_fold(), g.store_columns);
+  g.subtile_columns = min_of(128 / p.size_d, g.store_columns);
   const int row_bytes = g.store_columns * p.size_d;
   g.tma_store = p.align_d == 16 && (p.swap_ab || row_bytes % 16 == 0);  // TMA clips a row at 16 bytes
   g.d_box_bytes = p.swap_ab     ? min_of(128, 64 / p.row_fold() * p.size_d)

@@ -78,7 +78,7 @@ struct PairedChunk {
     const u32 group = chunk / 2;
     kind = chunk % 2;
     if constexpr (PAIRING == Pairing::halves) {
-      first.load(matrix, row + kind * (operand.extent / 2) + group * CHUNK);
+      first.load(matrix, row + kind * operand.half + group * CHUNK);
     } else {
       first.load(matrix, row + group * (2 * CHUNK));
       second.load(matrix, row + group * (2 * CHUNK) + CHUNK);

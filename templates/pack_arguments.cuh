@@ -14,7 +14,8 @@ struct PackedOperand {
   long long ld, stride;  // of the source, elements
   int extent, vectors, batch;
   int chunks, row_chunks;
-  int blocks;  // thread blocks that copy it; 0: it is not packed
+  int blocks;    // thread blocks that copy it; 0: it is not packed
+  int half = 0;  // of columns that are pairs, from the first half to the other
 };
 
 struct PackArguments {

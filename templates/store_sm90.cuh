@@ -46,26 +46,24 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  constexpr int HALVES = SubtileFragment::HALVES;
-  const auto place = [](int group, int half) { return (group * HALVES + half) * 2; };
-  Accumulator x[GROUPS * HALVES * 2];
+  constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
+  Accumulator x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
       if (j >= groups) continue;
-      const int i = place(j, half);
-      const Accumulator* sums = accumulators + first + SubtileFragment::sum(0, half, j);
-      x[i] = sums[0];
-      x[i + 1] = sums[1];
+      const int i = SubtileFragment::sum(0, half, j);
+      x[i] = accumulators[first + i];
+      x[i + 1] = accumulators[first + i + 1];
       epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), x[i], x[i + 1],
-                                sums[SubtileFragment::UP], sums[SubtileFragment::UP + 1]);
+                                accumulators[first + i + UP], accumulators[first + i + UP + 1]);
     }
 
   if constexpr (sizeof(T) == 2 && ROW_FOLD == 2) {
     // 8 x 8 matrices of a group each, whose rows are neighbouring rows of the stage: lane's is the lane's.
     const u32 own = stage + swizzled_d(lane, warp * 16);
-    const auto pair = [&](int group) { return ptx::pack(T{}, x[group * 2], x[group * 2 + 1]); };
+    const auto pair = [&](int group) { return ptx::pack(T{}, x[group * OF_GROUP], x[group * OF_GROUP + 1]); };
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 4) {
       const u32 address = own + j * (8 * D_BOX_WIDTH);
@@ -76,7 +74,9 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
       if (rest == 3) ptx::stmatrix_x1<true>(address + 2 * (8 * D_BOX_WIDTH), pair(j + 2));
     }
   } else if constexpr (sizeof(T) == 2) {
-    const auto pair = [&](int group, int i) { return ptx::pack(T{}, x[group * 4 + i], x[group * 4 + i + 1]); };
+    const auto pair = [&](int group, int i) {
+      return ptx::pack(T{}, x[group * OF_GROUP + i], x[group * OF_GROUP + i + 1]);
+    };
     // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the
     // same again; two groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
     const u32 own = stage + (SWAP_AB ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
@@ -98,7 +98,7 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
 #pragma unroll
       for (int half = 0; half < HALVES; ++half) {
         if (j >= groups) continue;
-        const int i = place(j, half);
+        const int i = SubtileFragment::sum(0, half, j);
         const u32 at_row = fragment.row_of(0, half), at_column = fragment.column_of(j);
         if constexpr (SWAP_AB) {
           const auto to = [&](u32 next) { return stage + swizzled_d(at_column + next, at_row * sizeof(T)); };

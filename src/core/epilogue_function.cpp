@@ -104,8 +104,9 @@ void check(const EpilogueFunction& function) {
   for (std::string_view rest = function.code; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
-    if (take_mark(line, "operand") || take_pairs(line))
-      refuse("line " + std::to_string(number) + ": pairs come first, then operands, before all else");
+    if (take_pairs(line))
+      refuse("line " + std::to_string(number) + ": pairs come first, once, before operands and all else");
+    if (take_mark(line, "operand")) refuse("line " + std::to_string(number) + ": operands come first, before all else");
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   if (const std::string why =

@@ -17,6 +17,11 @@ inline bool has_pairs(const Problem& problem) { return pairing_of(problem) != Pa
 /// Of a product's `n` columns, which is even where they are paired.
 inline std::int64_t columns_of_d(const Problem& problem) { return has_pairs(problem) ? problem.n / 2 : problem.n; }
 
+/// Where in D a column of the product ends up that is a pair's first.
+inline std::int64_t column_of_d(const Problem& problem, std::int64_t column) {
+  return has_pairs(problem) ? column / 2 : column;
+}
+
 /// Kernels have the columns of a pair in turn, `pair_columns` of the first kind and as many of the second
 /// (templates/pairs.cuh): of the product, the columns that they see.
 inline constexpr std::int64_t pair_columns = 8;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/epilogue_function.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "kernels/packing.hpp"
@@ -25,7 +26,8 @@ constexpr KernelRole packing{
           }
           step.grid = copies.launch;
           step.set_arguments([&] {
-            return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace);
+            return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace,
+                                       part.columns_of_d);
           });
         },
 };
@@ -98,7 +100,9 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels, {problem, config, ready.shape, operands, workspace, encode, 0, 0, false}, launch);
+    return launch_part(ready.kernels,
+                       {problem, config, ready.shape, operands, workspace, encode, 0, 0, false, columns_of_d(problem)},
+                       launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
@@ -107,7 +111,9 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
       launch_part(ready.kernels,
-                  {part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0}, launch);
+                  {part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0,
+                   columns_of_d(problem)},
+                  launch);
     }
   }
 }

@@ -50,6 +50,13 @@ int blocks(const OperandMatrix& packed, bool transposed) {
   return int(std::clamp<std::int64_t>(wanted, 1, most_pack_blocks));
 }
 
+/// Slabs of columns have whole groups of pairs, to the last; halves of many matrices would be a batch of batches.
+bool pairs_may_be_cut(const NormalProblem& p) {
+  if (!has_pairs(p)) return true;
+  const bool are_halves_of_many = pairing_of(p) == Pairing::halves && p.batch > 1 && p.b.stride != 0;
+  return columns_of_d(p) % pair_columns == 0 && !are_halves_of_many;
+}
+
 }  // namespace
 
 bool needs_packing_a(const NormalProblem& p) {
@@ -90,7 +97,6 @@ Slab slab_of(const NormalProblem& normalised, const KernelConfig& c) {
   const double budget = double(max_packed_bytes) - 256;  // and what aligns the second copy
   const double a_bytes = c.pack_a ? bytes(matrix_a(p)) : 0, b_bytes = c.pack_b ? bytes(matrix_b(p)) : 0;
   if (a_bytes + b_bytes <= budget) return {p.m, p.n};
-  if (has_pairs(p) && c.pack_b && b_bytes > budget / 2) return {0, 0};  // both halves of a slab are apart
 
   // The larger copy leaves the smaller one whole, if that takes no more than half.
   const double b_share = std::max(budget - a_bytes, std::min(b_bytes, budget / 2)),
@@ -106,6 +112,7 @@ Slab slab_of(const NormalProblem& normalised, const KernelConfig& c) {
   if (c.swap_ab) std::swap(tile_m, tile_n);
   const Slab slab{part(a_bytes, a_share, p.m, p.a.layout == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
                   part(b_bytes, b_share, p.n, p.b.layout == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
+  if (slab.columns != p.n && !pairs_may_be_cut(p)) return {0, 0};
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
 }
 

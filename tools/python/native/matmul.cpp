@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "context_internals.hpp"
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "torch_state.hpp"
@@ -247,7 +248,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (!it.config.is_none())
     config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
 
-  const Shape shape = product_shape(a, b);
+  const Shape shape = product_shape(a, b, has_pairs(like));
   View d;
   if (d_) {
     d = d_->view();
