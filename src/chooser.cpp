@@ -299,9 +299,8 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 }
 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
-  NormalProblem tuned = shape;
-  tuned.epilogue.function = 0;                         // one of the caller's own is served by what is best without it
-  tuned.a.scaling = tuned.b.scaling = Scaling::value;  // so are other scales
+  NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
+  tuned.a.scaling = tuned.b.scaling = Scaling::value;      // so are other scales
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;

@@ -1,4 +1,5 @@
 #include "core/out_of_memory.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/plan.hpp"
 #include "kernels/packing.hpp"
@@ -75,6 +76,10 @@ std::string Plan::explain() const {
     line("problem", to_string(problem));
     line("device", device);
     line("M, N, K", std::to_string(problem.m) + ", " + std::to_string(problem.n) + ", " + std::to_string(problem.k));
+    if (has_pairs(problem))
+      line("pairs",
+           std::string(pairing_of(problem) == Pairing::halves ? "columns j and N / 2 + j" : "columns 2j and 2j + 1") +
+               " are one of D, which is " + times({problem.m, columns_of_d(problem)}));
     line("configuration", to_string(config));
     line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
                           counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
@@ -85,7 +90,9 @@ std::string Plan::explain() const {
       line("packing",
            std::string(config.pack_a ? "A" : "") + (config.pack_a && config.pack_b ? " and " : "") +
                (config.pack_b ? "B" : "") + " into " + bytes(packed_bytes) + ", by a kernel that runs first" +
-               (is_whole(slab, normal) ? "" : ", for " + times({slab.rows, slab.columns}) + " of D at a time"));
+               (is_whole(slab, normal)
+                    ? ""
+                    : ", for " + times({slab.rows, column_of_d(problem, slab.columns)}) + " of D at a time"));
     }
     line("schedule", std::string(to_string(config.schedule)) + ", " + counted(config.splits, "split") + ", group_m " +
                          std::to_string(config.group_m) + (config.group_m == 0 ? " (row by row)" : ""));

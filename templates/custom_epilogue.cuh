@@ -7,6 +7,7 @@
 #include "functor.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
+#include "pairs.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -76,11 +77,12 @@ struct EpilogueOperand {
   }
 };
 
-/// Replaces alpha * sum at (row, column) and (row, column + 1) by what the function makes of it, and stores its
-/// outputs.
+/// Replaces alpha * sum at (row, column) and (row, column + 1) of D by what the function makes of it, and with PAIRS of
+/// `up`, and stores its outputs.
 template <bool INTERIOR, typename Function>
 __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTile& tile, int row, int column,
-                                             ElementCompute (&x)[2]) {
+                                             ElementCompute (&x)[2],
+                                             [[maybe_unused]] const ElementCompute (&up)[2]) {
   const CustomEpilogueArguments& own = static_cast<const CustomEpilogueArguments&>(args);
   const ElementPair<INTERIOR> pair(tile, row, column);
   typename Function::Args in[2]{};
@@ -99,7 +101,12 @@ __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTi
   });
 #pragma unroll
   for (int i = 0; i < 2; ++i)
-    if (pair.has[i]) x[i] = Function::call(x[i], in[i], out[i]);
+    if (pair.has[i]) {
+      if constexpr (PAIRS)
+        x[i] = Function::call(x[i], up[i], in[i], out[i]);
+      else
+        x[i] = Function::call(x[i], in[i], out[i]);
+    }
   Function::for_each_output([&](auto operand, auto member) {
     const ElementCompute values[2]{out[0].*member, out[1].*member};
     decltype(operand)::store(args, pair, values);

@@ -6,13 +6,14 @@
 #include "functor.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
+#include "pairs.cuh"
 #include "ptx/global.cuh"
 #include "scales.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
 
-/// Of one tile. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
+/// Of one tile of D. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
   const Arguments& args;
@@ -50,17 +51,22 @@ struct Epilogue {
     }
   }
 
-  /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told.
+  /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told; with PAIRS those
+  /// of both gates, with what they let through.
   template <bool INTERIOR>
   __device__ __forceinline__ void finish(int row, int column, const Factors (&factors)[2], ElementCompute& x,
-                                         ElementCompute& y) const {
+                                         ElementCompute& y, [[maybe_unused]] ElementCompute up_x = 0,
+                                         [[maybe_unused]] ElementCompute up_y = 0) const {
     ElementCompute c[2] = {}, bias[2] = {};
     load_addends<INTERIOR>(row, column, c, bias);
     const EpilogueFunctor functor{args.scalars, scales.d};
     ElementCompute values[] = {x, y};
     if constexpr (HAS_CUSTOM_EPILOGUE) {
       for (int i = 0; i < 2; ++i) values[i] = functor.linear(values[i], factors[i], 0);
-      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values);
+      ElementCompute up[] = {up_x, up_y};
+      if constexpr (PAIRS)
+        for (int i = 0; i < 2; ++i) up[i] = functor.linear(up[i], factors[i], 0);
+      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values, up);
       for (ElementCompute& value : values) value = functor.scaled(value);
     } else {
       functor(values, factors, c, bias);
@@ -100,8 +106,8 @@ struct Epilogue {
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
   __device__ __forceinline__ void store_pair(int row, int column, const Factors (&factors)[2], ElementCompute x,
-                                             ElementCompute y) const {
-    finish<INTERIOR>(row, column, factors, x, y);
+                                             ElementCompute y, ElementCompute up_x = 0, ElementCompute up_y = 0) const {
+    finish<INTERIOR>(row, column, factors, x, y, up_x, up_y);
     if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;
     ElementD* d = static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d);
     if (!SWAP_AB && ALIGN_D >= 2 * int(sizeof(ElementD))) {  // a row end, too: n is even

@@ -15,9 +15,9 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
-  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, each as one or more TMA boxes whose width (with
-  // swap_ab: whose height) divides the CTA's columns.
-  int store_columns;    // of the tile, for one CTA
+  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
+  // boxes whose width (with swap_ab: whose height) divides the CTA's columns.
+  int store_columns;    // of D, for one CTA
   int subtile_columns;  // of those, at a time
   bool tma_store;       // else by ordinary stores
   bool d_in_ring;       // D's stages are what its consumer had of A, when nothing is loaded any more
@@ -57,11 +57,13 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.b_bytes = (p.b_k_major ? p.block_n : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;
 
-  g.store_columns = p.block_n / max_of(1, p.cluster_k);
+  g.store_columns = p.block_n / p.column_fold() / max_of(1, p.cluster_k);
   g.subtile_columns = min_of(128 / p.size_d, g.store_columns);
   const int row_bytes = g.store_columns * p.size_d;
   g.tma_store = p.align_d == 16 && (p.swap_ab || row_bytes % 16 == 0);  // TMA clips a row at 16 bytes
-  g.d_box_bytes = p.swap_ab ? min_of(128, 64 * p.size_d) : g.tma_store ? common_divisor(128, row_bytes) : 128;
+  g.d_box_bytes = p.swap_ab     ? min_of(128, 64 / p.row_fold() * p.size_d)
+                  : g.tma_store ? common_divisor(128, row_bytes)
+                                : 128;
   g.d_box_rows = p.swap_ab ? common_divisor(g.subtile_columns, g.store_columns) : 64;
 
   g.d_in_ring = p.one_tile && p.cluster_k == 1;  // else the next tile's k-blocks, or partial sums, lie there
@@ -99,13 +101,16 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||
       p.cluster_m > 8 || p.cluster_n > 8 || p.cluster_k > 8 || p.cluster_m * p.cluster_n * p.cluster_k > 8)
     return "a cluster is a product of powers of two, of 8 thread blocks at most";
-  if ((p.a_k_major && p.block_m % (8 * p.cluster_n) != 0) || (p.b_k_major && p.block_n % (8 * p.cluster_m) != 0))
-    return "each block of a cluster fetches a multiple of 8 rows of what it shares";
+  if ((p.a_k_major && p.block_m % (8 * p.row_fold() * p.cluster_n) != 0) ||
+      (p.b_k_major && p.block_n % (8 * p.column_fold() * p.cluster_m) != 0))
+    return "each block of a cluster fetches a multiple of 8 rows, of pairs 16, of what it shares";
+  if (p.block_n % (8 * p.column_fold()) != 0) return "block_n is a multiple of 16 where its columns are pairs";
   if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
     return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
     if (!p.one_tile || p.ping_pong) return "clusters that split k are data-parallel and cooperative";
-    if (p.block_n % (8 * p.cluster_k) != 0) return "a block of a cluster that splits k adds up a multiple of 8 columns";
+    if (p.block_n % (8 * p.column_fold() * p.cluster_k) != 0)
+      return "a block of a cluster that splits k adds up a multiple of 8 columns, of pairs 16";
     if (p.block_m * p.block_n * 4 > p.stages * (p.block_m + p.block_n) * 128)
       return "the partial sums of a cluster that splits k fit into the stages";
   }

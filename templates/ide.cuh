@@ -72,13 +72,15 @@ constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = true;
 constexpr Bias BIAS = Bias::along_n;
 constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
+constexpr Pairing PAIRING = Pairing::none;
+[[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{
     BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
     PARTITION == Partition::one_tile, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
-    is_of_blocks(SCALING_A), SCALING_B == Scaling::block_1x128};
+    is_of_blocks(SCALING_A), SCALING_B == Scaling::block_1x128, PAIRING != Pairing::none};
 // clang-format on
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);
@@ -86,5 +88,6 @@ __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);
 // pack.cu.in's.
 using Element = u32;
 constexpr bool TRANSPOSE_A = true, TRANSPOSE_B = false;
+constexpr Pairing INTERLEAVE_B = Pairing::halves;
 
 }  // namespace jitgemm::device

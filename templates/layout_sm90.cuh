@@ -3,6 +3,7 @@
 #include "arguments.cuh"
 #include "fragment.cuh"
 #include "ide_sm90.cuh"
+#include "pairs.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/special_registers.cuh"
 #include "work_tile.cuh"
@@ -32,7 +33,7 @@ constexpr bool D_IN_RING = GEOMETRY.d_in_ring;
 
 // What a consumer's thread has of each 64 rows: as wgmma leaves it, and of those columns that the block stores.
 using TileFragment = Fragment<4, BLOCK_N>;
-using StoreFragment = Fragment<4, STORE_COLUMNS>;
+using StoreFragment = Fragment<4, BLOCK_N / CLUSTER_K>;
 
 struct SharedMemory {
   u32 base;  // 1024-byte aligned, as the swizzle needs

@@ -17,6 +17,8 @@
 #include "ide_sm80.cuh"
 #include "multiply_mma.cuh"
 #include "operand_tile.cuh"
+#include "paired_source.cuh"
+#include "pairs.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cp_async.cuh"
 #include "ptx/dependent_launch.cuh"
@@ -29,8 +31,9 @@ namespace jitgemm::device {
 
 constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
 
-/// Copies one operand's part of successive k-blocks into shared memory, zeros beyond the matrix.
-template <typename Element, int BLOCK, bool K_MAJOR, int ALIGN>
+/// Copies one operand's part of successive k-blocks into shared memory, zeros beyond the matrix. GATED: its columns are
+/// pairs.
+template <typename Element, int BLOCK, bool K_MAJOR, int ALIGN, bool GATED = false>
 struct OperandLoader {
   using Tile = OperandTile<Element, BLOCK, K_MAJOR>;
   static constexpr int SIZE = sizeof(Element), CHUNK = 16 / SIZE;  // elements
@@ -41,18 +44,30 @@ struct OperandLoader {
   const long long& ld;           // elements
   const char* source = nullptr;  // this thread's first chunk of the next k-block; advanced without work, too
   int mn_left;                   // M (N) from this thread's first chunk on, elements
+  PairedSource<K_MAJOR, SIZE, ROW_STEP> pairs;
   U32x4 held[HOLDS ? COUNT : 1];
 
-  explicit __device__ __forceinline__ OperandLoader(const long long& leading_dimension) : ld(leading_dimension) {}
+  __device__ __forceinline__ OperandLoader(const long long& leading_dimension, const int& extent)
+      : ld(leading_dimension), pairs{extent} {}
 
   static __device__ __forceinline__ u32 row() { return ptx::thread_index() / Tile::CHUNKS; }
   static __device__ __forceinline__ u32 chunk() { return ptx::thread_index() % Tile::CHUNKS; }
 
   /// To element (mn, k) of an operand with `mn_extent` rows (columns), which begins `offset` elements into its memory.
   __device__ __forceinline__ void seek(const void* matrix, i64 offset, int mn, int mn_extent, int k) {
+    if constexpr (GATED) return seek_pairs(matrix, offset, mn, k);
     const int first_row = (K_MAJOR ? mn : k) + row(), first_column = (K_MAJOR ? k : mn) + chunk() * CHUNK;
     mn_left = mn_extent - (K_MAJOR ? first_row : first_column);
     source = static_cast<const char*>(matrix) + (offset + first_row * ld + first_column) * SIZE;
+  }
+
+  /// The same where the kernel's columns are not those of memory; mn_left counts D's.
+  __device__ __forceinline__ void seek_pairs(const void* matrix, i64 offset, int mn, int k) {
+    const int p = mn + (K_MAJOR ? int(row()) : int(chunk()) * CHUNK);
+    const int column = pairs.column(p), place = pairs.place(column, pairs.kind(p));
+    mn_left = (pairs.width() - column) * (pairs.IN_TURN ? 2 : 1);
+    source = static_cast<const char*>(matrix) +
+             (offset + (K_MAJOR ? place * ld + k + int(chunk()) * CHUNK : (k + int(row())) * ld + place)) * SIZE;
   }
 
   __device__ __forceinline__ void advance() { source += BLOCK_K * (K_MAJOR ? 1 : ld) * SIZE; }
@@ -61,7 +76,8 @@ struct OperandLoader {
   __device__ __forceinline__ int valid_elements(int i, int k_left) const {
     const int rows = K_MAJOR ? mn_left : k_left - int(row()),
               columns = K_MAJOR ? k_left - int(chunk() * CHUNK) : mn_left;
-    return i * ROW_STEP >= rows ? 0 : columns < CHUNK ? columns : CHUNK;
+    const int row = GATED && K_MAJOR ? pairs.columns_to(i) : i * ROW_STEP;
+    return row >= rows ? 0 : columns < CHUNK ? columns : CHUNK;
   }
 
   /// Where this thread's ith chunk goes in a tile.
@@ -72,12 +88,22 @@ struct OperandLoader {
       return Tile::offset(row() + i * ROW_STEP, chunk());
   }
 
+  /// The chunk behind the ith, which is at `from`.
+  __device__ __forceinline__ const char* chunk_after(int i, const char* from) const {
+    return GATED && K_MAJOR ? source + pairs.rows_to(i + 1) * ld * SIZE : from + ROW_STEP * ld * SIZE;
+  }
+
+  /// Where memory has byte `at` of the chunk at `from`.
+  __device__ __forceinline__ const char* in_memory(const char* from, int at) const {
+    return GATED ? from + pairs.elements_to(at / SIZE) * SIZE + at % SIZE : from + at;
+  }
+
   /// `valid` elements at `from`, and zeros for the rest of the chunk.
-  static __device__ __forceinline__ U32x4 load_elements(const char* from, int valid) {
+  __device__ __forceinline__ U32x4 load_elements(const char* from, int valid) const {
     u32 words[4];
     if constexpr (SIZE >= 4) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = i / (SIZE / 4) < valid ? ptx::ld_global<u32>(from + 4 * i) : 0;
+      for (int i = 0; i < 4; ++i) words[i] = i / (SIZE / 4) < valid ? ptx::ld_global<u32>(in_memory(from, 4 * i)) : 0;
     } else {
       constexpr int IN_WORD = 4 / SIZE;
 #pragma unroll
@@ -87,9 +113,9 @@ struct OperandLoader {
         for (int j = 0; j < IN_WORD; ++j) {
           const int e = i * IN_WORD + j;
           if constexpr (SIZE == 2)
-            words[i] |= (e < valid ? u32(ptx::ld_global<u16>(from + 2 * e)) : 0) << 16 * j;
+            words[i] |= (e < valid ? u32(ptx::ld_global<u16>(in_memory(from, 2 * e))) : 0) << 16 * j;
           else
-            words[i] |= (e < valid ? u32(ptx::ld_global<u8>(from + e)) : 0) << 8 * j;
+            words[i] |= (e < valid ? u32(ptx::ld_global<u8>(in_memory(from, e))) : 0) << 8 * j;
         }
       }
     }
@@ -97,10 +123,10 @@ struct OperandLoader {
   }
 
   /// A row may end within what one cp.async reads, and at the end of the memory.
-  static __device__ __forceinline__ void copy(u32 to, const char* from, int valid) {
+  __device__ __forceinline__ void copy(u32 to, const char* from, int valid) const {
     if (SIZE * valid % ALIGN == 0) {
 #pragma unroll
-      for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, from + e, e < SIZE * valid);
+      for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, in_memory(from, e), e < SIZE * valid);
     } else {
       ptx::st_shared_v4(to, load_elements(from, valid));
     }
@@ -112,15 +138,15 @@ struct OperandLoader {
     const char* from = source;
     if constexpr (HOLDS) {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE) {
+      for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i) {
         held[i] = load_elements(from, INTERIOR ? CHUNK : valid_elements(i, k_left));
       }
     } else if constexpr (INTERIOR) {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE) copy(smem + offset(i), from, CHUNK);
+      for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i) copy(smem + offset(i), from, CHUNK);
     } else {
 #pragma unroll 1  // a loop is not turned into predicated instructions that the interior would issue, too
-      for (int i = 0; i < COUNT; ++i, from += ROW_STEP * ld * SIZE)
+      for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i)
         copy(smem + offset(i), from, valid_elements(i, k_left));
     }
   }
@@ -176,15 +202,15 @@ struct StageLoader {
   int k, k_end;   // next k-block and the end of the current work; equal when there is no more
   bool interior;  // in M and N
   OperandLoader<ElementA, BLOCK_M, A_K_MAJOR, ALIGN_A> a;
-  OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B> b;
+  OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B, PAIRS> b;
 
   __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkQueue& work_queue)
       : args(arguments),
         queue(work_queue),
         scheduler{arguments.decomposition, int(ptx::block_index())},
         entry(work_queue.smem),
-        a(arguments.lda),
-        b(arguments.ldb) {
+        a(arguments.lda, arguments.m),
+        b(arguments.ldb, arguments.n) {
     Work work{};
     begin_work(work, scheduler.first(work));
   }
@@ -239,26 +265,29 @@ struct StageLoader {
   }
 };
 
-/// A warp's tile from (row, column) on.
+/// A warp's tile from (row, column) of D on.
 template <bool INTERIOR>
 __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int row, int column,
                                                 const Accumulator (&accumulators)[ACCUMULATORS]) {
-  const WarpFragment fragment(0, ptx::thread_index() % 32);
-  const FragmentScales<WarpFragment, WARP_M / 16, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
-                                                                   fragment, row, column);
+  using WarpElements = Elements<WarpFragment>;
+  constexpr int NEIGHBOUR = WarpElements::NEIGHBOUR, UP = WarpElements::UP;
+  const WarpElements elements(0, ptx::thread_index() % 32);
+  const FragmentScales<WarpElements, WARP_M / 16, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                   elements, row, column);
 #pragma unroll
   for (int down = 0; down < WARP_M / 16; ++down)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int two = 0; two < WarpFragment::PAIRS; two += 2)  // short loops: what they share is found once
+      for (int two = 0; two < WarpElements::PAIRS; two += 2)  // short loops: what they share is found once
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const Accumulator* x = accumulators + WarpFragment::pair(down, half, two + e);
+        for (int e = 0; e < 2 && two + e < WarpElements::PAIRS; ++e) {
+          const Accumulator* x = accumulators + WarpElements::sum(down, half, two + e);
           Factors factors[2];
           scales.get(down, half, two + e, factors);
-          epilogue.store_pair<INTERIOR>(row + fragment.row_of(down, half), column + fragment.column_of(two + e),
-                                        factors, ElementCompute(x[0]), ElementCompute(x[WarpFragment::NEIGHBOUR]));
+          epilogue.store_pair<INTERIOR>(row + elements.row_of(down, half), column + elements.column_of(two + e),
+                                        factors, ElementCompute(x[0]), ElementCompute(x[NEIGHBOUR]),
+                                        ElementCompute(x[UP]), ElementCompute(x[UP + NEIGHBOUR]));
         }
 }
 
@@ -344,10 +373,11 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
 
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
-    const WorkTile tile = tile_of(args, work());
+    const WorkTile tile = tile_in_d(tile_of(args, work()));
     const Epilogue epilogue{args, scales, tile};
-    const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_N;
-    if (tile.contains(row, column, WARP_M, WARP_N))
+    constexpr int WARP_COLUMNS = WARP_N / COLUMN_FOLD;
+    const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_COLUMNS;
+    if (tile.contains(row, column, WARP_M, WARP_COLUMNS))
       store_warp_tile<true>(epilogue, row, column, accumulators);
     else
       store_warp_tile<false>(epilogue, row, column, accumulators);

@@ -45,8 +45,9 @@
 
 namespace jitgemm::device {
 
-/// Copies this block's part of a tile's operand to all blocks that share it.
-template <int BLOCK, bool K_MAJOR, int SHARERS>
+/// Copies this block's part of a tile's operand to all blocks that share it. GATED: its rows are pairs, which the map
+/// puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
+template <int BLOCK, bool K_MAJOR, int SHARERS, bool GATED>
 __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k, int batch,
                                              int part, u16 sharers) {
   constexpr int ROWS = (K_MAJOR ? BLOCK : BLOCK_K) / SHARERS;
@@ -56,8 +57,19 @@ __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32
     else
       ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, batch, sharers);
   };
+  [[maybe_unused]] const auto copy_pairs = [&](u32 to, int outer, int group) {
+    if constexpr (SHARERS == 1)
+      ptx::tma_load_5d(to, map, barrier, k, outer, 0, group, batch);
+    else
+      ptx::tma_load_multicast_5d(to, map, barrier, k, outer, 0, group, batch, sharers);
+  };
   smem += part * ROWS * 128;
-  if constexpr (K_MAJOR) {
+  if constexpr (K_MAJOR && GATED && RAGGED_PAIRS) {
+#pragma unroll
+    for (int i = 0; i < ROWS / 16; ++i) copy_pairs(smem + i * (16 * 128), (mn + part * ROWS) / 2 + i * 8, 0);
+  } else if constexpr (K_MAJOR && GATED) {
+    copy_pairs(smem, 0, (mn + part * ROWS) / 16);
+  } else if constexpr (K_MAJOR) {
     copy(smem, k, mn + part * ROWS);
   } else {
 #pragma unroll
@@ -98,10 +110,10 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N>(smem.a(state.stage), &args.map_a, full, tile.row, k * BLOCK_K,
-                                                  batch_a, place.n, sharers_of_a);
-      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M>(smem.b(state.stage), &args.map_b, full, tile.column, k * BLOCK_K,
-                                                  batch_b, place.m, sharers_of_b);
+      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), &args.map_a, full, tile.row,
+                                                                 k * BLOCK_K, batch_a, place.n, sharers_of_a);
+      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full, tile.column,
+                                                                    k * BLOCK_K, batch_b, place.m, sharers_of_b);
       state.advance();
     }
     more = scheduler.next(work);
@@ -229,13 +241,13 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       // The other one has seen the k-block before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
-    const WorkTile tile = tile_of(args, work, place);
-    const int row = tile.row + first_row, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS, STORE_COLUMNS);
+    const WorkTile tile = tile_in_d(tile_of(args, work, place));
+    const int row = tile.row + first_row / ROW_FOLD, column = tile.column + place.k * STORE_COLUMNS;
+    int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C || HAS_CUSTOM_EPILOGUE) {
       if (work.peer == 0)
-        Epilogue::prefetch_matrices<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+        Epilogue::prefetch_matrices<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);

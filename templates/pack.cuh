@@ -67,7 +67,46 @@ struct Chunk {
   }
 };
 
+/// A chunk of a copy whose columns are pairs, 8 of each kind in turn as the GEMM kernel wants them (pairs.cuh), of
+/// 16-bit elements.
+template <Pairing PAIRING>
+struct PairedChunk {
+  Chunk first, second;  // of neighbours, 16 in turn
+  u32 kind;
+
+  __device__ __forceinline__ void load(const PackedOperand& operand, const SourceMatrix& matrix, i64 row, u32 chunk) {
+    const u32 group = chunk / 2;
+    kind = chunk % 2;
+    if constexpr (PAIRING == Pairing::halves) {
+      first.load(matrix, row + kind * operand.half + group * CHUNK);
+    } else {
+      first.load(matrix, row + group * (2 * CHUNK));
+      second.load(matrix, row + group * (2 * CHUNK) + CHUNK);
+    }
+  }
+
+  __device__ __forceinline__ U32x4 get() const {
+    const U32x4 x = first.get();
+    if constexpr (PAIRING == Pairing::halves) return x;
+    const U32x4 y = second.get();
+    const auto of_kind = [&](u32 low, u32 high) {
+      return kind == 0 ? ptx::prmt<0x5410>(low, high) : ptx::prmt<0x7632>(low, high);
+    };
+    return {of_kind(x.x, x.y), of_kind(x.z, x.w), of_kind(y.x, y.y), of_kind(y.z, y.w)};
+  }
+};
+template <>
+struct PairedChunk<Pairing::none> {
+  Chunk only;
+
+  __device__ __forceinline__ void load(const PackedOperand&, const SourceMatrix& matrix, i64 row, u32 chunk) {
+    only.load(matrix, row + chunk * CHUNK);
+  }
+  __device__ __forceinline__ U32x4 get() const { return only.get(); }
+};
+
 /// Row by row, as one run of chunks, of which neighbouring threads take neighbours.
+template <Pairing PAIRING>
 __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 block) {
   const u32 chunks = operand.chunks, step = operand.blocks * THREADS;
   const u32 chunk_count = operand.vectors * operand.batch * chunks;
@@ -78,7 +117,7 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
 #pragma unroll 1
   for (; index < chunk_count; index += UNROLL * step) {
-    Chunk loaded[UNROLL];
+    PairedChunk<PAIRING> loaded[UNROLL];
     u32 to[UNROLL];
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
@@ -86,7 +125,7 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
       if (index + i * step < chunk_count) {
         const u32 batch = operand.batch == 1 ? 0 : row / operand.vectors;
         const u32 vector = row - batch * operand.vectors;
-        loaded[i].load(SourceMatrix(operand, batch), vector * operand.ld + chunk * CHUNK);
+        loaded[i].load(operand, SourceMatrix(operand, batch), vector * operand.ld, chunk);
       }
       row += step_rows;
       chunk += step_chunks;
@@ -106,6 +145,7 @@ __device__ __forceinline__ void copy_rows(const PackedOperand& operand, u32 bloc
 // along a row of the copy, those of all rows at one place side by side. 16-byte groups of rows are swizzled so that
 // both a thread that has four rows and one that wants four words find banks of their own.
 constexpr int TILE_ROWS = 128, TILE_CHUNKS = 8;
+static_assert(SIZE == 2 || INTERLEAVE_B == Pairing::none, "TMA copies rows that are pairs");
 static_assert(SIZE != 2 || !(TRANSPOSE_A || TRANSPOSE_B), "elements of 1 and 4 bytes are transposed");
 static_assert(TILE_ROWS * TILE_CHUNKS == UNROLL * THREADS, "each thread loads and stores UNROLL chunks of a tile");
 
@@ -173,24 +213,24 @@ __device__ __forceinline__ void transpose(const PackedOperand& operand, u32 bloc
   }
 }
 
-template <bool TRANSPOSE>
+template <bool TRANSPOSE, Pairing PAIRING = Pairing::none>
 __device__ __forceinline__ void pack(const PackedOperand& operand, u32 block) {
   if constexpr (TRANSPOSE)
     transpose(operand, block);
   else
-    copy_rows(operand, block);
+    copy_rows<PAIRING>(operand, block);
 }
 
 __device__ __forceinline__ void pack(const PackArguments& args) {
   if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_launch_dependents();
   const u32 blocks_a = args.operands[0].blocks, which = ptx::block_index() >= blocks_a;
   const u32 block = ptx::block_index() - which * blocks_a;
-  if constexpr (TRANSPOSE_A == TRANSPOSE_B)
+  if constexpr (TRANSPOSE_A == TRANSPOSE_B && INTERLEAVE_B == Pairing::none)
     pack<TRANSPOSE_A>(args.operands[which], block);  // half the code
   else if (which == 0)
     pack<TRANSPOSE_A>(args.operands[0], block);
   else
-    pack<TRANSPOSE_B>(args.operands[1], block);
+    pack<TRANSPOSE_B, INTERLEAVE_B>(args.operands[1], block);
 }
 
 }  // namespace jitgemm::device

@@ -19,10 +19,11 @@ namespace jitgemm::device {
 __device__ __forceinline__ u32 bits(float x) { return __builtin_bit_cast(u32, x); }
 __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
-constexpr int SUBTILES = ceil_div(STORE_COLUMNS, SUBTILE_COLUMNS);  // of 64 rows; the last may be narrower
-using SubtileFragment = Fragment<4, SUBTILE_COLUMNS>;
+constexpr int STORE_ROWS = 64 / ROW_FOLD;                           // of D, of one wgmma's
+constexpr int SUBTILES = ceil_div(STORE_COLUMNS, SUBTILE_COLUMNS);  // of these rows; the last may be narrower
+using SubtileFragment = Elements<Fragment<4, SUBTILE_COLUMNS * COLUMN_FOLD>>;
 constexpr int STORE_COUNT = StoreFragment::count(CONSUMER_ROWS);  // accumulators a thread
-constexpr bool THROUGH_SHARED = TMA_STORE || sizeof(ElementD) == 2;
+constexpr bool THROUGH_SHARED = TMA_STORE || (sizeof(ElementD) == 2 && ROW_FOLD == 1);
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
 constexpr bool EDGES_DIFFER =
@@ -48,23 +49,40 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
   const SubtileFragment fragment(warp, lane);
   const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
                                                             row, column, groups);
-  ElementCompute x[GROUPS * 4];
+  constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
+  ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < HALVES; ++half) {
       if (j >= groups) continue;
-      const int i = SubtileFragment::pair(0, half, j);
+      const int i = SubtileFragment::sum(0, half, j);
       x[i] = ElementCompute(accumulators[first + i]);
       x[i + 1] = ElementCompute(accumulators[first + i + 1]);
       Factors factors[2];
       scales.get(0, half, j, factors);
-      epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
-                                x[i + 1]);
+      epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i], x[i + 1],
+                                ElementCompute(accumulators[first + i + UP]),
+                                ElementCompute(accumulators[first + i + UP + 1]));
     }
 
-  if constexpr (sizeof(T) == 2) {
-    const auto pair = [&](int group, int i) { return ptx::pack(T{}, x[group * 4 + i], x[group * 4 + i + 1]); };
+  if constexpr (sizeof(T) == 2 && ROW_FOLD == 2) {
+    // 8 x 8 matrices of a group each, whose rows are neighbouring rows of the stage: lane's is the lane's.
+    const u32 own = stage + swizzled_d(lane, warp * 16);
+    const auto pair = [&](int group) { return ptx::pack(T{}, x[group * OF_GROUP], x[group * OF_GROUP + 1]); };
+#pragma unroll
+    for (int j = 0; j < GROUPS; j += 4) {
+      const u32 address = own + j * (8 * D_BOX_WIDTH);
+      const int rest = groups - j;
+      if (rest >= 4) ptx::stmatrix_x4<true>(address, pair(j), pair(j + 1), pair(j + 2), pair(j + 3));
+      if (rest == 2 || rest == 3) ptx::stmatrix_x2<true>(address, pair(j), pair(j + 1));
+      if (rest == 1) ptx::stmatrix_x1<true>(address, pair(j));
+      if (rest == 3) ptx::stmatrix_x1<true>(address + 2 * (8 * D_BOX_WIDTH), pair(j + 2));
+    }
+  } else if constexpr (sizeof(T) == 2) {
+    const auto pair = [&](int group, int i) {
+      return ptx::pack(T{}, x[group * OF_GROUP + i], x[group * OF_GROUP + i + 1]);
+    };
     // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the
     // same again; two groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
     const u32 own = stage + (SWAP_AB ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
@@ -84,9 +102,9 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
 #pragma unroll
     for (int j = 0; j < GROUPS; ++j)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < HALVES; ++half) {
         if (j >= groups) continue;
-        const int i = SubtileFragment::pair(0, half, j);
+        const int i = SubtileFragment::sum(0, half, j);
         const u32 at_row = fragment.row_of(0, half), at_column = fragment.column_of(j);
         if constexpr (SWAP_AB) {
           const auto to = [&](u32 next) { return stage + swizzled_d(at_column + next, at_row * sizeof(T)); };
@@ -141,14 +159,14 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 stage, u
   }
 }
 
-/// Sends a full stage of 64 rows x `columns` to D by TMA. One thread.
+/// Sends a full stage of STORE_ROWS x `columns` to D by TMA. One thread.
 __device__ __forceinline__ void send(const Epilogue& epilogue, u32 stage, int row, int column, int columns) {
   constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)),
                 BOX_BYTES_OF_D = D_BOX_WIDTH * (SWAP_AB ? SUBTILE_COLUMNS : 64);
   const TensorMap* map = &epilogue.args.map_d;
   if constexpr (SWAP_AB) {
 #pragma unroll
-    for (int across = 0; across < 64 / WIDTH; ++across)
+    for (int across = 0; across < STORE_ROWS / WIDTH; ++across)
 #pragma unroll
       for (int down = 0; down < columns; down += D_BOX_ROWS)
         ptx::tma_store_3d(map, stage + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH,
@@ -169,12 +187,12 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma) {
-    const int its_row = row + mma * 64;
+    const int its_row = row + mma * STORE_ROWS;
 #pragma unroll
     for (int subtile = 0; subtile < SUBTILES; ++subtile) {
       const int its_column = column + subtile * SUBTILE_COLUMNS;
       const int columns = min_of(SUBTILE_COLUMNS, STORE_COLUMNS - subtile * SUBTILE_COLUMNS);
-      const int first = StoreFragment::block(mma, subtile * SUBTILE_COLUMNS / 8);
+      const int first = StoreFragment::block(mma, subtile * SUBTILE_COLUMNS * COLUMN_FOLD / 8);
       if constexpr (THROUGH_SHARED) {
         const u32 of_tile = mma * SUBTILES + subtile,
                   to = smem.d(consumer, (D_IN_RING ? of_tile : subtiles) % D_STAGES);
@@ -203,13 +221,15 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
 #pragma unroll
         for (int j = 0; j < SubtileFragment::PAIRS; ++j)
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
+          for (int half = 0; half < SubtileFragment::HALVES; ++half)
             if (j < columns / 8) {
-              const Accumulator* x = accumulators + first + SubtileFragment::pair(0, half, j);
+              const Accumulator* x = accumulators + first + SubtileFragment::sum(0, half, j);
               Factors factors[2];
               scales.get(0, half, j, factors);
               epilogue.store_pair<INTERIOR>(its_row + fragment.row_of(0, half), its_column + fragment.column_of(j),
-                                            factors, ElementCompute(x[0]), ElementCompute(x[1]));
+                                            factors, ElementCompute(x[0]), ElementCompute(x[1]),
+                                            ElementCompute(x[SubtileFragment::UP]),
+                                            ElementCompute(x[SubtileFragment::UP + 1]));
             }
       }
     }

@@ -365,7 +365,7 @@ TEST_CASE("What an epilogue's matrices move is part of what a call is expected t
       "// operand in a matrix f16\n// operand out b matrix f32\n// operand in c along_n f32\n// operand in s scalar\n"
       "__device__ float epilogue(float x, const Args& args, Out& out) { out.b = x; return x + args.a + args.c; }"));
   CHECK(minimum_bytes(normalise(own)) - minimum_bytes(normalise(plain)) == 4096.0 * 4096 * 6 + 4096 * 4);
-  CHECK(bytes_per_element_of_d(own) == 2 + 6);
+  CHECK(epilogue_bytes_per_sum(own) == 2 + 6);
   ContextOptions options;
   options.device = Device::compile_only;
   options.architecture = "sm_90a";

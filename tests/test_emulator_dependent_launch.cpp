@@ -14,7 +14,8 @@ namespace {
 const char* const body = R"(
 __device__ void run(const Arguments& p) {
   const u32 t = thread_index(), smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + 1024;
-  if (p.m >= 6 && p.m <= 8 && t == 0) {
+  const bool by_tma = (p.m >= 6 && p.m <= 8) || p.m >= 11;
+  if (by_tma && t == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(barrier, p.m == 7 ? 0 : 1024);
@@ -42,7 +43,9 @@ __device__ void run(const Arguments& p) {
   if (p.m == 8) tma_load_multicast_3d(smem, &p.map_a, barrier, 0, 0, 0, 1);
   if (p.m == 9) atom_inc_acq_rel_gpu(p.counters, 3);
   if (p.m == 10) ld_global_cg(d, x);
-  if (p.m >= 6 && p.m <= 8) mbarrier_wait_parity(barrier, 0);
+  if (p.m == 11) tma_load_5d(smem, &p.map_b, barrier, 0, 0, 0, 0, 0);
+  if (p.m == 12) tma_load_multicast_5d(smem, &p.map_b, barrier, 0, 0, 0, 0, 0, 1);
+  if (by_tma) mbarrier_wait_parity(barrier, 0);
   tma_store_commit_group();
   tma_store_wait_group_read<0>();
 }
@@ -57,6 +60,7 @@ struct Fixture {
   std::string run(const EmulatorKernel& kernel, int how, int omit, const EmulatorOptions& options = {}) {
     device::Arguments p{};
     p.map_a = backend->encode_tensor_map({d, f32, 32, 8, 1, 32, 0, 32, 8});
+    p.map_b = backend->encode_tensor_map({d, f32, 32, 4, 1, 32, 0, 32, 4, {4 * 32, 1, 0, 1}});
     p.d = d;
     p.counters = &counter;
     p.m = how;
@@ -75,13 +79,15 @@ constexpr const char* operations[] = {"an access of global memory",
                                       "tma_store_3d",
                                       "tma_load_multicast_3d",
                                       "atom_inc_acq_rel_gpu",
-                                      "ld_global_cg"};
+                                      "ld_global_cg",
+                                      "tma_load_5d",
+                                      "tma_load_multicast_5d"};
 
 }  // namespace
 
 TEST_CASE("The emulator finds global memory that is touched without a griddepcontrol_wait", "[emulator]") {
   Fixture f;
-  for (int how = 0; how <= 10; ++how)
+  for (int how = 0; how <= 12; ++how)
     for (const EmulatorOptions& options : adversaries(2)) {
       INFO(operations[how] << " (" << how << "), seed " << options.seed);
       const bool works = how != 10;  // nobody wrote it in this launch

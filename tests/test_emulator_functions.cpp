@@ -101,10 +101,18 @@ __device__ void matrix_round_trip(const Arguments& p) {
   warp_sync();
   const bool right_transposed = ld_shared_v4(smem + lane * 16).x == pair &&
                                 (lane >= 16 || ld_shared_v4(smem + 512 + lane * 16).x == pair);
+  warp_sync();
+  // One matrix, whose rows lanes 0 to 7 give.
+  stmatrix_x1<true>(lane < 8 ? smem + 512 + lane * 16 : 1, lane);
+  stmatrix_x1<false>(lane < 8 ? smem + 640 + lane * 16 : 1, lane);
+  warp_sync();
+  const bool right_one = lane >= 8 || (ld_shared_v4(smem + 512 + lane * 16).x == pair &&
+                                       ld_shared_v4(smem + 640 + lane * 16).y == lane * 4 + 1);
   u32 y[4];
   ldmatrix_x4_trans(smem + lane * 16, y);
   const bool back = y[0] == lane && y[3] == 300 + lane;
-  st_global<u32>(static_cast<u32*>(p.d) + lane, right && right_half && other.x == first && right_transposed && back);
+  st_global<u32>(static_cast<u32*>(p.d) + lane, right && right_half && other.x == first && right_transposed &&
+                                                 right_one && back);
 }
 
 __device__ void places(const Arguments& p) {

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/tensor_map.hpp"
 #include "catch.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
 #include "fake_driver.hpp"
@@ -72,6 +73,15 @@ Problem draw_problem(Random& random) {
   return p;
 }
 
+/// Makes an epilogue's of pairs of columns of it.
+void pair_columns_of(Problem& p, Random& random) {
+  const std::string type = p.a.type == s8 ? "int" : "float";
+  const std::string line = random.between(0, 1) ? "// pairs halves\n" : "// pairs neighbours\n";
+  p.n += p.n % 2;
+  p.epilogue.function = define_epilogue(parse_epilogue(line + "__device__ " + type + " epilogue(" + type + " gate, " +
+                                                       type + " up, const Args&, Out&) { return gate * up; }"));
+}
+
 }  // namespace
 
 TEST_CASE("The driver takes the tensor maps of every configuration that is legal", "[tensor_maps]") {
@@ -79,11 +89,13 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
   alignas(16) char memory[16];
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
-  int checked = 0, too_far = 0;
+  int checked = 0, too_far = 0, paired = 0;
   for (int round = 0; round < 4000; ++round) {
     NormalProblem p;
     try {
-      p = normalise(draw_problem(random));
+      Problem drawn = draw_problem(random);
+      if (random.between(0, 1)) pair_columns_of(drawn, random);
+      p = normalise(drawn);
     } catch (const Error&) {
       continue;
     }
@@ -102,6 +114,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
     too_far += why.find("2^40") != std::string::npos;
     if (!why.empty()) continue;
     ++checked;
+    paired += has_pairs(p);
     const NormalProblem of_slab = slab_problem(p, slab_of(p, c));
     TensorMaps maps = tensor_maps_of(of_slab, kernel_problem(of_slab, c), c);
     for (TensorMapSpec* map : {&maps.a, &maps.b, &maps.d}) {
@@ -113,6 +126,7 @@ TEST_CASE("The driver takes the tensor maps of every configuration that is legal
   }
   CHECK(checked > 50);
   CHECK(too_far > 5);
+  CHECK(paired > 10);
 }
 
 TEST_CASE("A tile of 384 rows is one box only where a cluster shares it", "[tensor_maps][kernel_config]") {

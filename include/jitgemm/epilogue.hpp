@@ -9,12 +9,19 @@
 
 namespace jitgemm {
 
-/// Where an epilogue's operand has its values, of an M x N product.
+/// Where an epilogue's operand has its values, of D with M rows and N columns, N / 2 where the epilogue takes pairs.
 enum class OperandShape : std::uint8_t {
   scalar,   ///< one, given with the call
   along_m,  ///< M in device memory, one a row of D
   along_n,  ///< N in device memory, one a column of D
   matrix,   ///< M x N in device memory, row-major
+};
+
+/// Which columns of the product meet in one of D, if two do: of a gate and of what it lets through.
+enum class Pairing : std::uint8_t {
+  none,        ///< D is M x N
+  halves,      ///< column j and N / 2 + j, as weights have them that are stacked [gate; up]; D is M x N / 2
+  neighbours,  ///< columns 2j and 2j + 1; D is M x N / 2
 };
 
 struct EpilogueOperand {
@@ -36,6 +43,13 @@ struct EpilogueOperand {
 /// outputs, zero before the call. It gets values and no address, so that nothing can be read or written out of bounds;
 /// loads, stores and edges are the library's.
 ///
+/// Of a gated product it takes the two sums of a pair, column j of the gate's and of the other one's, and gives column
+/// j of a D that is N / 2 wide, as all its operands are:
+///
+///     __device__ float epilogue(float gate, float up, const Args& args, Out& out) { return fmaxf(gate, 0) * up; }
+///
+/// N is even then. B stays where it is: stacked halves, or columns in turn.
+///
 /// It has to be a pure function of what it is given: how often it is called, by what and in which order follows from
 /// the kernel. Products and sums round one by one, as --fmad=false has it; fmaf() is one rounding. It may call
 ///
@@ -55,11 +69,14 @@ struct EpilogueOperand {
 /// It is code, trusted as its caller is: on the emulator it runs in this process.
 struct EpilogueFunction {
   std::vector<EpilogueOperand> operands;  ///< 8 at most
-  std::string code;                       ///< 64 KiB at most; without a line that describes an operand
+  std::string code;                       ///< 64 KiB at most; without a line that describes operands or pairs
+  Pairing pairs = Pairing::none;          ///< else the function takes two sums
 };
 
-/// A line for each operand, then the code: what parse_epilogue() reads. Errors give lines of this text.
+/// A line for pairs if there are any, one for each operand, then the code: what parse_epilogue() reads. Errors give
+/// lines of this text.
 ///
+///     // pairs halves
 ///     // operand in residual matrix bf16
 ///     // operand in limit scalar
 ///     // operand out before matrix f16

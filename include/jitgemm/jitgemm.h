@@ -215,7 +215,8 @@ typedef struct jitgemm_epilogue {
   jitgemm_bias bias;
   jitgemm_activation activation;
   double slope;  ///< of leaky_relu
-  /// What jitgemm_epilogue_define() gave; 0: none. C, bias and activation are then its own operands and code.
+  /// What jitgemm_epilogue_define() gave; 0: none. C, bias and activation are then its own operands and code. With one
+  /// of pairs of columns ("// pairs halves" or "// pairs neighbours") D is M x N / 2, and N even.
   uint64_t function;
   int64_t reserved[7];
 } jitgemm_epilogue;
@@ -308,9 +309,9 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_config_to_string(const jitgemm_config* c
 /// JITGEMM_STATUS_INVALID_CONFIG.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_config_parse(const char* text, jitgemm_config* config);
 
-/// Makes an epilogue of one's own known to this process, for good: a line for each operand, then CUDA C++ that defines
-/// one function, as EpilogueFunction of epilogue.hpp has it. `function` is the same in every process. Compiles nothing.
-/// JITGEMM_STATUS_INVALID_PROBLEM, with the line, for what cannot be used.
+/// Makes an epilogue of one's own known to this process, for good: a line for pairs, if any, and for each operand, then
+/// CUDA C++ that defines one function, as EpilogueFunction of epilogue.hpp has it. `function` is the same in every
+/// process. Compiles nothing. JITGEMM_STATUS_INVALID_PROBLEM, with the line, for what cannot be used.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_epilogue_define(const char* text, uint64_t* function);
 /// The text that has been defined as `function`.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_epilogue_text(uint64_t function, char* buffer, size_t capacity, size_t* needed);

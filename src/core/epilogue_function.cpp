@@ -12,6 +12,7 @@
 #include "core/enumerators.hpp"
 #include "core/epilogue_text.hpp"
 #include "core/out_of_memory.hpp"
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "util/hash.hpp"
@@ -24,6 +25,14 @@ std::span<const Enumerator<OperandShape>> enumerators() {
                                   Enumerator<OperandShape>{OperandShape::along_m, "along_m"},
                                   Enumerator<OperandShape>{OperandShape::along_n, "along_n"},
                                   Enumerator<OperandShape>{OperandShape::matrix, "matrix"}};
+  return all;
+}
+
+template <>
+std::span<const Enumerator<Pairing>> enumerators() {
+  static constexpr std::array all{Enumerator<Pairing>{Pairing::none, "none"},
+                                  Enumerator<Pairing>{Pairing::halves, "halves"},
+                                  Enumerator<Pairing>{Pairing::neighbours, "neighbours"}};
   return all;
 }
 
@@ -49,18 +58,26 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
-/// Takes "// operand" off; false, and nothing is, of another line.
-bool take_mark(std::string_view& line) {
+/// Takes "// operand" off, or another mark; false, and nothing is, of another line.
+bool take_mark(std::string_view& line, std::string_view mark) {
   std::string_view rest = line;
   rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
   if (!rest.starts_with("//")) return false;
   rest.remove_prefix(2);
-  if (next_word(rest) != "operand") return false;
+  if (next_word(rest) != mark) return false;
   line = rest;
   return true;
 }
 
+/// Whether it is "// pairs halves" or "// pairs neighbours": other comments may begin with that word.
+std::optional<Pairing> take_pairs(std::string_view line) {
+  if (!take_mark(line, "pairs")) return std::nullopt;
+  const auto known = parse_enumerator<Pairing>(next_word(line));
+  return known != Pairing::none && next_word(line).empty() ? known : std::nullopt;
+}
+
 void check(const EpilogueFunction& function) {
+  if (!is_known(function.pairs)) refuse("its pairs are unknown: use " + names_of_all<Pairing>());
   if (function.operands.size() > most_epilogue_operands)
     refuse("it has " + std::to_string(function.operands.size()) + " operands: give " +
            std::to_string(most_epilogue_operands) + " at most");
@@ -87,10 +104,15 @@ void check(const EpilogueFunction& function) {
   for (std::string_view rest = function.code; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
-    if (take_mark(line)) refuse("line " + std::to_string(number) + ": operands come first, before all else");
+    if (take_pairs(line))
+      refuse("line " + std::to_string(number) + ": pairs come first, once, before operands and all else");
+    if (take_mark(line, "operand")) refuse("line " + std::to_string(number) + ": operands come first, before all else");
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  if (const std::string why = why_code_refused(function.code, first_code_line(function)); !why.empty()) refuse(why);
+  if (const std::string why =
+          why_code_refused(function.code, first_code_line(function), function.pairs != Pairing::none);
+      !why.empty())
+    refuse(why);
 }
 
 EpilogueOperand parse_operand(std::string_view line, int number) {
@@ -129,20 +151,26 @@ Registry& registry() {
   return one;
 }
 
-/// Never 0, which is none.
-std::uint64_t digest(const std::string& text) {
-  const std::uint64_t bits = std::strtoull(digest_of("epilogue 1\n" + text).substr(0, 16).c_str(), nullptr, 16);
-  return bits != 0 ? bits : 1;
+/// Never 0, which is none. With what pairing_of() reads.
+std::uint64_t digest(const std::string& text, Pairing pairs) {
+  const std::uint64_t bits =
+      std::strtoull(digest_of("epilogue 1\n" + text).substr(0, 16).c_str(), nullptr, 16) & ~pairing_bits;
+  return (bits != 0 ? bits : pairing_bits + 1) | std::uint64_t(pairs);
 }
 
 }  // namespace
 
-int first_code_line(const EpilogueFunction& function) { return int(function.operands.size()) + 1; }
+int first_code_line(const EpilogueFunction& function) {
+  return int(function.pairs != Pairing::none) + int(function.operands.size()) + 1;
+}
 
 std::string_view to_string(OperandShape shape) { return name_of(shape); }
 
+std::string_view to_string(Pairing pairs) { return name_of(pairs); }
+
 std::string to_string(const EpilogueFunction& function) {
   std::string text;
+  if (function.pairs != Pairing::none) text.append("// pairs ").append(name_of(function.pairs)).append("\n");
   for (const EpilogueOperand& operand : function.operands) {
     text.append("// operand ").append(operand.output ? "out " : "in ").append(operand.name).append(" ");
     text.append(name_of(operand.shape));
@@ -158,8 +186,12 @@ EpilogueFunction parse_epilogue(std::string_view text) {
     for (int number = 1; !text.empty(); ++number) {
       const std::size_t end = std::min(text.find('\n'), text.size());
       std::string_view line = text.substr(0, end);
-      if (!take_mark(line)) break;
-      function.operands.push_back(parse_operand(line, number));
+      if (take_mark(line, "operand"))
+        function.operands.push_back(parse_operand(line, number));
+      else if (const auto pairs = take_pairs(line); number == 1 && pairs)
+        function.pairs = *pairs;
+      else
+        break;
       text.remove_prefix(std::min(end + 1, text.size()));
     }
     function.code = text;
@@ -172,7 +204,7 @@ std::uint64_t define_epilogue(const EpilogueFunction& function) {
   return with_memory_errors([&] {
     check(function);
     std::string text = to_string(function);
-    const std::uint64_t key = digest(text);
+    const std::uint64_t key = digest(text, function.pairs);
     Registry& known = registry();
     const std::unique_lock lock(known.mutex);
     if (const auto found = known.defined.find(key); found != known.defined.end()) {
@@ -220,6 +252,10 @@ std::string why_epilogue_unsupported(const Problem& p) {
   if (beside)
     return std::string(beside) +
            " is given beside an epilogue of one's own: make C and bias operands of it, and the activation its code";
+  if (has_pairs(p) && p.n % 2 != 0)
+    return "n = " + std::to_string(p.n) + " is odd, and the epilogue takes pairs of columns: give an even n";
+  if (has_pairs(p) && (p.a.scaling != Scaling::value || p.b.scaling != Scaling::value))
+    return "the epilogue takes pairs of columns, which go with single scales alone: give A and B one scale each";
   const DataType compute = compute_type_of(p);
   for (const EpilogueOperand& operand : defined->function.operands) {
     if (operand.shape != OperandShape::scalar && !fits_compute_type(operand.type, compute))
@@ -232,7 +268,7 @@ std::string why_epilogue_unsupported(const Problem& p) {
 
 OperandMatrix matrix_of(const EpilogueOperand& operand, const EpilogueValue& value, const Problem& p) {
   const bool is_matrix = operand.shape == OperandShape::matrix;
-  OperandMatrix matrix{.extent = operand.shape == OperandShape::along_m ? p.m : p.n,
+  OperandMatrix matrix{.extent = operand.shape == OperandShape::along_m ? p.m : columns_of_d(p),
                        .vectors = is_matrix ? p.m : 1,
                        .type = operand.type,
                        .ld = 0,

@@ -29,6 +29,7 @@ std::string why_epilogue_unsupported(const Problem& problem);
 /// Of the function's text, in which each operand has a line: where its code begins.
 int first_code_line(const EpilogueFunction& function);
 std::string_view to_string(OperandShape shape);
+std::string_view to_string(Pairing pairs);
 
 /// An operand in device memory as the call has it: vectors are matrices of one row.
 OperandMatrix matrix_of(const EpilogueOperand& operand, const EpilogueValue& value, const Problem& problem);

@@ -248,7 +248,8 @@ class Declarations {
                            "constexpr");
     }
     if (token.text == "(") has_parameters_ = true;
-    if (has_parameters_ && previous_ == "epilogue" && token.text == "(" && first_ != "struct") defines_epilogue_ = true;
+    if (has_parameters_ && previous_ == "epilogue" && token.text == "(" && first_ != "struct")
+      epilogue_line_ = token.line;
     if (token.text == "constexpr") is_constant_ = true;
     const bool is_type = first_ == "struct" || first_ == "enum";
     const bool makes_types = is_type || first_ == "using" || first_ == "static_assert" || is_struct_template_;
@@ -261,12 +262,27 @@ class Declarations {
     if (token.text == ";") end();
     return {};
   }
+  /// Of the tokens in the brackets of all of namespace scope.
+  void add_within(const Token& token, std::size_t depth) {
+    if (epilogue_line_ != 0 && depth == 1 && token.text == ",") ++commas_;
+  }
   /// A closing brace outside of all others: of a function it is the end.
   void close() {
     has_body_ = true;
     if (has_parameters_) end();
   }
-  bool defines_epilogue() const { return defines_epilogue_; }
+  /// The same of a parenthesis.
+  void close_parameters() {
+    if (epilogue_line_ == 0) return;
+    if (commas_ == 3)
+      pair_line_ = epilogue_line_;
+    else
+      sum_line_ = epilogue_line_;
+    epilogue_line_ = commas_ = 0;
+  }
+  /// Lines of the function epilogue, of one sum (or what no compiler will take) and of a pair; 0: there is none.
+  int sum_line() const { return sum_line_; }
+  int pair_line() const { return pair_line_; }
 
  private:
   void end() {
@@ -277,12 +293,33 @@ class Declarations {
   std::string_view first_, previous_;
   int line_ = 0;
   bool has_parameters_ = false, is_constant_ = false, is_struct_template_ = false, has_body_ = false;
-  bool defines_epilogue_ = false;
+  int epilogue_line_ = 0, commas_ = 0;  // of the parameters that are read
+  int sum_line_ = 0, pair_line_ = 0;
 };
+
+constexpr std::string_view of_sum = "__device__ float epilogue(float x, const Args& args, Out& out)",
+                           of_pair = "__device__ float epilogue(float gate, float up, const Args& args, Out& out)";
+
+/// Whether what is defined is what the text says that it is.
+std::string why_signature_refused(int sum_line, int pair_line, bool takes_pairs) {
+  const std::string wanted(takes_pairs ? of_pair : of_sum);
+  if (sum_line == 0 && pair_line == 0) return "there is no function \"epilogue\": define " + wanted;
+  if (sum_line != 0 && pair_line != 0)
+    return at_line(std::max(sum_line, pair_line),
+                   "a second function \"epilogue\", of one sum where another is of a pair: keep one");
+  if (takes_pairs && sum_line != 0)
+    return at_line(sum_line,
+                   "the function is not one of a pair, as the text's line \"// pairs\" says: define " + wanted);
+  if (!takes_pairs && pair_line != 0)
+    return at_line(pair_line,
+                   "the function takes a pair: say in the text's first line which columns meet, \"// pairs halves\" or "
+                   "\"// pairs neighbours\"");
+  return {};
+}
 
 }  // namespace
 
-std::string why_code_refused(std::string_view code, int first_line) {
+std::string why_code_refused(std::string_view code, int first_line, bool takes_pairs) {
   if (std::string why = why_characters_refused(code, first_line); !why.empty()) return why;
   Scanner scanner(code, first_line);
   Pointers pointers;
@@ -304,19 +341,20 @@ std::string why_code_refused(std::string_view code, int first_line) {
         return at_line(token->line, std::string("\"") + c + "\" closes nothing: match the brackets");
       open.pop_back();
       if (open.empty() && c == '}') declarations.close();
+      if (open.empty() && c == ')') declarations.close_parameters();
       continue;
     }
     if (open.empty()) {
       if (std::string why = declarations.add(*token); !why.empty()) return why;
+    } else {
+      declarations.add_within(*token, open.size());
     }
     if (c == '(' || c == '[' || c == '{') open.push_back(*token);
   }
   if (!scanner.refused().empty()) return scanner.refused();
   if (!open.empty())
     return at_line(open.back().line, "\"" + std::string(open.back().text) + "\" is never closed: match the brackets");
-  if (!declarations.defines_epilogue())
-    return "there is no function \"epilogue\": define __device__ float epilogue(float x, const Args& args, Out& out)";
-  return {};
+  return why_signature_refused(declarations.sum_line(), declarations.pair_line(), takes_pairs);
 }
 
 std::string error_of_epilogue(std::string_view log) {

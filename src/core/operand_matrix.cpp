@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 
 namespace jitgemm {
@@ -35,7 +36,7 @@ std::int64_t scales_of(Scaling scaling, std::int64_t rows, std::int64_t k) {
 
 OperandMatrix matrix_a(const Problem& p) { return in_memory(p.a, p.m, p.k, p); }
 OperandMatrix matrix_b(const Problem& p) { return in_memory(p.b, p.k, p.n, p); }
-OperandMatrix matrix_d(const Problem& p) { return in_memory(p.d, p.m, p.n, p); }
+OperandMatrix matrix_d(const Problem& p) { return in_memory(p.d, p.m, columns_of_d(p), p); }
 
 OperandMatrix matrix_c(const Problem& p) {
   OperandMatrix c = in_memory(p.c, p.m, p.n, p);

@@ -11,6 +11,7 @@
 #include "core/activations.hpp"
 #include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
@@ -224,7 +225,7 @@ class EpilogueValues {
 };
 
 /// TMA clips what it stores to 16 bytes, not to elements: a row of D has to end at such a boundary, too.
-int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(p.n) * size_of(p.d.type)); }
+int row_end_alignment(const Problem& p) { return alignment_of(std::uint64_t(columns_of_d(p)) * size_of(p.d.type)); }
 
 }  // namespace
 
@@ -266,6 +267,17 @@ NormalProblem shape_of(const NormalProblem& problem) {
     const double any = member(defaults) != 0 ? member(defaults) : 1;
     member(p) = member(p) != 0 ? any : 0;
   });
+  return p;
+}
+
+NormalProblem without_epilogue_function(const NormalProblem& problem) {
+  NormalProblem p = problem;
+  p.epilogue.function = 0;
+  if (!has_pairs(problem)) return p;
+  p.d.ld *= 2;  // packed stays packed
+  p.d.stride *= 2;
+  p.d.alignment = std::min(16, 2 * p.d.alignment);
+  if (!reads_c(p)) p.c.ld = matrix_c(p).packed_ld();
   return p;
 }
 
@@ -371,12 +383,12 @@ double minimum_bytes(const Problem& p) {
   return total;
 }
 
-double bytes_per_element_of_d(const Problem& p) {
+double epilogue_bytes_per_sum(const Problem& p) {
   std::size_t bytes = size_of(p.d.type) * (reads_c(p) ? 2 : 1);
   if (has_epilogue_function(p))
     for (const EpilogueOperand& operand : epilogue_function(p).operands)
       if (operand.shape == OperandShape::matrix) bytes += size_of(operand.type);
-  return double(bytes);
+  return double(bytes) / (has_pairs(p) ? 2 : 1);
 }
 
 double floor_us(const Problem& problem) {

@@ -26,6 +26,9 @@ NormalProblem normalise(const Problem& problem);
 /// zero.
 NormalProblem shape_of(const NormalProblem& problem);
 
+/// The problem without an epilogue function of the caller's own; with a D of N columns, if that made it half as wide.
+NormalProblem without_epilogue_function(const NormalProblem& problem);
+
 /// Alignments from the pointers of a call. Throws Error{invalid_operand} for a null, misaligned or overlapping operand.
 NormalProblem with_operands(const NormalProblem& problem, const Operands& operands);
 
@@ -37,8 +40,9 @@ inline bool reads_ab(const Problem& p) { return p.alpha != 0 && p.k != 0 && !is_
 inline bool reads_c(const Problem& p) { return p.beta != 0; }
 /// Bytes that the problem must move through device memory at least.
 double minimum_bytes(const Problem& problem);
-/// What an epilogue moves for each element of D: itself, C and other matrices.
-double bytes_per_element_of_d(const Problem& problem);
+/// What an epilogue moves for each of the product's sums, of which a gated one has two for an element of D: that, C and
+/// other matrices.
+double epilogue_bytes_per_sum(const Problem& problem);
 inline double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch); }
 /// Microseconds that a problem takes at least on an H200: max(flops / what tensor cores sustain,
 /// bytes / 4.2 TB/s) + 2 us.

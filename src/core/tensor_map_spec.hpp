@@ -7,8 +7,18 @@
 
 namespace jitgemm {
 
+/// Rows of two kinds in turn: `outer` rows of the first, then as many of the second, which lie `stride` elements on;
+/// then the next group.
+struct RowPairs {
+  std::int64_t stride = 0;
+  std::int64_t groups = 0, group_stride = 0;  ///< elements; of one group it does not matter
+  int box_groups = 0;
+
+  bool operator==(const RowPairs&) const = default;
+};
+
 /// One box of a matrix of a batch that TMA copies between global and shared memory: a 3-D tensor, inner dimension
-/// contiguous.
+/// contiguous; with rows in pairs 5-D.
 struct TensorMapSpec {
   const void* address = nullptr;  ///< 16-byte aligned
   DataType type = f16;
@@ -16,7 +26,8 @@ struct TensorMapSpec {
   std::int64_t stride = 0;        ///< elements from one outer index to the next; of one row it does not matter
   std::int64_t batch_stride = 0;  ///< the same from one matrix to the next; of one matrix it does not matter
   int box_inner = 0,
-      box_outer = 0;  ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
+      box_outer = 0;    ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
+  RowPairs pairs = {};  ///< groups 0: none
 
   bool operator==(const TensorMapSpec&) const = default;
 };

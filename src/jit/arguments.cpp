@@ -6,6 +6,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -64,6 +65,22 @@ device::PackedOperand packed_operand(const OperandMatrix& source, const OperandM
           .chunks = int((packed.extent * size + 15) / 16),
           .row_chunks = int(packed.ld * size / 16),
           .blocks = blocks};
+}
+
+/// B of a slab, whose columns of a pair's second kind lie `half` columns behind those of the first.
+void pack_pairs(device::PackedOperand& b, const NormalProblem& p, std::int64_t half) {
+  const std::int64_t width = columns_of_d(p);
+  const bool is_cut = pairing_of(p) == Pairing::halves && half != width;
+  if (interleaves_b(p)) {
+    b.chunks = int(interleaved_columns(p) * std::int64_t(size_of(p.b.type)) / 16);
+    b.half = int(half);
+    if (is_cut) b.extent = int(half + width);
+  } else if (is_cut) {  // two matrices, one behind the other once they are packed
+    const bool row_major = p.b.layout == Layout::row_major;
+    (row_major ? b.extent : b.vectors) = int(width);
+    b.stride = row_major ? half : half * p.b.ld;
+    b.batch = 2;
+  }
 }
 
 /// What the GEMM kernel and the checking kernel are told alike.
@@ -137,6 +154,7 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
                                                                std::int64_t row, std::int64_t column) {
   device::CustomEpilogueArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
+  column = column_of_d(p, column);
   args.first_row = int(row);
   args.first_column = int(column);
   const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
@@ -165,7 +183,7 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
 
 device::PackArguments make_pack_arguments(const NormalProblem& normalised, const KernelConfig& c,
                                           const Packing& packing, const LaunchShape& shape, const Operands& given,
-                                          const Workspace& workspace) {
+                                          const Workspace& workspace, std::int64_t all_columns) {
   const NormalProblem p = packed_problem(normalised, c);
   const Operands packed = packed_operands(c, packing, shape, given, workspace);
   device::PackArguments args{};
@@ -173,6 +191,7 @@ device::PackArguments make_pack_arguments(const NormalProblem& normalised, const
     args.operands[0] = packed_operand(matrix_a(normalised), matrix_a(p), given.a, packed.a, packing.blocks_a);
   if (c.pack_b)
     args.operands[1] = packed_operand(matrix_b(normalised), matrix_b(p), given.b, packed.b, packing.blocks_b);
+  if (c.pack_b && has_pairs(normalised)) pack_pairs(args.operands[1], normalised, all_columns);
   return args;
 }
 
@@ -206,9 +225,10 @@ Operands operands_at(const NormalProblem& p, const Operands& operands, std::int6
   };
   Operands part = operands;
   part.a = at(operands.a, p.a.layout == Layout::row_major ? row * p.a.ld : row, p.a.type);
-  part.b = at(operands.b, p.b.layout == Layout::row_major ? column : column * p.b.ld, p.b.type);
+  const std::int64_t first_b = pairing_of(p) == Pairing::halves ? column / 2 : column;
+  part.b = at(operands.b, p.b.layout == Layout::row_major ? first_b : first_b * p.b.ld, p.b.type);
   part.c = at(operands.c, row * p.c.ld + column, type_of_c(p));
-  part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column, p.d.type));
+  part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column_of_d(p, column), p.d.type));
   if (p.epilogue.bias != Bias::none)
     part.bias = at(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, type_of_c(p));
   if (operands.scale_a && p.a.scaling == Scaling::vector) part.scale_a = operands.scale_a + row;

@@ -28,20 +28,21 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);
 
-/// Those of a kernel with an epilogue of the caller's own: of a launch whose first element of D is (row, column).
+/// Those of a kernel with an epilogue of the caller's own: of a launch that begins at (row, column) of the product.
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
                                                                const NormalProblem& problem, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
+/// `all_columns` are those of all of D, of which the problem may be a slab: what halves of B are apart.
 device::PackArguments make_pack_arguments(const NormalProblem& problem, const KernelConfig& config,
                                           const Packing& packing, const LaunchShape& shape, const Operands& operands,
-                                          const Workspace& workspace);
+                                          const Workspace& workspace, std::int64_t all_columns);
 
 /// Those of the kernel that checks D, without what a task of it is given.
 device::CheckArguments make_check_arguments(const NormalProblem& problem, const Operands& operands);
 
-/// From an element of D on: what it and those right of and below it are computed from.
+/// From an element of the product on: what it and those right of and below it are computed from.
 Operands operands_at(const NormalProblem& problem, const Operands& operands, std::int64_t row, std::int64_t column);
 
 }  // namespace jitgemm

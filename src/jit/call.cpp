@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/epilogue_function.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
@@ -26,7 +27,8 @@ constexpr KernelRole packing{
           }
           step.grid = copies.launch;
           step.set_arguments([&] {
-            return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace);
+            return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace,
+                                       part.columns_of_d);
           });
         },
 };
@@ -102,7 +104,9 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels, {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false},
+    return launch_part(ready.kernels,
+                       {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false,
+                        columns_of_d(problem)},
                        launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
@@ -112,7 +116,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
       launch_part(ready.kernels,
-                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0},
+                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0,
+                   columns_of_d(problem)},
                   launch);
     }
   }

@@ -46,8 +46,9 @@ struct Part {
   const Operands& operands;
   const Workspace& workspace;
   const EncodeTensorMap& encode;
-  std::int64_t row, column;  ///< where it begins in D
-  bool has_packed_b;         ///< the part before this one has packed the same columns of B
+  std::int64_t row, column;   ///< where it begins in the product
+  bool has_packed_b;          ///< the part before this one has packed the same columns of B
+  std::int64_t columns_of_d;  ///< of all parts
 };
 
 /// What a kernel does in a call. All else asks these rows, so another kernel is another row of call.cpp's table.

@@ -4,6 +4,7 @@
 
 #include "core/activations.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
@@ -31,6 +32,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
           {"fragment.cuh", template_file("fragment.cuh")},
+          {"pairs.cuh", template_file("pairs.cuh")},
           {"activation.cuh", template_file("activation.cuh")},
           {"functor.cuh", template_file("functor.cuh")},
           {"memory.cuh", template_file("memory.cuh")},
@@ -183,6 +185,8 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
                           : has_block_scales(p)    ? "BlockScalesArguments"
                                                    : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
+            {"pairing", std::string(to_string(pairing_of(p)))},
+            {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},
             {"custom_epilogue",
              has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), compute_type_of(p)) : ""},
             {"problem", describe(packed_problem(asked, c), promoted)}};
@@ -219,23 +223,26 @@ std::string kernel_identity(const NormalProblem& asked, const KernelConfig& c, c
 
 KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, const DeviceInfo& device) {
   const bool transpose_a = transposes_a(p, c), transpose_b = transposes_b(p, c);
+  const bool interleaves = c.pack_b && interleaves_b(p);
   const auto what = [](bool transpose) { return std::string(transpose ? "transposed" : "copied"); };
+  const std::string what_b = interleaves ? "interleaved" : what(transpose_b);
   const std::string size = std::to_string(size_of(p.a.type));
   KernelSource source;
   source.architecture = device.architecture();
   source.config = "packing";
-  source.entry = "pack_" + size + "_" + what(transpose_a) + "_" + what(transpose_b);
+  source.entry = "pack_" + size + "_" + what(transpose_a) + "_" + what_b;
   TemplateValues values = packing_files();
   values.insert({{"architecture", source.architecture},
                  {"size", size},
                  {"what_a", what(transpose_a)},
-                 {"what_b", what(transpose_b)},
+                 {"what_b", what_b},
                  {"element", size_of(p.a.type) == 1   ? "u8"
                              : size_of(p.a.type) == 2 ? "u16"
                                                       : "u32"},
                  {"dependent_launch", flag(device.launches_dependents())},
                  {"transpose_a", flag(transpose_a)},
                  {"transpose_b", flag(transpose_b)},
+                 {"interleave_b", std::string(to_string(interleaves ? pairing_of(p) : Pairing::none))},
                  {"entry", source.entry}});
   source.text = fill_in("pack.cu.in", values);
   return source;

@@ -1,13 +1,30 @@
 #include "kernels/kernel_problem.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "core/pairing.hpp"
 #include "kernels/packing.hpp"
 
 namespace jitgemm {
+namespace {
+
+/// Of an N-major B whose columns are pairs, where a kernel copies it as it is: what it copies at a time are neighbours
+/// in memory that stay neighbours (mainloop_sm80.cuh).
+int alignment_of_pairs(const NormalProblem& p) {
+  const int size = int(size_of(p.b.type));
+  const bool halves = pairing_of(p) == Pairing::halves;
+  if (size == 1) return halves ? 1 : p.b.alignment;
+  if (!halves) return size;
+  const auto bytes = std::uint64_t(columns_of_d(p)) * std::uint64_t(size) | 16;
+  return std::min(p.b.alignment, int(bytes & -bytes));
+}
+
+}  // namespace
 
 KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig& config) {
   KernelProblem p(packed_problem(normalised, config));
+  if (has_pairs(p) && p.b.layout == Layout::row_major && !config.pack_b) p.b.alignment = alignment_of_pairs(normalised);
   if (!config.swap_ab) return p;
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);

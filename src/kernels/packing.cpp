@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/tensor_map_spec.hpp"
 
@@ -49,6 +50,13 @@ int blocks(const OperandMatrix& packed, bool transposed) {
   return int(std::clamp<std::int64_t>(wanted, 1, most_pack_blocks));
 }
 
+/// Slabs of columns have whole groups of pairs, to the last; halves of many matrices would be a batch of batches.
+bool pairs_may_be_cut(const NormalProblem& p) {
+  if (!has_pairs(p)) return true;
+  const bool are_halves_of_many = pairing_of(p) == Pairing::halves && p.batch > 1 && p.b.stride != 0;
+  return columns_of_d(p) % pair_columns == 0 && !are_halves_of_many;
+}
+
 }  // namespace
 
 bool needs_packing_a(const NormalProblem& p) {
@@ -57,7 +65,10 @@ bool needs_packing_a(const NormalProblem& p) {
 }
 bool needs_packing_b(const NormalProblem& p) {
   return p.b.alignment < 16 || !strides_are_mappable(matrix_b(p)) ||
-         (becomes_k_major(p) && p.b.layout != Layout::column_major);
+         (becomes_k_major(p) && p.b.layout != Layout::column_major) || interleaves_b(p);
+}
+bool interleaves_b(const NormalProblem& p) {
+  return has_pairs(p) && !becomes_k_major(p) && p.b.layout == Layout::row_major;
 }
 
 bool transposes_a(const NormalProblem& p, const KernelConfig& c) {
@@ -101,6 +112,7 @@ Slab slab_of(const NormalProblem& normalised, const KernelConfig& c) {
   if (c.swap_ab) std::swap(tile_m, tile_n);
   const Slab slab{part(a_bytes, a_share, p.m, p.a.layout == Layout::row_major ? tile_m : std::lcm(64, tile_m)),
                   part(b_bytes, b_share, p.n, p.b.layout == Layout::column_major ? tile_n : std::lcm(64, tile_n))};
+  if (slab.columns != p.n && !pairs_may_be_cut(p)) return {0, 0};
   return slab.rows == 0 || slab.columns == 0 ? Slab{0, 0} : slab;
 }
 

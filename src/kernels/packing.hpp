@@ -14,6 +14,10 @@ inline constexpr std::size_t max_packed_bytes = std::size_t(64) << 20;
 bool needs_packing_a(const NormalProblem& normalised);
 bool needs_packing_b(const NormalProblem& normalised);
 
+/// Whether packing puts columns of B that are pairs side by side: where B stays N-major. Rows of a K-major one are so
+/// copied by TMA.
+bool interleaves_b(const NormalProblem& normalised);
+
 inline bool packs(const KernelConfig& config) { return config.pack_a || config.pack_b; }
 
 /// Whether packing turns columns of the operand into rows.

@@ -1,5 +1,6 @@
 #include "kernels/parameters.hpp"
 
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
@@ -29,7 +30,8 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .align_b = p.b.alignment,
           .align_d = p.d.alignment,
           .block_scales = has_block_scales(p),
-          .column_scales = p.b.scaling == Scaling::block_1x128};
+          .column_scales = p.b.scaling == Scaling::block_1x128,
+          .pairs = has_pairs(p)};
 }
 
 }  // namespace jitgemm

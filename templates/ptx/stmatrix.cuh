@@ -29,5 +29,14 @@ __device__ __forceinline__ void stmatrix_x2(u32 address, u32 x0, u32 x1) {
                  : "memory");
 }
 
+/// The same with one, whose rows lanes 0..7 give.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void stmatrix_x1(u32 address, u32 x) {
+  if constexpr (TRANSPOSED)
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(address), "r"(x) : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(address), "r"(x) : "memory");
+}
+
 }  // namespace jitgemm::device::ptx
 #endif

@@ -35,6 +35,25 @@ __device__ __forceinline__ void tma_load_multicast_3d(u32 shared, const TensorMa
       : "memory");
 }
 
+/// The same of rows that are pairs: a map of five dimensions, of which the second to fourth are rows of one kind, the
+/// two kinds, and groups of such pairs.
+__device__ __forceinline__ void tma_load_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer,
+                                            int pair, int group, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+      "[%2];" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(inner), "r"(outer), "r"(pair), "r"(group), "r"(batch)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_multicast_5d(u32 shared, const TensorMap* map, u32 barrier, int inner,
+                                                      int outer, int pair, int group, int batch, u16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
+      "%4, %5, %6, %7}], [%2], %8;" ::"r"(shared),
+      "l"(map), "r"(barrier), "r"(inner), "r"(outer), "r"(pair), "r"(group), "r"(batch), "h"(blocks)
+      : "memory");
+}
+
 /// The matrix's rows end at a multiple of 16 bytes.
 __device__ __forceinline__ void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),

@@ -1,5 +1,6 @@
 #include "backend/cuda/tensor_map.hpp"
 
+#include <array>
 #include <bit>
 
 namespace jitgemm::cuda {
@@ -42,22 +43,47 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
   const cuuint64_t stride =
       spec.outer > 1 ? cuuint64_t(spec.stride) * size : (cuuint64_t(spec.inner) * size + 15) / 16 * 16;
   const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
-  const cuuint64_t sizes[] = {cuuint64_t(spec.inner), cuuint64_t(spec.outer), cuuint64_t(spec.batch)};
-  const cuuint64_t strides[] = {stride, batch_stride};
-  const cuuint32_t box[] = {cuuint32_t(spec.box_inner), cuuint32_t(spec.box_outer), 1};
-  const cuuint32_t element_strides[] = {1, 1, 1};
+  const RowPairs& pairs = spec.pairs;
+  const cuuint64_t pair_stride = cuuint64_t(pairs.stride) * size,
+                   group_stride = pairs.groups > 1 ? cuuint64_t(pairs.group_stride) * size : pair_stride;
+  struct Dimension {
+    cuuint64_t size, stride;  // bytes from the last one to the next
+    cuuint32_t box;
+  };
+  std::array<Dimension, 5> dimensions{
+      Dimension{cuuint64_t(spec.inner), 0, cuuint32_t(spec.box_inner)},
+      Dimension{cuuint64_t(spec.outer), stride, cuuint32_t(spec.box_outer)},
+  };
+  cuuint32_t rank = 2;
+  if (pairs.groups > 0) {
+    dimensions[rank++] = {2, pair_stride, 2};
+    dimensions[rank++] = {cuuint64_t(pairs.groups), group_stride, cuuint32_t(pairs.box_groups)};
+  }
+  dimensions[rank++] = {cuuint64_t(spec.batch), batch_stride, 1};
+  cuuint64_t sizes[5], strides[4];
+  cuuint32_t box[5];
+  const cuuint32_t element_strides[] = {1, 1, 1, 1, 1};
+  for (cuuint32_t i = 0; i < rank; ++i) {
+    sizes[i] = dimensions[i].size;
+    box[i] = dimensions[i].box;
+    if (i > 0) strides[i - 1] = dimensions[i].stride;
+  }
   CUtensorMap encoded;
   const CUresult result = api.tensor_map_encode_tiled(
-      &encoded, tensor_map_type(spec.type), 3, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
+      &encoded, tensor_map_type(spec.type), rank, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {
-    throw driver_error(api, result, ErrorCode::internal,
-                       "cuTensorMapEncodeTiled of " + std::to_string(spec.batch) + " x " + std::to_string(spec.outer) +
-                           " x " + std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) +
-                           ", " + std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
-                           std::to_string(spec.box_inner) + ")",
-                       "use main_loop=sm80 for this problem and report it");
+    throw driver_error(
+        api, result, ErrorCode::internal,
+        "cuTensorMapEncodeTiled of " + std::to_string(spec.batch) + " x " + std::to_string(spec.outer) + " x " +
+            std::to_string(spec.inner) + " (strides " + std::to_string(spec.batch_stride) + ", " +
+            std::to_string(spec.stride) + ", box " + std::to_string(spec.box_outer) + " x " +
+            std::to_string(spec.box_inner) + ")" +
+            (pairs.groups > 0 ? ", rows in pairs, groups " + std::to_string(pairs.groups) + ", strides " +
+                                    std::to_string(pairs.group_stride) + ", " + std::to_string(pairs.stride)
+                              : ""),
+        "use main_loop=sm80 for this problem and report it");
   }
   return std::bit_cast<device::TensorMap>(encoded);
 }

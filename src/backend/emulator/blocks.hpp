@@ -35,8 +35,10 @@ enum class Collective : std::uint8_t {
   warp_uniform,
   ldmatrix,
   ldmatrix_trans,
+  stmatrix_x1,
   stmatrix_x2,
   stmatrix_x4,
+  stmatrix_x1_trans,
   stmatrix_x2_trans,
   stmatrix_x4_trans,
   mma,
@@ -56,11 +58,16 @@ struct PendingCopy {
   const void* global;
 };
 
+/// A box's first element, by the dimensions of its tensor map.
+struct BoxPlace {
+  int inner = 0, outer = 0, pair = 0, group = 0, batch = 0;
+};
+
 /// A TMA store that still reads shared memory.
 struct PendingStore {
   device::TensorMap map;
   u32 shared, group;
-  int inner, outer, batch;
+  BoxPlace place;
 };
 
 struct Thread {
@@ -157,7 +164,7 @@ struct PendingLoad {
   Block* block;
   device::TensorMap map;
   u32 shared, barrier;
-  int inner, outer, batch;
+  BoxPlace place;
 };
 
 /// What an entity is that is not a thread.

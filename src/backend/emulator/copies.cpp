@@ -29,8 +29,11 @@ struct Map {
   long long inner_bytes, outer, batch;
   u64 stride_bytes, batch_stride_bytes;
   u32 box_outer;
-  u32 row_bytes;  // of the box
-  unsigned char rest[64];
+  u32 row_bytes;          // of the box
+  u32 pairs, box_groups;  // 2 and its groups where rows are pairs in turn, else 1 and 1
+  long long groups;
+  u64 pair_stride_bytes, group_stride_bytes;
+  unsigned char rest[32];
 };
 static_assert(sizeof(Map) == sizeof(device::TensorMap));
 
@@ -48,7 +51,8 @@ Map decode(const device::TensorMap& opaque) {
   return map;
 }
 
-u32 box_bytes(const Map& map) { return map.box_outer * map.row_bytes; }
+u32 box_rows(const Map& map) { return map.box_outer * map.pairs * map.box_groups; }
+u32 box_bytes(const Map& map) { return box_rows(map) * map.row_bytes; }
 
 /// Where the swizzle's pattern repeats; at least 128.
 u32 box_alignment(const Map& map) { return map.row_bytes * 8; }
@@ -60,15 +64,21 @@ u32 swizzled(const Map& map, u32 address) { return address ^ (address >> 3 & (ma
 /// Calls f(shared address of a 16-byte chunk of the box, where it begins to be in bounds, the global address of that,
 /// how many bytes are).
 template <class F>
-void for_each_chunk(const Map& map, u32 shared, int inner, int outer, int batch, F f) {
-  for (u32 row = 0; row < map.box_outer; ++row) {
-    const long long y = outer + (long long)row;
-    const bool row_exists = y >= 0 && y < map.outer && batch >= 0 && batch < map.batch;
+void for_each_chunk(const Map& map, u32 shared, const BoxPlace& place, F f) {
+  const auto is_in = [](long long x, long long extent) { return x >= 0 && x < extent; };
+  for (u32 row = 0; row < box_rows(map); ++row) {
+    const u32 block = row / map.box_outer;  // of rows of one kind
+    const long long y = place.outer + (long long)(row % map.box_outer),
+                    pair = place.pair + (long long)(block % map.pairs),
+                    group = place.group + (long long)(block / map.pairs);
+    const bool row_exists =
+        is_in(y, map.outer) && is_in(pair, map.pairs) && is_in(group, map.groups) && is_in(place.batch, map.batch);
     for (u32 offset = 0; offset < map.row_bytes; offset += 16) {
-      const long long x = (long long)inner * map.element_bytes + offset;
+      const long long x = (long long)place.inner * map.element_bytes + offset;
       const long long low = std::clamp(-x, 0LL, 16LL), high = std::clamp(map.inner_bytes - x, 0LL, 16LL);
       const bool exists = row_exists && low < high;
-      const u64 global = map.address + u64(batch) * map.batch_stride_bytes + u64(y) * map.stride_bytes + u64(x + low);
+      const u64 global = map.address + u64(place.batch) * map.batch_stride_bytes + u64(group) * map.group_stride_bytes +
+                         u64(pair) * map.pair_stride_bytes + u64(y) * map.stride_bytes + u64(x + low);
       f(swizzled(map, shared + row * map.row_bytes + offset), low,
         reinterpret_cast<unsigned char*>(exists ? global : 0), exists ? high - low : 0);
     }
@@ -77,7 +87,7 @@ void for_each_chunk(const Map& map, u32 shared, int inner, int outer, int batch,
 
 void perform(Block& block, Thread& thread, const PendingStore& store) {
   const Map map = decode(store.map);
-  for_each_chunk(map, store.shared, store.inner, store.outer, store.batch,
+  for_each_chunk(map, store.shared, store.place,
                  [&](u32 shared, long long begin, unsigned char* global, long long bytes) {
                    if (bytes > 0)
                      std::memcpy(global, block.memory.at(thread, shared, 16, 16, "TMA store") + begin, bytes);
@@ -161,22 +171,31 @@ void fire_copy(Thread& thread) {
   pending.erase(pending.begin() + i);
 }
 
-void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
-  Thread& thread = *current;
-  thread.launch->preempt();
-  decode(thread, map, "tma_load_3d");
-  issue(thread, {thread.block, *map, shared, barrier, inner, outer, batch}, "tma_load_3d");
+namespace {
+
+/// That the instruction has as many coordinates as the map has dimensions.
+void check_rank(Thread& thread, const TensorMap* opaque, bool in_pairs, const char* operation) {
+  const Map map = decode(thread, opaque, operation);
+  if ((map.pairs == 2) != in_pairs)
+    thread.launch->fault("%s: the tensor map has %d dimensions", operation, in_pairs ? 3 : 5);
 }
 
-void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch, u16 blocks) {
+void load(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, bool in_pairs, const char* operation) {
+  Thread& thread = *current;
+  thread.launch->preempt();
+  check_rank(thread, map, in_pairs, operation);
+  issue(thread, {thread.block, *map, shared, barrier, place}, operation);
+}
+
+void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, u16 blocks, bool in_pairs,
+                    const char* operation) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
-  const char* const operation = "tma_load_multicast_3d";
   launch.preempt();
-  decode(thread, map, operation);
+  check_rank(thread, map, in_pairs, operation);
   if (blocks == 0 || blocks >> launch.cluster_size() != 0)
     launch.fault("%s to blocks 0x%x of a cluster of %u", operation, blocks, launch.cluster_size());
-  PendingLoad load{nullptr, *map, shared, barrier, inner, outer, batch};
+  PendingLoad load{nullptr, *map, shared, barrier, place};
   for (u32 rest = blocks; rest; rest &= rest - 1) {
     load.block = &peer(thread, u32(std::countr_zero(rest)), operation);
     const Stamp landing = issue(thread, load, operation);
@@ -184,11 +203,28 @@ void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int in
   }
 }
 
+}  // namespace
+
+void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
+  load(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, false, "tma_load_3d");
+}
+void tma_load_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int pair, int group, int batch) {
+  load(shared, map, barrier, {inner, outer, pair, group, batch}, true, "tma_load_5d");
+}
+void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch, u16 blocks) {
+  load_multicast(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, blocks, false,
+                 "tma_load_multicast_3d");
+}
+void tma_load_multicast_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int pair, int group,
+                           int batch, u16 blocks) {
+  load_multicast(shared, map, barrier, {inner, outer, pair, group, batch}, blocks, true, "tma_load_multicast_5d");
+}
+
 void land(Launch& launch, const PendingLoad& load) {
   Block& block = *load.block;
   Thread& thread = block.threads[0];
   const Map map = decode(load.map);
-  for_each_chunk(map, load.shared, load.inner, load.outer, load.batch,
+  for_each_chunk(map, load.shared, load.place,
                  [&](u32 shared, long long begin, const unsigned char* global, long long bytes) {
                    unsigned char* to = block.memory.at(thread, shared, 16, 16, "TMA load");
                    std::memset(to, 0, 16);
@@ -208,6 +244,7 @@ void tma_store_3d(const TensorMap* opaque, u32 shared, int inner, int outer, int
   Block& block = *thread.block;
   launch.preempt();
   launch.check_dependencies(thread, "tma_store_3d");
+  check_rank(thread, opaque, false, "tma_store_3d");
   const Map map = decode(thread, opaque, "tma_store_3d");
   if (map.inner_bytes % 16 != 0)  // seen on an H200: it clips at 16 bytes, and writes beside the row
     launch.fault("tma_store_3d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
@@ -217,7 +254,7 @@ void tma_store_3d(const TensorMap* opaque, u32 shared, int inner, int outer, int
     thread.stores.entity = block.add_entity({"the TMA stores of thread %u (group %u from 1)", thread.index});
   thread.last_store_group = thread.store_group;
   block.memory.read(thread, shared, bytes, {thread.stores.entity, thread.store_group}, Proxy::tma, "tma_store_3d");
-  const PendingStore store{*opaque, shared, thread.store_group, inner, outer, batch};
+  const PendingStore store{*opaque, shared, thread.store_group, {.inner = inner, .outer = outer, .batch = batch}};
   if (launch.acts_at_issue())
     perform(block, thread, store);
   else
@@ -274,6 +311,12 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   map.batch_stride_bytes = spec.batch > 1 ? u64(spec.batch_stride * size) : 0;
   map.box_outer = u32(spec.box_outer);
   map.row_bytes = u32(row_bytes);
+  const bool in_pairs = spec.pairs.groups > 0;
+  map.pairs = in_pairs ? 2 : 1;
+  map.groups = in_pairs ? spec.pairs.groups : 1;
+  map.box_groups = in_pairs ? u32(spec.pairs.box_groups) : 1;
+  map.pair_stride_bytes = in_pairs ? u64(spec.pairs.stride * size) : 0;
+  map.group_stride_bytes = spec.pairs.groups > 1 ? u64(spec.pairs.group_stride * size) : 0;
   device::TensorMap result;
   std::memcpy(&result, &map, sizeof map);
   return result;

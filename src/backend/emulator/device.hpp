@@ -106,6 +106,11 @@ inline void stmatrix_x2(u32 address, u32 x0, u32 x1) {
   runtime.stmatrix(address, x, 2, TRANSPOSED);
 }
 
+template <bool TRANSPOSED>
+inline void stmatrix_x1(u32 address, u32 x) {
+  runtime.stmatrix(address, &x, 1, TRANSPOSED);
+}
+
 template <u32 SELECTOR>
 inline u32 prmt(u32 low, u32 high) {
   const u64 bytes = low | u64(high) << 32;

@@ -247,8 +247,10 @@ void stmatrix(u32 address, const u32* x, u32 matrices, bool transposed) {
   thread.launch->preempt();
   SharedMemory& memory = thread.block->memory;
   LaneArguments& mine = warp.lanes[thread.lane];
-  const Collective collective = matrices == 2 ? (transposed ? Collective::stmatrix_x2_trans : Collective::stmatrix_x2)
-                                              : (transposed ? Collective::stmatrix_x4_trans : Collective::stmatrix_x4);
+  const Collective collective = matrices == 1 ? (transposed ? Collective::stmatrix_x1_trans : Collective::stmatrix_x1)
+                                : matrices == 2
+                                    ? (transposed ? Collective::stmatrix_x2_trans : Collective::stmatrix_x2)
+                                    : (transposed ? Collective::stmatrix_x4_trans : Collective::stmatrix_x4);
   const u32 rows = 8 * matrices;
   if (thread.lane < rows) {
     mine.result = memory.at(thread, address, 16, 16, to_string(collective));

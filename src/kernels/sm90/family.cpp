@@ -19,6 +19,8 @@ Footprint footprint(const device::KernelParameters& parameters) {
 std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const KernelProblem& p,
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
+  if (interleaves_b(normalised) && !c.pack_b)
+    return "the sm90 main loop takes pairs of columns of a row-major B of 16-bit elements packed";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
   // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.

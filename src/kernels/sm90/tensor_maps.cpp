@@ -1,6 +1,7 @@
 #include "kernels/sm90/tensor_maps.hpp"
 
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "geometry_sm90.cuh"
 #include "kernels/parameters.hpp"
 
@@ -20,6 +21,22 @@ TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) 
           .box_outer = box_outer};
 }
 
+/// Makes the map of a K-major operand, whose rows are columns of the product, one whose rows are pairs in turn. Of
+/// whole groups a box has as many as the tile. Else no map of groups ends where both of the pair's rows do: rows are
+/// one dimension then, and a box has one group of them.
+void pair_rows(const NormalProblem& p, const OperandMatrix& matrix, TensorMapSpec& map) {
+  const bool halves = pairing_of(p) == Pairing::halves;
+  const std::int64_t width = columns_of_d(p), row = halves ? matrix.ld : 2 * matrix.ld;
+  const bool ragged = width % pair_columns != 0;
+  map.outer = ragged ? width : pair_columns;
+  map.stride = row;
+  map.pairs = {.stride = halves ? width * matrix.ld : matrix.ld,
+               .groups = ragged ? 1 : width / pair_columns,
+               .group_stride = pair_columns * row,
+               .box_groups = ragged ? 1 : int(map.box_outer / (2 * pair_columns))};
+  map.box_outer = int(pair_columns);
+}
+
 }  // namespace
 
 TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& p, const KernelConfig& c) {
@@ -29,6 +46,13 @@ TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& 
   TensorMaps maps;
   maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
   maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
+  if (has_pairs(normalised)) {
+    TensorMapSpec& map = c.swap_ab ? maps.a : maps.b;
+    if (c.swap_ab ? a_k_major : b_k_major)
+      pair_rows(normalised, c.swap_ab ? matrix_a(p) : matrix_b(p), map);
+    else
+      map.inner = interleaved_columns(normalised);  // as they were packed
+  }
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   if (geometry.tma_store)
     maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d.type)), geometry.d_box_rows);

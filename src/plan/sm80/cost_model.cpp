@@ -133,7 +133,7 @@ PredictedTime predict_sm80(const KernelConfig& config, const NormalProblem& aske
 
   // What a tile costs besides products. CTAs that share an SM hide it behind each other's products.
   const double tile_elements = double(config.block_m) * config.block_n;
-  const double d_bytes = tile_elements * bytes_per_element_of_d(problem);
+  const double d_bytes = tile_elements * epilogue_bytes_per_sum(problem);
   const double store_efficiency = std::min(1.0, problem.d.alignment / store_align);
   const double epilogue = rates.epilogue_us * accumulators_of(config) / usual_accumulators +
                           d_bytes / (rates.sm_l2_bytes_us * store_efficiency);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
@@ -76,10 +77,11 @@ int widest_tile(const Rows& rows, const KernelProblem& problem) {
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
-              const DeviceInfo& device) {
+              bool columns_are_pairs, const DeviceInfo& device) {
   const bool k_major = problem.b.layout == Layout::column_major;
-  const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 ? 16 : 8;
-  const int multiple = std::max(granularity, 8 * std::max(cluster.k, k_major ? cluster.m : 1));
+  const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 || columns_are_pairs ? 16 : 8;
+  const int rows_a_block = columns_are_pairs ? 16 : 8;  // of B, and of a cluster's sums
+  const int multiple = std::max(granularity, rows_a_block * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
   // The narrowest tiles of so many waves; too wide a one if there is none.
   const auto width_of = [&](std::int64_t waves) {
@@ -133,7 +135,8 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
-      for (int width : widths(widest, cluster, row_blocks, slots, problem, device)) {
+      const bool columns_are_pairs = has_pairs(problem) && !form.form.swap_ab;
+      for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
         if (5 * (column_blocks - tiles_n) > tiles_n) continue;
         const std::int64_t blocks = row_blocks * column_blocks;

@@ -46,7 +46,7 @@ CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
       promoted_(p.accumulation == Accumulation::promoted),
       us_per_clock_(1 / rates_.clocks_us),
       element_(double(size_of(p.a.type))),
-      d_bytes_(bytes_per_element_of_d(p)),
+      d_bytes_(epilogue_bytes_per_sum(p)),
       part_element_(double(size_of(accumulator_of(p)))) {
   for (int size = 1; size < int(usable_sms_.size()); ++size) usable_sms_[std::size_t(size)] = usable_sms(size, device);
   const auto row_us = [&](std::int64_t ld) {

@@ -5,7 +5,8 @@
     d, outputs = jitgemm.linear(x, weight, epilogue=epilogues.gelu("bf16"))
     gradient = jitgemm.matmul(g, weight2, epilogue=epilogues.dgelu("bf16"), operands={"before": outputs["before"]})
 
-x stands for the product, alpha * (a @ b). Types are those of the operands in memory: "f16", "bf16" or "f32", of arrays
+x stands for the product, alpha * (a @ b). Those of pairs, whose names end in "gate", make [..., N / 2] of a product that is
+[..., N]: gate and up are its two halves, or with pairs="neighbours" columns 2j and 2j + 1. Types are those of the operands in memory: "f16", "bf16" or "f32", of arrays
 that a product of float32 sums may read. Arithmetic is float32's, within 2^-20 of what is added up, and NaN goes through.
 """
 
@@ -15,8 +16,8 @@ from functools import cache
 
 from jitgemm import Epilogue
 
-__all__ = ["bias_residual", "clamp", "dgelu", "dgelu_tanh", "dropout", "drelu", "dsilu", "gelu", "leaky_relu",
-           "residual_rstd", "scale", "silu", "soft_cap"]
+__all__ = ["bias_residual", "clamp", "clamped_silu_gate", "dgelu", "dgelu_tanh", "dropout", "drelu", "dsilu", "gelu",
+           "gelu_gate", "leaky_relu", "residual_rstd", "scale", "silu", "silu_gate", "soft_cap"]
 
 # gelu_tanh(x) is x * logistic(2 u) of u = sqrt(2 / pi) * (x + 0.044715 x^3); so written, what is far below zero keeps its
 # places. So does 1 - logistic(y) as logistic(-y).
@@ -44,6 +45,18 @@ def _saving(before: str, bias: str | None, function: str, helpers: str) -> Epilo
     operands = f"// operand out before matrix {before}\n" + (f"// operand in bias along_n {bias}\n" if bias else "")
     return _epilogue(operands, f"  const float h = x{' + args.bias' if bias else ''};\n  out.before = h;\n"
                                f"  return {function};\n", out=True, helpers=helpers)
+
+
+def _gated(pairs: str, bias: str | None, saved: str | None, function: str, helpers: str, scalars: str = "") -> Epilogue:
+    if pairs not in ("halves", "neighbours"):
+        raise ValueError(f'pairs is "{pairs}"; choose one of halves, neighbours')
+    operands = "".join(f"// operand in {name}_bias along_n {bias}\n" for name in ("gate", "up") if bias)
+    operands += "".join(f"// operand out {name} matrix {saved}\n" for name in ("gate", "up") if saved)
+    add = "".join(f"  {name} += args.{name}_bias;\n" for name in ("gate", "up") if bias)
+    save = "".join(f"  out.{name} = {name};\n" for name in ("gate", "up") if saved)
+    return Epilogue(f"// pairs {pairs}\n{scalars}{operands}{helpers}"
+                    "__device__ float epilogue(float gate, float up, const Args& args, Out& out) {\n"
+                    f"{add}{save}{function}}}\n")
 
 
 @cache
@@ -82,6 +95,39 @@ def gelu(before: str = "bf16", *, approximate: str = "none", bias: str | None = 
 def silu(before: str = "bf16", *, bias: str | None = None) -> Epilogue:
     """silu(h) of h = x, or x + bias where that has a type; h itself is the output `before`, for dsilu()."""
     return _saving(before, bias, "h * logistic(h)", _SIGMOID)
+
+
+@cache
+def silu_gate(pairs: str = "halves", *, bias: str | None = None, saved: str | None = None) -> Epilogue:
+    """silu(gate) * up, a layer's SwiGLU.
+
+    bias: a type, of `gate_bias` and `up_bias`, a value a column of the result each, added first. saved: a type, of the
+    outputs `gate` and `up`, which a gradient needs.
+    """
+    return _gated(pairs, bias, saved, "  return gate * logistic(gate) * up;\n", _SIGMOID)
+
+
+@cache
+def gelu_gate(pairs: str = "halves", *, approximate: str = "tanh", bias: str | None = None,
+              saved: str | None = None) -> Epilogue:
+    """gelu(gate) * up, a layer's GEGLU; approximate: "tanh" or "none", the rest as silu_gate()."""
+    if approximate not in _GELU:
+        raise ValueError(f'approximate is "{approximate}"; choose one of none, tanh')
+    return _gated(pairs, bias, saved, "  return gelu(gate) * up;\n", _GELU[approximate])
+
+
+@cache
+def clamped_silu_gate(pairs: str = "neighbours", *, bias: str | None = None, saved: str | None = None) -> Epilogue:
+    """(up + 1) * gate * logistic(alpha * gate) of a gate of at most `limit` and an up within -limit and limit.
+
+    `limit` and `alpha` are scalars: gpt-oss has 7 and 1.702, and its columns in turn. The rest as silu_gate(); what is
+    saved is not clamped.
+    """
+    return _gated(pairs, bias, saved,
+                  "  const float g = gate > args.limit ? args.limit : gate;\n"
+                  "  const float low = up < -args.limit ? -args.limit : up, u = low > args.limit ? args.limit : low;\n"
+                  "  return (u + 1.0f) * (g * logistic(args.alpha * g));\n",
+                  _SIGMOID, "// operand in limit scalar\n// operand in alpha scalar\n")
 
 
 @cache

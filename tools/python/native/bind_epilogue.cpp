@@ -62,6 +62,10 @@ double x and f64 operands, those of int8 int x and s32 operands. What is returne
 args has the inputs by name, and as int row, column and batch: of the last two dimensions of the result, and the
 number of the matrix, all leading dimensions counted through. out has the outputs.
 
+A gated product has a first line `// pairs halves` or `// pairs neighbours`, and a function of two sums,
+`float epilogue(float gate, float up, const Args& args, Out& out)`: of columns j and N / 2 + j of the product, or 2j
+and 2j + 1. The result, and with it matrices and values a column, is N / 2 wide, and N even.
+
 The function must be pure. It may call <math.h>'s functions of float and double, of which the emulator's and a
 GPU's differ in the last places, and helper functions that begin with __device__. What cannot be used is refused
 here, as ValueError with the line, and what does not compile when it is first called, as RuntimeError with the
@@ -74,6 +78,14 @@ Make one once: each text is kept for the life of the process, so what varies sho
       .def_prop_ro("digest", &EpilogueObject::digest,
                    "The same for the same text in every process. Problem(..., epilogue=digest) has it.")
       .def_prop_ro("operands", &EpilogueObject::operands, "In the order of the text.")
+      .def_prop_ro(
+          "pairs",
+          [](const EpilogueObject& self) -> nb::object {
+            if (self.pairs() == Pairing::none) return nb::none();
+            return nb::cast(std::string(to_string(self.pairs())));
+          },
+          nb::sig("def pairs(self) -> str | None"),
+          "\"halves\" or \"neighbours\": columns of the product that are one of the result; else None.")
       .def("__repr__",
            [](const EpilogueObject& self) {
              std::string operands;

@@ -19,6 +19,7 @@ class EpilogueObject {
   const std::string& text() const { return text_; }
   std::uint64_t digest() const { return digest_; }
   const std::vector<EpilogueOperand>& operands() const { return function_.operands; }
+  Pairing pairs() const { return function_.pairs; }
   bool has_outputs() const;
   /// Whether its code says the word: if not, what the word stands for cannot matter.
   bool reads_row() const { return reads_row_; }

@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "context_internals.hpp"
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "torch_state.hpp"
@@ -267,7 +268,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
 
   like.a.scaling = scaling_of(scale_a_, 0, a, b, "scale_a");
   like.b.scaling = scaling_of(scale_b_, 1, a, b, "scale_b");
-  const Shape shape = product_shape(a, b);
+  const Shape shape = product_shape(a, b, has_pairs(like));
   View d;
   if (d_) {
     d = d_->view();

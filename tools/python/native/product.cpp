@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/pairing.hpp"
+
 namespace jitgemm::python {
 namespace {
 
@@ -280,7 +282,7 @@ std::string to_string(const Shape& shape) {
 
 Shape shape_of(const View& view) { return {view.rank, view.shape}; }
 
-Shape product_shape(const View& a, const View& b) {
+Shape product_shape(const View& a, const View& b, bool pairs) {
   if (a.rank == 0 || b.rank == 0)
     throw ShapeError(std::string(a.rank == 0 ? "a" : "b") + " has no dimension; to multiply by a number use alpha");
   const MatrixView left = matrix_of(a, true), right = matrix_of(b, false);
@@ -289,6 +291,10 @@ Shape product_shape(const View& a, const View& b) {
                      std::to_string(left.columns) + ", is not " +
                      (b.rank == 1 ? "that of b, " : "the last but one of b, ") + std::to_string(right.rows) +
                      "; transpose one of them");
+  if (pairs && (b.rank == 1 || right.columns % 2 != 0))
+    throw ShapeError(shape_text("b", b) +
+                     (b.rank == 1 ? ", a vector" : ", of an odd number of columns, " + std::to_string(right.columns)) +
+                     ", and the epilogue takes pairs of its columns; pass a matrix with an even number of them");
   Shape shape;
   const int rank = std::max(batch_rank(a), batch_rank(b));
   for (int i = rank - 1; i >= 0; --i) {
@@ -299,7 +305,7 @@ Shape product_shape(const View& a, const View& b) {
     shape.push_back(of_a == 1 ? of_b : of_a);
   }
   if (a.rank > 1) shape.push_back(left.rows);
-  if (b.rank > 1) shape.push_back(right.columns);
+  if (b.rank > 1) shape.push_back(pairs ? right.columns / 2 : right.columns);
   return shape;
 }
 
@@ -309,7 +315,7 @@ Product describe(const ProductArrays& arrays, const View& d, const Problem& like
   Problem& problem = product.problem = like;
 
   MatrixView left = matrix_of(a, true), right = matrix_of(b, false);
-  const std::int64_t m = left.rows, n = right.columns;
+  const std::int64_t m = left.rows, n = has_pairs(like) ? right.columns / 2 : right.columns;  // of D
   const int result_rank = (a.rank > 1) + (b.rank > 1);  // of the dimensions of D that are no batch
   const auto result_matrix = [&](const View& view) -> MatrixView {
     const auto stride = [&](int from_end) { return view.strides[std::size_t(view.rank - from_end)]; };
@@ -318,7 +324,7 @@ Product describe(const ProductArrays& arrays, const View& d, const Problem& like
     return a.rank > 1 ? MatrixView{m, 1, stride(1), 0} : MatrixView{1, n, 0, stride(1)};
   };
   problem.m = m;
-  problem.n = n;
+  problem.n = right.columns;
   problem.k = left.columns;
   MatrixView result = result_matrix(d), addend;
   std::vector<OperandView> own;

@@ -64,8 +64,9 @@ struct ProductArrays {
   const EpilogueArrays* epilogue = nullptr;
 };
 
-/// The shape of A @ B by the rules of torch.matmul: vectors, matrices, batches that broadcast. Throws ShapeError.
-Shape product_shape(const View& a, const View& b);
+/// The shape of A @ B by the rules of torch.matmul: vectors, matrices, batches that broadcast; with `pairs` of columns
+/// of B that are one of the result, half as wide. Throws ShapeError.
+Shape product_shape(const View& a, const View& b, bool pairs = false);
 
 /// A product of arrays as GEMMs of one problem.
 struct Product {
