@@ -81,8 +81,7 @@ struct EpilogueOperand {
 /// `up`, and stores its outputs.
 template <bool INTERIOR, typename Function>
 __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTile& tile, int row, int column,
-                                             ElementCompute (&x)[2],
-                                             [[maybe_unused]] const ElementCompute (&up)[2]) {
+                                             ElementCompute (&x)[2], [[maybe_unused]] const ElementCompute (&up)[2]) {
   const CustomEpilogueArguments& own = static_cast<const CustomEpilogueArguments&>(args);
   const ElementPair<INTERIOR> pair(tile, row, column);
   typename Function::Args in[2]{};

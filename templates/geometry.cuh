@@ -19,7 +19,7 @@ struct KernelParameters {
   int align_a, align_b, align_d;
   bool block_scales;   // of A and B: each k-block's sums are multiplied by them
   bool column_scales;  // of B, one for each column
-  bool pairs;  // two columns of the product, with swap_ab two rows, are one of D
+  bool pairs;          // two columns of the product, with swap_ab two rows, are one of D
 
   /// Rows and columns of the kernel's product that are one of D's.
   constexpr int row_fold() const { return pairs && swap_ab ? 2 : 1; }

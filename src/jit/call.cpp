@@ -104,10 +104,10 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(ready.kernels,
-                       {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false,
-                        columns_of_d(problem)},
-                       launch);
+    return launch_part(
+        ready.kernels,
+        {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false, columns_of_d(problem)},
+        launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
