@@ -85,6 +85,25 @@ TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
   CHECK_THAT(std::string(output.json()["plan"]["problem"]), ContainsSubstring("accumulation=promoted"));
 }
 
+TEST_CASE("jitgemm run scales rows and columns, and blocks of k", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::string shape = "run -m 40 -n 48 -k 320 --layout nt --tuning off --device emulator --json ";
+  for (const auto& [options, field] : {std::pair{"--type e4m3 --scaling vector", "scaling_a=vector scaling_b=vector"},
+                                       {"--type s8 --d bf16 --alpha 0.001 --scaling-b vector",
+                                        "d=bf16 layout_b=column_major alpha=0.00100000005 scaling_b"},
+                                       {"--type e5m2 --scaling-a block_1x128 --scaling-b block_128x128",
+                                        "scaling_a=block_1x128 scaling_b=block_128x128"}}) {
+    const Output output = jitgemm(shape + options);
+    INFO(output.err);
+    REQUIRE(output.status == 0);
+    CHECK(output.json()["check"]["passed"] == true);
+    CHECK_THAT(std::string(output.json()["plan"]["problem"]), ContainsSubstring(field));
+  }
+  CHECK_THAT(jitgemm(shape + "--type bf16 --scaling vector").err, ContainsSubstring("no kernel scales a = bf16"));
+  CHECK_THAT(jitgemm(shape + "--type e4m3 --scaling rows").err, ContainsSubstring("use value, vector"));
+}
+
 TEST_CASE("jitgemm run takes batches, and a matrix for all of one", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
