@@ -85,6 +85,6 @@ __device__ Accumulator activation(Accumulator x, Accumulator slope);
 // pack.cu.in's.
 using Element = u32;
 constexpr bool TRANSPOSE_A = true, TRANSPOSE_B = false;
-constexpr Pairing INTERLEAVE_B = Pairing::halves;
+constexpr Pairing INTERLEAVE_B = Pairing::none;
 
 }  // namespace jitgemm::device
