@@ -93,17 +93,21 @@ struct OperandLoader {
     return GATED && K_MAJOR ? source + pairs.rows_to(i + 1) * ld * SIZE : from + ROW_STEP * ld * SIZE;
   }
 
-  /// Where memory has byte `at` of the chunk at `from`.
-  __device__ __forceinline__ const char* in_memory(const char* from, int at) const {
-    return GATED ? from + pairs.elements_to(at / SIZE) * SIZE + at % SIZE : from + at;
+  /// Where memory has the elements of a chunk.
+  __device__ __forceinline__ auto source_elements() const {
+    if constexpr (GATED)
+      return pairs;
+    else
+      return AdjacentElements{};
   }
 
   /// `valid` elements at `from`, and zeros for the rest of the chunk.
-  __device__ __forceinline__ U32x4 load_elements(const char* from, int valid) const {
+  template <typename InMemory>
+  static __device__ __forceinline__ U32x4 load_elements(const InMemory& elements, const char* from, int valid) {
     u32 words[4];
     if constexpr (SIZE >= 4) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = i / (SIZE / 4) < valid ? ptx::ld_global<u32>(in_memory(from, 4 * i)) : 0;
+      for (int i = 0; i < 4; ++i) words[i] = i / (SIZE / 4) < valid ? ptx::ld_global<u32>(elements.at(from, 4 * i)) : 0;
     } else {
       constexpr int IN_WORD = 4 / SIZE;
 #pragma unroll
@@ -113,9 +117,9 @@ struct OperandLoader {
         for (int j = 0; j < IN_WORD; ++j) {
           const int e = i * IN_WORD + j;
           if constexpr (SIZE == 2)
-            words[i] |= (e < valid ? u32(ptx::ld_global<u16>(in_memory(from, 2 * e))) : 0) << 16 * j;
+            words[i] |= (e < valid ? u32(ptx::ld_global<u16>(elements.at(from, 2 * e))) : 0) << 16 * j;
           else
-            words[i] |= (e < valid ? u32(ptx::ld_global<u8>(in_memory(from, e))) : 0) << 8 * j;
+            words[i] |= (e < valid ? u32(ptx::ld_global<u8>(elements.at(from, e))) : 0) << 8 * j;
         }
       }
     }
@@ -123,12 +127,13 @@ struct OperandLoader {
   }
 
   /// A row may end within what one cp.async reads, and at the end of the memory.
-  __device__ __forceinline__ void copy(u32 to, const char* from, int valid) const {
+  template <typename InMemory>
+  static __device__ __forceinline__ void copy(const InMemory& elements, u32 to, const char* from, int valid) {
     if (SIZE * valid % ALIGN == 0) {
 #pragma unroll
-      for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, in_memory(from, e), e < SIZE * valid);
+      for (int e = 0; e < 16; e += ALIGN) ptx::cp_async<ALIGN>(to + e, elements.at(from, e), e < SIZE * valid);
     } else {
-      ptx::st_shared_v4(to, load_elements(from, valid));
+      ptx::st_shared_v4(to, load_elements(elements, from, valid));
     }
   }
 
@@ -139,15 +144,16 @@ struct OperandLoader {
     if constexpr (HOLDS) {
 #pragma unroll
       for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i) {
-        held[i] = load_elements(from, INTERIOR ? CHUNK : valid_elements(i, k_left));
+        held[i] = load_elements(source_elements(), from, INTERIOR ? CHUNK : valid_elements(i, k_left));
       }
     } else if constexpr (INTERIOR) {
 #pragma unroll
-      for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i) copy(smem + offset(i), from, CHUNK);
+      for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i)
+        copy(source_elements(), smem + offset(i), from, CHUNK);
     } else {
 #pragma unroll 1  // a loop is not turned into predicated instructions that the interior would issue, too
       for (int i = 0; i < COUNT; from = chunk_after(i, from), ++i)
-        copy(smem + offset(i), from, valid_elements(i, k_left));
+        copy(source_elements(), smem + offset(i), from, valid_elements(i, k_left));
     }
   }
 

@@ -5,6 +5,12 @@
 
 namespace jitgemm::device {
 
+/// A chunk whose elements are neighbours in memory, too.
+struct AdjacentElements {
+  /// Where memory has the byte of the chunk at `from`.
+  static __device__ __forceinline__ const char* at(const char* from, int byte) { return from + byte; }
+};
+
 /// Of elements of SIZE bytes; K-major, a thread copies chunks ROW_STEP rows apart.
 ///
 /// N-major 8-bit elements are permuted where they are multiplied, halves of 16 interleaved (multiply_mma.cuh): they
@@ -42,6 +48,11 @@ struct PairedSource {
       return e;
     else
       return IN_TURN ? e / 2 + i64(e % 2 * width()) : 2 * e;
+  }
+
+  /// As AdjacentElements.
+  __device__ __forceinline__ const char* at(const char* from, int byte) const {
+    return from + elements_to(byte / SIZE) * SIZE + byte % SIZE;
   }
 };
 

@@ -56,6 +56,55 @@ TEST_CASE("jitgemm explain, source and warm take an epilogue of one's own", "[cl
   CHECK_THAT(jitgemm("warm" + small).out, ContainsSubstring("1 kernel compiled, 0 from the cache"));
 }
 
+TEST_CASE("jitgemm explain, source and warm take an epilogue of pairs, and say how wide D is",
+          "[cli][gated_epilogue]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const TemporaryDirectory directory;
+  const std::string file = (directory.path() / "gated.txt").string();
+  write_file(file,
+             "// pairs neighbours\n"
+             "__device__ float epilogue(float gate, float up, const Args&, Out&) { return gate * up; }\n");
+  const std::string small = " -m 40 -n 48 -k 64 --d f32 --device emulator --epilogue " + file;
+  const Output explained = jitgemm("explain" + small);
+  INFO(explained.err);
+  REQUIRE(explained.status == 0);
+  CHECK_THAT(explained.out, ContainsSubstring("columns 2j and 2j + 1 are one of D, which is 40 x 24"));
+  CHECK_THAT(jitgemm("source" + small).out,
+             ContainsSubstring("PAIRING = Pairing::neighbours;") && ContainsSubstring("#line 2 \"epilogue\""));
+  CHECK_THAT(jitgemm("warm" + small).out, ContainsSubstring("0 kernels compiled, 1 from the cache"));
+  const Output odd = jitgemm("explain -m 40 -n 47 -k 64 --device emulator --epilogue " + file);
+  CHECK(odd.status != 0);
+  CHECK_THAT(odd.err, ContainsSubstring("n = 47 is odd, and the epilogue takes pairs of columns"));
+}
+
+TEST_CASE("An epilogue of pairs goes through C", "[c][gated_epilogue][emulator]") {
+  std::uint64_t function = 0;
+  REQUIRE(
+      jitgemm_epilogue_define("// pairs halves\n__device__ float epilogue(float gate, float up, const Args&, Out&) {"
+                              " return gate - 2 * up; }",
+                              &function) == JITGEMM_STATUS_SUCCESS);
+  const TemporaryDirectory cache;
+  const std::string path = cache.path().string();
+  auto options = made_by<jitgemm_options>(jitgemm_options_init);
+  options.device = JITGEMM_DEVICE_EMULATOR;
+  options.tuning = JITGEMM_TUNING_OFF;
+  options.cache_dir = path.c_str();
+  jitgemm_context* context = nullptr;
+  REQUIRE(jitgemm_context_create(&options, &context) == JITGEMM_STATUS_SUCCESS);
+  auto problem = made_by<jitgemm_problem>(jitgemm_problem_init);
+  problem.m = 1, problem.n = 4, problem.k = 1;
+  problem.d.type = JITGEMM_F32;
+  problem.epilogue.function = function;
+  const std::vector<std::uint16_t> a{0x3c00}, b{0x3c00, 0x4000, 0x4400, 0x4800};  // 1; 1, 2, 4, 8
+  std::vector<float> d(3, 7);
+  auto operands = made_by<jitgemm_operands>(jitgemm_operands_init);
+  operands.a = a.data(), operands.b = b.data(), operands.d = d.data();
+  REQUIRE(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_SUCCESS);
+  CHECK(d == std::vector<float>{1 - 8, 2 - 16, 7});
+  jitgemm_context_destroy(context);
+}
+
 TEST_CASE("What the command cannot do with an epilogue, or its file, is one error", "[cli][custom_epilogue]") {
   NEEDS_COMMAND();
   const Command jitgemm;

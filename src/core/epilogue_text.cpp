@@ -264,7 +264,9 @@ class Declarations {
   }
   /// Of the tokens in the brackets of all of namespace scope.
   void add_within(const Token& token, std::size_t depth) {
-    if (epilogue_line_ != 0 && depth == 1 && token.text == ",") ++commas_;
+    if (epilogue_line_ == 0) return;
+    if (depth == 1 && token.text == ",") ++commas_;
+    if (depth == 1 && token.text == "Args") is_of_pair_ = commas_ == 2;
   }
   /// A closing brace outside of all others: of a function it is the end.
   void close() {
@@ -274,11 +276,9 @@ class Declarations {
   /// The same of a parenthesis.
   void close_parameters() {
     if (epilogue_line_ == 0) return;
-    if (commas_ == 3)
-      pair_line_ = epilogue_line_;
-    else
-      sum_line_ = epilogue_line_;
+    (is_of_pair_ ? pair_line_ : sum_line_) = epilogue_line_;
     epilogue_line_ = commas_ = 0;
+    is_of_pair_ = false;
   }
   /// Lines of the function epilogue, of one sum (or what no compiler will take) and of a pair; 0: there is none.
   int sum_line() const { return sum_line_; }
@@ -293,6 +293,7 @@ class Declarations {
   std::string_view first_, previous_;
   int line_ = 0;
   bool has_parameters_ = false, is_constant_ = false, is_struct_template_ = false, has_body_ = false;
+  bool is_of_pair_ = false;             // two sums come before Args
   int epilogue_line_ = 0, commas_ = 0;  // of the parameters that are read
   int sum_line_ = 0, pair_line_ = 0;
 };
