@@ -203,6 +203,10 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
     }
     if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
     ptx::wgmma_wait_group<0>();
+    // What converts integers needs nothing else, and where nothing lies between it is moved up to before the wait.
+    if constexpr (SAME<Accumulator, int>)
+#pragma unroll
+      for (Accumulator& x : accumulators) ptx::compute_now(x);
     release(previous);
   }
 }

@@ -14,7 +14,7 @@ namespace {
 const char* const body = R"(
 __device__ void run(const Arguments& p) {
   const u32 t = thread_index(), smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + 1024;
-  const bool by_tma = (p.m >= 6 && p.m <= 8) || p.m >= 11;
+  const bool by_tma = (p.m >= 6 && p.m <= 8) || p.m == 11 || p.m == 12;
   if (by_tma && t == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();

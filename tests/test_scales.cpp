@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "c_context.hpp"
 #include "catch.hpp"
 #include "core/operand_matrix.hpp"
@@ -17,6 +18,7 @@
 #include "gemm_choices.hpp"
 #include "gemm_runs.hpp"
 #include "jit/arguments.hpp"
+#include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
@@ -211,6 +213,28 @@ TEST_CASE("On a GPU, scales are what they are on the emulator", "[scales][gpu]")
   edges(device);
   integers(device);
   scaled_blocks(device);
+}
+
+TEST_CASE("Integers that become floating-point keep wgmma asynchronous with NVRTC", "[scales][nvrtc]") {
+  const auto backend = make_compile_only_backend("sm_90a");
+  try {
+    backend->compiler_version();
+  } catch (const Error&) {
+    SKIP("no NVRTC");
+  }
+  Problem problem{
+      .m = 512, .n = 512, .k = 1024, .a = {.type = s8}, .b = {.type = s8, .layout = Layout::column_major}, .d = {bf16}};
+  for (const char* config : {"sm90 128x128x128 stages=4 warps=8", "sm90 64x64x128 stages=4 warps=4 swap_ab=true",
+                             "sm90 128x128x128 stages=4 warps=8 schedule=persistent grid=132",
+                             "sm90 64x128x128 stages=4 warps=4 cluster=1x1x2"})
+    for (const Scaling scaling : {Scaling::value, Scaling::vector}) {
+      CAPTURE(config, scaling);
+      problem.a.scaling = problem.b.scaling = scaling;
+      // Throws where ptxas makes it synchronous.
+      const KernelBinary binary =
+          backend->compile(generate(normalise(problem), parse_kernel_config(config), backend->device()));
+      CHECK(binary.spill_bytes == 0);
+    }
 }
 
 TEST_CASE("A scale that is missed, or has changed places with its neighbour, is seen", "[scales][emulated]") {
