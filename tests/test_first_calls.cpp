@@ -177,8 +177,11 @@ TEST_CASE("A kernel at hand serves meanwhile with a grid that keeps to the const
     Fixture f;
     if (constrained) f.options.constraints.sms = 1;
     f.context.emplace(f.options);
-    f.call(f.small);
-    REQUIRE(f.context->plan(f.other, f.context->plan(f.small).config).ctas > 1);
+    KernelConfig looping = f.context->plan(f.small).config;  // a kernel for one tile a CTA serves no smaller grid
+    looping.schedule = Schedule::persistent;
+    looping.stages = 3;
+    f.context->gemm(f.small, f.operands, nullptr, looping);
+    REQUIRE(f.context->plan(f.other, looping).ctas > 1);
     Gate::set(false);
     {
       std::jthread caller([&f] { f.call(f.other); });
