@@ -194,9 +194,8 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       const int columns = min_of(SUBTILE_COLUMNS, STORE_COLUMNS - subtile * SUBTILE_COLUMNS);
       const int first = StoreFragment::block(mma, subtile * SUBTILE_COLUMNS * COLUMN_FOLD / 8);
       if constexpr (THROUGH_SHARED) {
-        const u32 of_tile = mma * SUBTILES + subtile,
-                  to = smem.d(consumer, (D_IN_RING ? of_tile : subtiles) % D_STAGES);
-        if (TMA_STORE && (of_tile >= D_STAGES || (!D_IN_RING && subtiles >= D_STAGES))) {
+        const u32 to = smem.d(consumer, subtiles % D_STAGES);
+        if (TMA_STORE && (mma * SUBTILES + subtile >= D_STAGES || subtiles >= D_STAGES)) {
           if (thread == 0) ptx::tma_store_wait_group_read<D_STAGES - 1>();
           ptx::bar_sync(1 + consumer, 128);  // the stage is free
         }

@@ -22,6 +22,18 @@ const std::string text =
     "  return x * args.step + args.residual;\n"
     "}\n";
 
+/// For jitgemm_context_destroy().
+jitgemm_context* on_emulator(const TemporaryDirectory& cache) {
+  const std::string path = cache.path().string();
+  auto options = made_by<jitgemm_options>(jitgemm_options_init);
+  options.device = JITGEMM_DEVICE_EMULATOR;
+  options.tuning = JITGEMM_TUNING_OFF;
+  options.cache_dir = path.c_str();
+  jitgemm_context* context = nullptr;
+  REQUIRE(jitgemm_context_create(&options, &context) == JITGEMM_STATUS_SUCCESS);
+  return context;
+}
+
 }  // namespace
 
 TEST_CASE("jitgemm explain, source and warm take an epilogue of one's own", "[cli][custom_epilogue]") {
@@ -85,13 +97,7 @@ TEST_CASE("An epilogue of pairs goes through C", "[c][gated_epilogue][emulator]"
                               " return gate - 2 * up; }",
                               &function) == JITGEMM_STATUS_SUCCESS);
   const TemporaryDirectory cache;
-  const std::string path = cache.path().string();
-  auto options = made_by<jitgemm_options>(jitgemm_options_init);
-  options.device = JITGEMM_DEVICE_EMULATOR;
-  options.tuning = JITGEMM_TUNING_OFF;
-  options.cache_dir = path.c_str();
-  jitgemm_context* context = nullptr;
-  REQUIRE(jitgemm_context_create(&options, &context) == JITGEMM_STATUS_SUCCESS);
+  jitgemm_context* const context = on_emulator(cache);
   auto problem = made_by<jitgemm_problem>(jitgemm_problem_init);
   problem.m = 1, problem.n = 4, problem.k = 1;
   problem.d.type = JITGEMM_F32;
@@ -152,13 +158,7 @@ TEST_CASE("An epilogue of one's own goes through C as through C++", "[c][custom_
   CHECK(jitgemm_epilogue_text(77, nullptr, 0, &needed) == JITGEMM_STATUS_INVALID_PROBLEM);
 
   const TemporaryDirectory cache;
-  const std::string path = cache.path().string();
-  auto options = made_by<jitgemm_options>(jitgemm_options_init);
-  options.device = JITGEMM_DEVICE_EMULATOR;
-  options.tuning = JITGEMM_TUNING_OFF;
-  options.cache_dir = path.c_str();
-  jitgemm_context* context = nullptr;
-  REQUIRE(jitgemm_context_create(&options, &context) == JITGEMM_STATUS_SUCCESS);
+  jitgemm_context* const context = on_emulator(cache);
   auto problem = made_by<jitgemm_problem>(jitgemm_problem_init);
   problem.m = 3, problem.n = 5, problem.k = 2;
   problem.d.type = JITGEMM_F32;

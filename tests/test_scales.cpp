@@ -175,6 +175,12 @@ void scaled_blocks(GemmDevice& device) {
   run_all({&device}, cases);
 }
 
+/// No scale is that of the one beside it, or 1.
+void make_neighbours_differ(GemmInputs& inputs) {
+  for (auto* const scales : {&inputs.scales_a, &inputs.scales_b})
+    for (std::size_t i = 0; i < scales->size(); ++i) (*scales)[i] = std::array{1.25f, 0.5f, -0.75f}[i % 3];
+}
+
 }  // namespace
 
 TEST_CASE("Rows and columns have scales of their own, with either main loop", "[scales][emulated]") {
@@ -243,8 +249,7 @@ TEST_CASE("A scale that is missed, or has changed places with its neighbour, is 
     for (const DataType d : {bf16, f32, e4m3}) {
       const GemmCase gemm = plain_case(problem_of(35, 43, 200, e4m3, d), tile_of(main_loop));
       GemmInputs inputs = make_inputs(gemm, Fill::normal, test_seed());
-      for (auto* const scales : {&inputs.scales_a, &inputs.scales_b})
-        for (std::size_t i = 0; i < scales->size(); ++i) (*scales)[i] = std::array{1.25f, 0.5f, -0.75f}[i % 3];
+      make_neighbours_differ(inputs);
       const std::vector<char> out = device.run(gemm, inputs);
       CAPTURE(to_string(gemm), test_seed());
       REQUIRE(check(gemm, inputs, out) == "");
@@ -268,8 +273,7 @@ TEST_CASE("A block's scale that is missed, or has changed places with its neighb
       scale(problem, how);
       const GemmCase gemm = plain_case(problem, parse_kernel_config(config));
       GemmInputs inputs = make_inputs(gemm, Fill::normal, test_seed());
-      for (auto* const scales : {&inputs.scales_a, &inputs.scales_b})
-        for (std::size_t i = 0; i < scales->size(); ++i) (*scales)[i] = std::array{1.25f, 0.5f, -0.75f}[i % 3];
+      make_neighbours_differ(inputs);
       const std::vector<char> out = device.run(gemm, inputs);
       CAPTURE(to_string(gemm), test_seed());
       REQUIRE(check(gemm, inputs, out) == "");

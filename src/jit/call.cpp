@@ -28,7 +28,7 @@ constexpr KernelRole packing{
           step.grid = copies.launch;
           step.set_arguments([&] {
             return make_pack_arguments(part.problem, part.config, copies, part.shape, part.operands, part.workspace,
-                                       part.columns_of_d);
+                                       columns_of_d(part.whole));
           });
         },
 };
@@ -104,10 +104,8 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
   const KernelConfig& config = ready.config;
   const Slab slab = slab_of(problem, config);
   if (is_whole(slab, problem)) {
-    return launch_part(
-        ready.kernels,
-        {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false, columns_of_d(problem)},
-        launch);
+    return launch_part(ready.kernels, {problem, problem, config, ready.shape, operands, workspace, encode, 0, 0, false},
+                       launch);
   }
   for (std::int64_t column = 0; column < problem.n; column += slab.columns) {
     for (std::int64_t row = 0; row < problem.m; row += slab.rows) {
@@ -116,8 +114,7 @@ void for_each_step(const Ready& ready, const NormalProblem& problem, const Opera
       part.n = std::min(slab.columns, problem.n - column);
       const Operands its = operands_at(problem, operands, row, column);
       launch_part(ready.kernels,
-                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0,
-                   columns_of_d(problem)},
+                  {problem, part, config, launch_shape(part, config), its, workspace, encode, row, column, row > 0},
                   launch);
     }
   }

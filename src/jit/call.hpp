@@ -39,16 +39,15 @@ class Step {
 /// A part of D and what it is computed from: all of it, or one slab of several, whose packed operands take turns in the
 /// workspace.
 struct Part {
-  const NormalProblem& whole;
-  const NormalProblem& problem;
+  const NormalProblem& whole;    ///< of all parts
+  const NormalProblem& problem;  ///< this one
   const KernelConfig& config;
   const LaunchShape& shape;
   const Operands& operands;
   const Workspace& workspace;
   const EncodeTensorMap& encode;
-  std::int64_t row, column;   ///< where it begins in the product
-  bool has_packed_b;          ///< the part before this one has packed the same columns of B
-  std::int64_t columns_of_d;  ///< of all parts
+  std::int64_t row, column;  ///< where it begins in the product
+  bool has_packed_b;         ///< the part before this one has packed the same columns of B
 };
 
 /// What a kernel does in a call. All else asks these rows, so another kernel is another row of call.cpp's table.
