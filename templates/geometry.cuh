@@ -18,7 +18,7 @@ struct KernelParameters {
   bool a_k_major, b_k_major;             // else M-major, N-major
   int align_a, align_b, align_d;
   bool block_scales;   // of A and B: each k-block's sums are multiplied by them
-  bool column_scales;  // of B, one for each column
+  bool row_scales, column_scales;  // of A one for each row, of B one for each column
   bool pairs;          // two columns of the product, with swap_ab two rows, are one of D
 
   /// Rows and columns of the kernel's product that are one of D's.

@@ -15,6 +15,7 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
+  int scale_a_bytes, scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
   // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
   // boxes whose width (with swap_ab: whose height) divides the CTA's columns.
   int store_columns;    // of D, for one CTA
@@ -56,6 +57,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.a_bytes = p.block_m * p.block_k * p.size_a;
   g.b_bytes = (p.b_k_major ? p.block_n : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;
+  g.scale_a_bytes = p.row_scales ? p.block_m * 4 : 0;
+  g.scale_bytes = g.scale_a_bytes + (p.column_scales ? p.block_n * 4 : 0);
 
   g.store_columns = p.block_n / p.column_fold() / max_of(1, p.cluster_k);
   g.subtile_columns = min_of(128 / p.size_d, g.store_columns);
@@ -71,7 +74,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
 
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
   g.smem_bytes =
-      p.stages * g.stage_bytes + (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
+      p.stages * (g.stage_bytes + g.scale_bytes) +
+      (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
   return g;
 }
 

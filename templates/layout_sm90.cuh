@@ -30,6 +30,7 @@ constexpr bool TMA_STORE = GEOMETRY.tma_store;
 constexpr int D_BOX_WIDTH = GEOMETRY.d_box_bytes, D_BOX_ROWS = GEOMETRY.d_box_rows;
 constexpr int D_STAGE_BYTES = sm90::d_stage_bytes, D_STAGES = GEOMETRY.d_stages;
 constexpr bool D_IN_RING = GEOMETRY.d_in_ring;
+constexpr int SCALE_BYTES = GEOMETRY.scale_bytes, SCALE_A_BYTES = GEOMETRY.scale_a_bytes;
 
 // What a consumer's thread has of each 64 rows: as wgmma leaves it, and of those columns that the block stores.
 using TileFragment = Fragment<4, BLOCK_N>;
@@ -47,9 +48,12 @@ struct SharedMemory {
     else
       return base + STAGES * STAGE_BYTES + (consumer * D_STAGES + stage) * D_STAGE_BYTES;
   }
-  __device__ __forceinline__ u32 full(int stage) const {
-    return base + STAGES * STAGE_BYTES + (D_IN_RING ? 0 : CONSUMERS * D_STAGES * D_STAGE_BYTES) + stage * 16;
+  /// Of blocks of k: those of the rows of A, and of the columns of B.
+  __device__ __forceinline__ u32 scales_a(int stage) const {
+    return base + STAGES * STAGE_BYTES + (D_IN_RING ? 0 : CONSUMERS * D_STAGES * D_STAGE_BYTES) + stage * SCALE_BYTES;
   }
+  __device__ __forceinline__ u32 scales_b(int stage) const { return scales_a(stage) + SCALE_A_BYTES; }
+  __device__ __forceinline__ u32 full(int stage) const { return scales_a(STAGES) + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
   __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k

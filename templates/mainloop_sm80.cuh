@@ -11,7 +11,7 @@
 //                                                   its partial sums are stored
 #pragma once
 #include "arguments.cuh"
-#include "block_scales.cuh"
+#include "block_scales_sm80.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
 #include "ide_sm80.cuh"

@@ -24,7 +24,7 @@
 // of a cluster are resident together and may wait for each other; no cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"
-#include "block_scales.cuh"
+#include "block_scales_sm90.cuh"
 #include "cluster_sum.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
@@ -102,6 +102,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   }
   PipelineState state;
   while (more) {
+    const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
     const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
     const int k_end = k_begin_of(work, place.k + 1);
@@ -109,11 +110,12 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
-      ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES);
+      ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
       load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), &args.map_a, full, tile.row,
                                                                  k * BLOCK_K, batch_a, place.n, sharers_of_a);
       load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full, tile.column,
                                                                     k * BLOCK_K, batch_b, place.m, sharers_of_b);
+      scales.copy(smem, state.stage, full, k);
       state.advance();
     }
     more = scheduler.next(work);
@@ -162,7 +164,7 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
 }
 
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read; `scales` are asked for those of one k-block after the other, if there are any.
+/// of each stage that has been read; `scales` are those of blocks of k, or nothing.
 template <typename Release, typename OfBlocks>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
                                               int k_blocks, PipelineState& state, const Release& release,
@@ -177,9 +179,10 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
       Accumulator of_step[COUNT];
-      scales.load_next();
       multiply_stage(false, of_step);
+      if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage);  // while the products are made
       ptx::wgmma_wait_group<0>();
+      if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // the lane that releases the stage speaks for all who read it
       release(smem.empty(state.stage));
       state.advance();
       // The other consumers multiply meanwhile.
@@ -256,14 +259,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
-    if constexpr (HAS_BLOCK_SCALES) {
-      BlockScales<TileFragment, MMAS_M> of_blocks(args, tile, TileFragment(thread / 32, lane), row, tile.column,
-                                                  k_begin_of(work, place.k));
-      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, of_blocks, accumulators);
-    } else {
-      NoBlockScales none;
-      multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, none, accumulators);
-    }
+    BlockScales<HAS_BLOCK_SCALES, TileFragment, MMAS_M> scales_of_blocks(args, tile, thread, row, first_row,
+                                                                         k_begin_of(work, place.k));
+    multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, scales_of_blocks, accumulators);
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scales, tile};

@@ -81,12 +81,13 @@ std::vector<char> GemmDevice::run(const GemmCase& gemm, const GemmInputs& inputs
   if (gemm.scales[0] != 0) operands.scale_a = scale;
   if (gemm.scales[1] != 0) operands.scale_b = scale + 1;
   if (gemm.scales[2] != 0) operands.scale_d = scale + 2;
-  const auto upload_scales = [&](const std::vector<float>& scales) {
+  const auto upload_scales = [&](const std::vector<float>& scales, Scaling scaling) {
     std::vector<char> image(scales.size() * sizeof(float));
     if (!image.empty()) std::memcpy(image.data(), scales.data(), image.size());
-    return upload(image, sizeof(float));
+    return upload(image, scaling == Scaling::block_1x128 ? 16 : sizeof(float));  // and no more
   };
-  const Memory scales_a = upload_scales(inputs.scales_a), scales_b = upload_scales(inputs.scales_b);
+  const Memory scales_a = upload_scales(inputs.scales_a, gemm.problem.a.scaling),
+               scales_b = upload_scales(inputs.scales_b, gemm.problem.b.scaling);
   if (!inputs.scales_a.empty()) operands.scale_a = reinterpret_cast<const float*>(scales_a.get());
   if (!inputs.scales_b.empty()) operands.scale_b = reinterpret_cast<const float*>(scales_b.get());
   if (!nan.empty()) {

@@ -14,7 +14,7 @@ namespace {
 const char* const body = R"(
 __device__ void run(const Arguments& p) {
   const u32 t = thread_index(), smem = (dynamic_smem() + 1023) / 1024 * 1024, barrier = smem + 1024;
-  const bool by_tma = (p.m >= 6 && p.m <= 8) || p.m == 11 || p.m == 12;
+  const bool by_tma = (p.m >= 6 && p.m <= 8) || (p.m >= 11 && p.m <= 13);
   if (by_tma && t == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
@@ -45,6 +45,7 @@ __device__ void run(const Arguments& p) {
   if (p.m == 10) ld_global_cg(d, x);
   if (p.m == 11) tma_load_5d(smem, &p.map_b, barrier, 0, 0, 0, 0, 0);
   if (p.m == 12) tma_load_multicast_5d(smem, &p.map_b, barrier, 0, 0, 0, 0, 0, 1);
+  if (p.m == 13) bulk_load(smem, d, 1024, barrier);
   if (by_tma) mbarrier_wait_parity(barrier, 0);
   tma_store_commit_group();
   tma_store_wait_group_read<0>();
@@ -81,13 +82,14 @@ constexpr const char* operations[] = {"an access of global memory",
                                       "atom_inc_acq_rel_gpu",
                                       "ld_global_cg",
                                       "tma_load_5d",
-                                      "tma_load_multicast_5d"};
+                                      "tma_load_multicast_5d",
+                                      "bulk_load"};
 
 }  // namespace
 
 TEST_CASE("The emulator finds global memory that is touched without a griddepcontrol_wait", "[emulator]") {
   Fixture f;
-  for (int how = 0; how <= 12; ++how)
+  for (int how = 0; how <= 13; ++how)
     for (const EmulatorOptions& options : adversaries(2)) {
       INFO(operations[how] << " (" << how << "), seed " << options.seed);
       const bool works = how != 10;  // nobody wrote it in this launch

@@ -19,6 +19,7 @@
 
 using namespace jitgemm;
 using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -122,14 +123,32 @@ __device__ void places(const Arguments& p) {
   d[1] = grid_size();
 }
 
+// 12 floats, of which each lane has one, and then all lanes that of lane 5. n tells what is wrong.
+__device__ void row_of_bytes(const Arguments& p) {
+  const u32 t = thread_index(), smem = dynamic_smem(), barrier = smem + 64;
+  if (t == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(barrier, 48);
+    bulk_load(smem + (p.n == 2 ? 8 : 0), static_cast<const char*>(p.a) + (p.n == 3 ? 8 : 0), p.n == 4 ? 40 : 48, barrier);
+  }
+  warp_sync();
+  if (p.n != 1) mbarrier_wait_parity(barrier, 0);
+  float x = 0;
+  if (t < 12) ld_shared(smem + t * 4, x);
+  float* d = static_cast<float*>(p.d);
+  d[t] = x;
+  d[32 + t] = warp_broadcast(x, 5);
+}
+
 __device__ void run(const Arguments& p) {
-  void (*const kernels[])(const Arguments&) = {convert_all,    round_all,         multiply<F16>,
-                                               multiply<BF16>, matrix_round_trip, places};
+  void (*const kernels[])(const Arguments&) = {convert_all,       round_all, multiply<F16>, multiply<BF16>,
+                                               matrix_round_trip, places,    row_of_bytes};
   kernels[p.m](p);
 }
 )";
 
-enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places };
+enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places, row_of_bytes };
 
 }  // namespace
 
@@ -241,6 +260,31 @@ TEST_CASE("The emulator's ldmatrix, mma and stmatrix have the hardware's fragmen
   p.d = right;
   REQUIRE(kernel.run({}, {1, 32, 768}, p) == "");
   for (const std::uint32_t is_right : right) CHECK(is_right);
+}
+
+TEST_CASE("The emulator copies a row of bytes on an mbarrier, and a lane's value to its warp", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  alignas(16) float a[16], d[64] = {};
+  for (int i = 0; i < 16; ++i) a[i] = float(i + 1);
+  device::Arguments p{};
+  p.m = row_of_bytes;
+  p.a = a;
+  p.d = d;
+  const auto run = [&](int wrong, const EmulatorOptions& options = {}) {
+    p.n = wrong;
+    return kernel.run(options, {1, 32, 128}, p);
+  };
+  for (const EmulatorOptions& options : adversaries(2)) {
+    REQUIRE(run(0, options) == "");
+    for (int t = 0; t < 32; ++t) {
+      REQUIRE(d[t] == (t < 12 ? a[t] : 0));
+      REQUIRE(d[32 + t] == a[5]);
+    }
+    CHECK_THAT(run(1, options), ContainsSubstring("race: ld_shared"));
+  }
+  CHECK_THAT(run(2), ContainsSubstring("bulk_load at shared address") && ContainsSubstring("not a multiple of 16"));
+  CHECK_THAT(run(3), ContainsSubstring("bulk_load of 48 bytes from"));
+  CHECK_THAT(run(4), ContainsSubstring("bulk_load of 40 bytes from"));
 }
 
 TEST_CASE("The emulator launches concurrently from several threads", "[emulator]") {

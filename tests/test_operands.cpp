@@ -151,6 +151,19 @@ TEST_CASE("Scales belong to 8-bit floating-point operands", "[problem]") {
              ContainsSubstring("scale_a is given for an operand"));
 }
 
+TEST_CASE("Scales of rows and 128 of k begin at a multiple of 16 bytes", "[problem]") {
+  Problem problem{.m = 8, .n = 16, .k = 8, .a = {e4m3}, .b = {e5m2}, .d = {f16}};
+  problem.a.scaling = Scaling::block_1x128;
+  problem.b.scaling = Scaling::block_128x128;
+  Memory memory;
+  const auto at = [&](std::size_t byte) { return reinterpret_cast<const float*>(&memory.bytes[byte]); };
+  memory.operands.scale_a = at(2048 + 4);
+  memory.operands.scale_b = at(2048 + 4);
+  CHECK_THAT(memory.refusal(problem), ContainsSubstring("scale_a is not a multiple of 16 bytes: align the pointer"));
+  memory.operands.scale_a = at(2048 + 16);
+  CHECK(memory.refusal(problem) == "no error");
+}
+
 TEST_CASE("A vector of scales is there, aligned and apart from D to its end", "[problem]") {
   Problem problem{.m = 8, .n = 16, .k = 8, .a = {e4m3}, .b = {e5m2}, .d = {f16}};
   problem.a.scaling = problem.b.scaling = Scaling::vector;

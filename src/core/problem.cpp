@@ -300,12 +300,13 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
     check_pointer(workspace, 256, p);
     check_apart(workspace, d, p);
   }
-  const auto check_input = [&](const Operand& input, DataType type) {
-    check_pointer(input, size_of(type), p);
+  const auto check_aligned = [&](const Operand& input, std::size_t alignment) {
+    check_pointer(input, alignment, p);
     check_apart(d, input, p);
     if (workspace.pointer != nullptr) check_apart(workspace, input, p);
     values.check_apart_from_outputs(input, p);
   };
+  const auto check_input = [&](const Operand& input, DataType type) { check_aligned(input, size_of(type)); };
 
   if (reads_ab(p)) {
     const Operand a{"A", operands.a, matrix_a(p).batch_bytes()};
@@ -327,8 +328,8 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   values.check(d, workspace, p, check_input);
 
   const auto check_scales = [&](const char* name, const float* scales, std::int64_t elements, bool applies,
-                                bool required = false) {
-    if (scales == nullptr && !required) return;
+                                Scaling scaling = Scaling::value) {
+    if (scales == nullptr && scaling == Scaling::value) return;
     if (!applies) {
       invalid(ErrorCode::invalid_operand,
               std::string(name) +
@@ -336,11 +337,12 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
                   "and use alpha",
               p);
     }
-    check_input({name, scales, elements * std::int64_t(sizeof(float))}, f32);
+    // TMA copies rows of them as they are.
+    check_aligned({name, scales, elements * std::int64_t(sizeof(float))},
+                  scaling == Scaling::block_1x128 ? 16 : sizeof(float));
   };
-  const auto required = [](const Matrix& matrix) { return matrix.scaling != Scaling::value; };
-  check_scales("scale_a", operands.scale_a, scales_of_a(p), takes_scales(p), required(p.a));
-  check_scales("scale_b", operands.scale_b, scales_of_b(p), takes_scales(p), required(p.b));
+  check_scales("scale_a", operands.scale_a, scales_of_a(p), takes_scales(p), p.a.scaling);
+  check_scales("scale_b", operands.scale_b, scales_of_b(p), takes_scales(p), p.b.scaling);
   check_scales("scale_d", operands.scale_d, 1, is_fp8(p.d.type));
   return p;
 }

@@ -250,7 +250,7 @@ KernelSource generate_packing(const NormalProblem& p, const KernelConfig& c, con
 
 KernelSource generate_check(const NormalProblem& asked, const DeviceInfo& device) {
   NormalProblem p = asked;
-  p.a.scaling = p.b.scaling = Scaling::value;  // as what is measured has it
+  p.a.scaling = p.b.scaling = Scaling::value;  // what is measured has vectors of none, and blocks of all the same
   KernelSource source;
   source.architecture = device.architecture();
   source.config = "check";

@@ -30,6 +30,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .align_b = p.b.alignment,
           .align_d = p.d.alignment,
           .block_scales = has_block_scales(p),
+          .row_scales = p.a.scaling == Scaling::block_1x128,
           .column_scales = p.b.scaling == Scaling::block_1x128,
           .pairs = has_pairs(p)};
 }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t memory_budget = std::size_t{1} << 30;  // bytes, more only if one set needs it
 constexpr std::uint64_t seed = 2024;
+constexpr unsigned char same_scales = 0x3f;  // each byte of an f32: 0.747
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -27,9 +28,14 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   c_bytes_ = reads_c(p) ? padded(std::size_t(matrix_c(p).batch_bytes())) : 0;
   bias_bytes_ = padded(std::size_t(bias_elements(p)) * size_of(addend));
   d_bytes_ = padded(std::size_t(matrix_d(p).batch_bytes()));
+  const auto scale_bytes = [&](std::int64_t scales) {
+    return has_block_scales(p) ? padded(std::size_t(scales) * sizeof(float)) : 0;
+  };
+  scale_a_bytes_ = scale_bytes(scales_of_a(p));
+  scale_b_bytes_ = scale_bytes(scales_of_b(p));
 
   const DeviceInfo& device = backend.device();
-  const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_;
+  const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_ + scale_a_bytes_ + scale_b_bytes_;
   const std::size_t wanted = device.emulated ? 2 : 2 * device.l2_bytes / set_bytes + 1;
   sets_ = int(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(1, memory_budget / set_bytes)));
   workspace_memory_ = allocate_memory(backend, workspace_bytes);
@@ -48,16 +54,20 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
     backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(addend)), addend, seed + 1);
   }
+  if (const std::size_t bytes = std::size_t(sets_) * (scale_a_bytes_ + scale_b_bytes_); bytes > 0)
+    backend.fill(scales_.get(), same_scales, bytes);
 }
 
 void Scratch::allocate_sets() {
   inputs_.reset();
   addends_.reset();
   outputs_.reset();
+  scales_.reset();
   const auto sets = std::size_t(sets_);
   inputs_ = allocate_memory(backend_, sets * (a_bytes_ + b_bytes_));
   addends_ = allocate_memory(backend_, sets * (c_bytes_ + bias_bytes_));
   outputs_ = allocate_memory(backend_, sets * d_bytes_);
+  scales_ = allocate_memory(backend_, sets * (scale_a_bytes_ + scale_b_bytes_));
 }
 
 Operands Scratch::operands(int set) const {
@@ -69,6 +79,10 @@ Operands Scratch::operands(int set) const {
   if (c_bytes_ > 0) operands.c = at(addends_.get(), addend);
   if (bias_bytes_ > 0) operands.bias = at(addends_.get(), addend + c_bytes_);
   operands.d = at(outputs_.get(), std::size_t(set) * d_bytes_);
+  if (const std::size_t bytes = scale_a_bytes_ + scale_b_bytes_; bytes > 0) {
+    operands.scale_a = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes));
+    operands.scale_b = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes + scale_a_bytes_));
+  }
   return operands;
 }
 

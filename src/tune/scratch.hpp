@@ -7,7 +7,7 @@
 namespace jitgemm {
 
 /// Memory of a problem that belongs to nobody: sets of random operands, enough that going round them leaves nothing of
-/// use in the L2, and a workspace.
+/// use in the L2, and a workspace. Scales of blocks, which a problem may have, are all the same.
 class Scratch {
  public:
   /// Throws Error{out_of_memory} when not even one set fits.
@@ -30,11 +30,11 @@ class Scratch {
 
   Backend& backend_;
   NormalProblem problem_;
-  std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, d_bytes_;  // each of one set
+  std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, d_bytes_, scale_a_bytes_, scale_b_bytes_;  // each of one set
   std::size_t workspace_bytes_;
   int counters_;
   int sets_ = 1;
-  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_;
+  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_, scales_;
 };
 
 }  // namespace jitgemm

@@ -54,6 +54,13 @@ __device__ __forceinline__ void tma_load_multicast_5d(u32 shared, const TensorMa
       : "memory");
 }
 
+/// Copies a row of bytes as it is, a multiple of 16 from and to a multiple of 16. Completes on the mbarrier with them.
+__device__ __forceinline__ void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 /// The matrix's rows end at a multiple of 16 bytes.
 __device__ __forceinline__ void tma_store_3d(const TensorMap* map, u32 shared, int inner, int outer, int batch) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),

@@ -116,15 +116,17 @@ void warp_sync() {
   finish_collective(*thread.warp);
 }
 
-u32 warp_uniform(u32 value) {
+u32 warp_broadcast(u32 value, u32 from) {
   Thread& thread = *current;
   Warp& warp = *thread.warp;
+  if (from >= 32) thread.launch->fault("warp_broadcast of lane %u", from);
   warp.lanes[thread.lane].x[0] = value;
-  if (arrive(thread, Collective::warp_uniform)) {
-    for (LaneArguments& lane : warp.lanes) lane.x[1] = warp.lanes[0].x[0];
+  warp.lanes[thread.lane].x[1] = from;
+  if (arrive(thread, Collective::warp_broadcast)) {
+    for (LaneArguments& lane : warp.lanes) lane.x[2] = warp.lanes[lane.x[1]].x[0];
     finish_collective(warp);
   }
-  return warp.lanes[thread.lane].x[1];
+  return warp.lanes[thread.lane].x[2];
 }
 
 void mbarrier_init(u32 address, u32 count) {

@@ -32,7 +32,7 @@ class Launch;
 enum class Collective : std::uint8_t {
   none,
   warp_sync,
-  warp_uniform,
+  warp_broadcast,
   ldmatrix,
   ldmatrix_trans,
   stmatrix_x1,

@@ -95,7 +95,7 @@ void perform(Block& block, Thread& thread, const PendingStore& store) {
 }
 
 /// Sends a load to its block, now or later. Returns when it lands, as the block's threads learn.
-Stamp issue(Thread& thread, const PendingLoad& load, const char* operation) {
+Stamp issue(Thread& thread, const PendingLoad& load, u32 alignment, const char* operation) {
   Launch& launch = *thread.launch;
   launch.check_dependencies(thread, operation);
   Block& block = *load.block;
@@ -104,7 +104,7 @@ Stamp issue(Thread& thread, const PendingLoad& load, const char* operation) {
   check_usable_by_tma(thread, barrier);
   const Stamp landing{barrier.entity, barrier.phase + 1};
   const u32 bytes = box_bytes(map);
-  block.memory.at(thread, load.shared, bytes, box_alignment(map), operation);
+  block.memory.at(thread, load.shared, bytes, alignment, operation);
   block.memory.write(thread, load.shared, bytes, landing, Proxy::tma, operation);
   ++barrier.outstanding;
   if (launch.acts_at_issue())
@@ -184,7 +184,7 @@ void load(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, 
   Thread& thread = *current;
   thread.launch->preempt();
   check_rank(thread, map, in_pairs, operation);
-  issue(thread, {thread.block, *map, shared, barrier, place}, operation);
+  issue(thread, {thread.block, *map, shared, barrier, place}, box_alignment(decode(*map)), operation);
 }
 
 void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, u16 blocks, bool in_pairs,
@@ -198,7 +198,7 @@ void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlac
   PendingLoad load{nullptr, *map, shared, barrier, place};
   for (u32 rest = blocks; rest; rest &= rest - 1) {
     load.block = &peer(thread, u32(std::countr_zero(rest)), operation);
-    const Stamp landing = issue(thread, load, operation);
+    const Stamp landing = issue(thread, load, box_alignment(decode(*map)), operation);
     load.block->remote_accesses.raise(landing);
   }
 }
@@ -218,6 +218,26 @@ void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int in
 void tma_load_multicast_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int pair, int group,
                            int batch, u16 blocks) {
   load_multicast(shared, map, barrier, {inner, outer, pair, group, batch}, blocks, true, "tma_load_multicast_5d");
+}
+
+void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  if (bytes == 0 || bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(global) % 16 != 0)
+    launch.fault("bulk_load of %u bytes from %p: both are multiples of 16, and not 0", bytes, global);
+  Map map{};  // of one box, whose rows are chunks
+  map.magic = map_magic;
+  map.element_bytes = 1;
+  map.address = reinterpret_cast<std::uintptr_t>(global);
+  map.inner_bytes = map.row_bytes = 16;
+  map.outer = map.box_outer = bytes / 16;
+  map.stride_bytes = 16;
+  map.batch = map.pairs = map.box_groups = 1;
+  map.groups = 1;
+  device::TensorMap opaque;
+  std::memcpy(&opaque, &map, sizeof map);
+  issue(thread, {thread.block, opaque, shared, barrier, {}}, 16, "bulk_load");
 }
 
 void land(Launch& launch, const PendingLoad& load) {

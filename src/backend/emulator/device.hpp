@@ -67,6 +67,10 @@ using emulator::runtime;
 
 template <typename T>
 void compute_now(T&) {}
+inline u32 warp_uniform(u32 value) { return runtime.warp_broadcast(value, 0); }
+inline float warp_broadcast(float value, u32 lane) {
+  return __builtin_bit_cast(float, runtime.warp_broadcast(__builtin_bit_cast(u32, value), lane));
+}
 inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
 template <typename T>

@@ -1,0 +1,69 @@
+// Scales of blocks in the portable loop: each thread loads those of its rows and columns from global memory.
+#pragma once
+#include "arguments.cuh"
+#include "block_scales.cuh"
+#include "ptx/global.cuh"
+#include "work_tile.cuh"
+
+namespace jitgemm::device {
+
+/// Those of a thread's part of a fragment of DOWN blocks, for one k-block after the other. What lies outside of D has
+/// the scale of the nearest inside.
+template <typename Fragment, int DOWN>
+class BlockScales {
+  using Factors = BlockFactors<Fragment, DOWN>;
+  static constexpr bool OF_EACH_ROW = Factors::OF_EACH_ROW, OF_EACH_COLUMN = Factors::OF_EACH_COLUMN;
+
+  const BlockScalesArguments& args;
+  int rows[Factors::OF_A];  // that have scales, of all of D
+  int first_column, column;  // of the fragment and of the thread's first
+  int last_column;
+  int k;  // the next k-block
+  Factors factors;
+
+  template <Scaling SCALING>
+  static __device__ __forceinline__ float at(const float* scales, i64 ld, int index, int k_block) {
+    return ptx::ld_global<float>(
+        scales + (SCALING == Scaling::block_1x128 ? k_block * ld + index : index / SCALE_EXTENT * ld + k_block));
+  }
+
+ public:
+  /// Of a fragment that begins at (row, column_of_fragment) of the launch's D, from a k-block on.
+  __device__ __forceinline__ BlockScales(const Arguments& arguments, const WorkTile& tile, const Fragment& fragment,
+                                         int row, int column_of_fragment, int first_k)
+      : args(static_cast<const BlockScalesArguments&>(arguments)), k(first_k) {
+#pragma unroll
+    for (int i = 0; i < Factors::OF_A; ++i)
+      rows[i] = args.first_a +
+                min_of(row + (OF_EACH_ROW ? fragment.row_of(i / 2, i % 2) : fragment.row_of(i, 0)), tile.row_end - 1);
+    first_column = args.first_b + column_of_fragment;
+    column = first_column + fragment.first_column;
+    last_column = args.first_b + tile.column_end - 1;
+  }
+
+  __device__ __forceinline__ void load_next() {
+    const int k_block = k++ * BLOCK_K / SCALE_EXTENT;
+#pragma unroll
+    for (int i = 0; i < Factors::OF_A; ++i) factors.a[i] = at<SCALING_A>(args.scale_a, args.ld_scale_a, rows[i], k_block);
+#pragma unroll
+    for (int i = 0; i < Factors::OF_B; ++i) {
+      const int at_column = OF_EACH_COLUMN ? column + Fragment::first_column_of(i / 2) + i % 2
+                                           : first_column + i * SCALE_EXTENT;
+      factors.b[i] = at<SCALING_B>(args.scale_b, args.ld_scale_b, min_of(at_column, last_column), k_block);
+    }
+  }
+
+  template <int COUNT>
+  __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
+    factors.add(first_column, of_block, sums);
+  }
+};
+
+/// Of a kernel without them.
+struct NoBlockScales {
+  __device__ __forceinline__ void load_next() {}
+  template <int COUNT>
+  __device__ __forceinline__ void add(const Accumulator (&)[COUNT], Accumulator (&)[COUNT]) const {}
+};
+
+}  // namespace jitgemm::device

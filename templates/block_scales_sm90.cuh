@@ -1,0 +1,162 @@
+// Scales of blocks in the Hopper loop. Those of rows and of columns, BLOCK_M or BLOCK_N beside each other for each 128
+// of k, come into the ring with the k-block that they scale. Of those for 128 rows or columns a tile has one to three
+// for each k-block, side by side along k: a warp loads 32 k-blocks' at once, a lane each, and passes them around.
+#pragma once
+#include "arguments.cuh"
+#include "block_scales.cuh"
+#include "ide_sm90.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/tma.cuh"
+#include "work_tile.cuh"
+
+namespace jitgemm::device {
+
+static_assert(!HAS_BLOCK_SCALES || BLOCK_K == SCALE_EXTENT);
+
+/// COUNT scales of rows (columns) of a tile, which a producer copies for one k-block after the other: of these, as many
+/// as there are.
+template <int COUNT>
+struct ScaleCopies {
+  const float* first;
+  i64 ld;
+  u32 bytes;
+
+  __device__ __forceinline__ ScaleCopies(const float* scales, i64 ld, int first_row)
+      : first(scales + first_row), ld(ld), bytes(u32(max_of(0, int(min_of(i64(COUNT), ld - first_row)))) * 4) {}
+  __device__ __forceinline__ void copy(u32 to, u32 barrier, int k) const {
+    if (bytes > 0) ptx::bulk_load(to, first + k * ld, bytes, barrier);
+  }
+};
+
+/// What the producer copies into a tile's stages besides A and B: nothing, if there are no such scales.
+template <bool ANY>
+struct TileScales {
+  static constexpr u32 bytes = 0;
+  __device__ __forceinline__ TileScales(const Arguments&, const WorkTile&) {}
+  __device__ __forceinline__ void copy(const SharedMemory&, int, u32, int) const {}
+};
+template <>
+struct TileScales<true> {
+  ScaleCopies<BLOCK_M> a;
+  ScaleCopies<BLOCK_N> b;
+  u32 bytes;  // of a stage
+
+  __device__ __forceinline__ TileScales(const BlockScalesArguments& args, const WorkTile& tile)
+      : a(args.scale_a, args.ld_scale_a, args.first_a + tile.row),
+        b(args.scale_b, args.ld_scale_b, args.first_b + tile.column),
+        bytes((SCALING_A == Scaling::block_1x128 ? a.bytes : 0) + (SCALING_B == Scaling::block_1x128 ? b.bytes : 0)) {}
+  __device__ __forceinline__ TileScales(const Arguments& args, const WorkTile& tile)
+      : TileScales(static_cast<const BlockScalesArguments&>(args), tile) {}
+
+  __device__ __forceinline__ void copy(const SharedMemory& smem, int stage, u32 barrier, int k) const {
+    if constexpr (SCALING_A == Scaling::block_1x128) a.copy(smem.scales_a(stage), barrier, k);
+    if constexpr (SCALING_B == Scaling::block_1x128) b.copy(smem.scales_b(stage), barrier, k);
+  }
+};
+
+/// Of COUNT blocks of rows (columns), the scales of one k-block after the other.
+template <int COUNT>
+class ScalesAlongK {
+  const float* blocks[COUNT];  // of each, the lane's of the first 32 k-blocks
+  float now[COUNT], next[COUNT];
+  int k, last, lane;
+
+  __device__ __forceinline__ void load(float (&to)[COUNT], int first) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) to[i] = ptx::ld_global<float>(blocks[i] + min_of(first + lane, last));
+  }
+
+ public:
+  /// `block_of(i)` is the number of block i, of `k_blocks` scales.
+  template <typename BlockOf>
+  __device__ __forceinline__ void begin(const float* scales, i64 ld, const BlockOf& block_of, int first_k, int k_blocks,
+                                        u32 thread) {
+    k = first_k;
+    last = k_blocks - 1;
+    lane = int(thread % 32);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) blocks[i] = scales + block_of(i) * ld;
+    load(now, k / 32 * 32);
+    load(next, k / 32 * 32 + 32);
+  }
+  __device__ __forceinline__ void get(float (&scales)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::warp_broadcast(now[i], u32(k % 32));
+    if (++k % 32 == 0) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) now[i] = next[i];
+      load(next, k + 32);
+    }
+  }
+};
+
+/// Those of a thread's part of a fragment of DOWN blocks, for one k-block after the other: none, if there are no such.
+template <bool ANY, typename Fragment, int DOWN>
+struct BlockScales {
+  __device__ __forceinline__ BlockScales(const Arguments&, const WorkTile&, u32, int, int, int) {}
+};
+template <typename Fragment, int DOWN>
+class BlockScales<true, Fragment, DOWN> {
+  using Factors = BlockFactors<Fragment, DOWN>;
+
+  ScalesAlongK<DOWN> blocks_of_a;
+  ScalesAlongK<Factors::COLUMN_BLOCKS> blocks_of_b;
+  u32 own_rows, own_columns;  // bytes from a stage's first
+  int first_column;           // of the tile, in all of D
+  Factors factors;
+
+ public:
+  /// Of a consumer's rows, from `row` of the launch's D on, of a tile, from a k-block on.
+  __device__ __forceinline__ BlockScales(const Arguments& arguments, const WorkTile& tile, u32 thread, int row,
+                                         int first_row, int first_k) {
+    const auto& args = static_cast<const BlockScalesArguments&>(arguments);
+    first_column = args.first_b + tile.column;
+    const int k_blocks = ceil_div(args.k, SCALE_EXTENT);
+    const Fragment fragment(thread / 32, thread % 32);
+    if constexpr (Factors::OF_EACH_ROW)
+      own_rows = (first_row + fragment.first_row) * 4;
+    else
+      blocks_of_a.begin(
+          args.scale_a, args.ld_scale_a,
+          [&](int i) { return (args.first_a + min_of(row + i * 64, tile.row_end - 1)) / SCALE_EXTENT; }, first_k,
+          k_blocks, thread);
+    if constexpr (Factors::OF_EACH_COLUMN)
+      own_columns = fragment.first_column * 4;
+    else
+      blocks_of_b.begin(
+          args.scale_b, args.ld_scale_b,
+          [&](int i) {
+            return (args.first_b + min_of(tile.column + i * SCALE_EXTENT, tile.column_end - 1)) / SCALE_EXTENT;
+          },
+          first_k, k_blocks, thread);
+  }
+
+  /// Those of the next k-block, which is in a stage.
+  __device__ __forceinline__ void load(const SharedMemory& smem, int stage) {
+    if constexpr (Factors::OF_EACH_ROW) {
+#pragma unroll
+      for (int i = 0; i < Factors::OF_A; ++i)
+        ptx::ld_shared(smem.scales_a(stage) + own_rows + Fragment(0, 0).row_of(i / 2, i % 2) * 4, factors.a[i]);
+    } else {
+      blocks_of_a.get(factors.a);
+    }
+    if constexpr (Factors::OF_EACH_COLUMN) {
+#pragma unroll
+      for (int number = 0; number < Factors::PAIRS; ++number)
+        ptx::ld_shared_v2(smem.scales_b(stage) + own_columns + Fragment::first_column_of(number) * 4,
+                          reinterpret_cast<float(&)[2]>(factors.b[2 * number]));
+    } else {
+      blocks_of_b.get(factors.b);
+    }
+  }
+
+  template <int COUNT>
+  __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
+    factors.add(first_column, of_block, sums);
+  }
+};
+
+}  // namespace jitgemm::device
