@@ -124,7 +124,6 @@ TEST_CASE("What the command cannot do with an epilogue, or its file, is one erro
     CHECK(output.status != 0);
     CHECK_THAT(output.err, ContainsSubstring(why));
   };
-  fails("run" + small + file, "run has nothing to check an epilogue of your own with");
   fails("tune" + small + file, "an epilogue of your own is not tuned");
   fails("explain" + small + file + ".none", "cannot read the epilogue in");
   fails("explain" + small + directory.path().string(), "cannot read the epilogue in");

@@ -42,7 +42,7 @@ ExpectedElement expected_element(const Problem& p, const ElementTerms& terms, do
   if (compute_type_of(p) == s32) return {.value = value};
   const ActivationInfo& activation = info_of(p.epilogue.activation);
   const double linear = std::abs(terms.linear);
-  const double before = accumulation(p) * terms.products + scalar_rounding(p) * (terms.addends + linear);
+  const double before = accumulation(p) * terms.products + scalar_rounding(p) * (terms.addends + linear) + terms.error;
   const double activated = std::abs(activation.value(terms.linear, p.epilogue.slope));
   const double largest_slope = activation.largest_slope(linear + before, p.epilogue.slope);
   // erf, tanh and exp round, too

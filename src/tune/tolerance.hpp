@@ -10,6 +10,7 @@ struct ElementTerms {
   double addends = 0;   ///< |beta c| + |bias|
   double products = 0;  ///< the sum of |alpha a b|
   double scale = 1;     ///< scale_d
+  double error = 0;     ///< of linear, beside that of the sums and roundings above
 };
 
 /// What an element of D may be.

@@ -23,7 +23,14 @@ def test_a_transformer_on_the_emulator():
     assert "logits against float32's" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["transformer.py", "overhead.py"])
+def test_a_gated_layer_on_the_emulator(tmp_path):
+    done = run("swiglu_mlp.py", "--config", "tiny", "--tokens", "1,33", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("error") == 8 and "WRONG" not in done.stdout
+    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 9
+
+
+@pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout

@@ -28,7 +28,7 @@ bool runs(Backend& backend, Stream stream, const Arm& arm) {
 }  // namespace
 
 void BenchArms::add(ArmResult& result, const std::string& program, const std::string& config, Launch launch,
-                    std::optional<Protocol> only) {
+                    std::optional<Protocol> only, std::optional<Problem> own) {
   result.config = config;
   const std::vector<Protocol> protocols = only ? std::vector{*only} : std::vector<Protocol>();
   for (One& arm : arms_) {
@@ -39,7 +39,7 @@ void BenchArms::add(ArmResult& result, const std::string& program, const std::st
       arm.only.push_back(*only);
     return arm.results.push_back(&result);
   }
-  arms_.push_back({program, config, std::move(launch), {&result}, protocols});
+  arms_.push_back({program, config, std::move(launch), {&result}, protocols, std::move(own)});
 }
 
 int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,
@@ -87,20 +87,24 @@ int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, 
 
 std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, const InputPools& inputs) const {
   const Operands first = inputs.operands(0);
-  const DeviceMemory other_d(backend, std::max<std::size_t>(bytes_of_d(p), 256));
+  std::size_t most_bytes = std::max<std::size_t>(bytes_of_d(p), 256);
+  for (const One& arm : arms_)
+    if (arm.own) most_bytes = std::max(most_bytes, bytes_of_d(*arm.own));
+  const DeviceMemory other_d(backend, most_bytes);
   Operands others = first;
   others.d = other_d.data();
   for (const One& arm : arms_) {
     const bool is_first = &arm == &arms_.front();
     const Operands& operands = is_first ? first : others;
-    poison(backend, p, operands);
+    const Problem& computed = arm.own ? *arm.own : p;
+    poison(backend, computed, operands);
     arm.launch(operands);
     backend.synchronize(stream);
     std::string wrong;
-    if (is_first) {
-      const Check check = check_against_reference(backend, p, operands, 1 << 14);
+    if (is_first || arm.own) {
+      const Check check = check_against_reference(backend, computed, operands, 1 << 14);
       if (!check.passed())
-        wrong = fmt::format("{} is {}, should be {}", element_name(p, check), check.got, check.expected);
+        wrong = fmt::format("{} is {}, should be {}", element_name(p, check.worst), check.got, check.expected);
     } else {
       wrong = compare_rows(backend, p, others.d, first.d);
     }

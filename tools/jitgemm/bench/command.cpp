@@ -88,6 +88,10 @@ void add_bench(CLI::App& app) {
   command->add_flag(
       "--scales", options->scales,
       "Of e4m3 and e5m2: both sides get single scales of A and B in device memory; --scaling has vectors");
+  add("--built-in", options->built_in,
+      "With --epilogue: what says the same, \"bias=along_n activation=gelu_erf\"; time it by the same choice, too, as "
+      "the "
+      "arm built_in");
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
       ->check(why_no_main_loop);
@@ -112,12 +116,13 @@ drawn; medians and their spread, (p80 - p20) / median of the rounds, are given, 
 cuBLASLt is found by a measurement of its own, as ours is. Each shape has a line for each protocol; both are timed in the same
 rounds. Both sides have the same accumulator and 64 MiB of workspace.
 Ratios above 1 mean that ours is faster. floor = max(flops / what the tensor cores of an H200 sustain, for f16 800 TFLOP/s,
-bytes / 4.2 TB/s) + 2 us. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
+bytes / 4.2 TB/s) + 2 us. With --epilogue there is an arm plain, too: the product alone, by the same choice. What cublasGemmEx cannot compute is timed with cuBLASLt's first candidate instead of its default;
 what cuBLASLt cannot compute either, without them.
 Examples:
   jitgemm bench --shapes shapes.txt --type bf16 --layout nt --csv out.csv --json out.json
   jitgemm bench --shapes shapes.txt --type e5m2 --b e4m3 --layout nt --bias --activation gelu_tanh
   jitgemm bench --shapes shapes.txt --csv out.csv --resume
+  jitgemm bench --shapes shapes.txt --type bf16 --tuned --epilogue tools/examples/epilogues/residual.txt --built-in "beta=1"
   jitgemm bench --shapes shapes.txt --model --tuned --peers --tuned-as old.csv --csv out.csv
   jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
   jitgemm bench --shapes shapes.txt --frozen --tuned --without-early --protocol mix --neighbour large

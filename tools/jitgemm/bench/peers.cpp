@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/backend.hpp"
+#include "core/epilogue_function.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -31,17 +32,17 @@ std::string BenchPeers::describe() const {
   return text;
 }
 
-void BenchPeers::add(BenchRecord& record, BenchArms& arms, const InputPools& inputs,
+void BenchPeers::add(BenchRecord& record, const Problem& problem, BenchArms& arms, const InputPools& inputs,
                      const std::vector<Protocol>& protocols, TimingOptions timing) {
   timing.round_ms = screening_ms();
   timing.max_launches = 200;
-  if (peers_) add_candidates(record, arms, inputs, {protocols, timing});
-  if (triton_) add_triton(record, arms, inputs, {protocols, timing});
+  if (peers_) add_candidates(record, problem, arms, inputs, {protocols, timing});
+  if (triton_ && !has_epilogue_function(record.problem)) add_triton(record, arms, inputs, {protocols, timing});
 }
 
-void BenchPeers::add_candidates(BenchRecord& record, BenchArms& arms, const InputPools& inputs,
+void BenchPeers::add_candidates(BenchRecord& record, const Problem& problem, BenchArms& arms, const InputPools& inputs,
                                 const ArmTiming& timing) {
-  const int candidates = peers_->prepare(record.problem, peer_candidates, options_.scales);
+  const int candidates = peers_->prepare(problem, peer_candidates, options_.scales);
   add_default(record, arms, inputs);
   if (candidates == 0) return record.note_absent(peers_->why_none());
 

@@ -16,9 +16,10 @@ class BenchPeers {
   BenchPeers(Backend& backend, Stream stream, const DeviceMemory& workspace, const BenchOptions& options);
 
   /// cuBLAS's default, the best of cuBLASLt's candidates and the best of the Triton tutorial's configurations, each
-  /// found by a short measurement of its own. Who cannot do the problem is in record.absent.
-  void add(BenchRecord& record, BenchArms& arms, const InputPools& inputs, const std::vector<Protocol>& protocols,
-           TimingOptions timing);
+  /// found by a short measurement of its own. Who cannot do the problem, which may say otherwise what the record's
+  /// says, is in record.absent.
+  void add(BenchRecord& record, const Problem& problem, BenchArms& arms, const InputPools& inputs,
+           const std::vector<Protocol>& protocols, TimingOptions timing);
 
   std::string describe() const;  ///< a line for each
   std::string version() const { return peers_ ? peers_->version() : ""; }
@@ -26,7 +27,8 @@ class BenchPeers {
 
  private:
   void add_default(BenchRecord& record, BenchArms& arms, const InputPools& inputs);
-  void add_candidates(BenchRecord& record, BenchArms& arms, const InputPools& inputs, const ArmTiming& timing);
+  void add_candidates(BenchRecord& record, const Problem& problem, BenchArms& arms, const InputPools& inputs,
+                      const ArmTiming& timing);
   void add_triton(BenchRecord& record, BenchArms& arms, const InputPools& inputs, const ArmTiming& timing);
   double screening_ms() const;
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "backend/backend.hpp"
 #include "bench/draw.hpp"
 #include "common/parallel.hpp"
 #include "common/text.hpp"
 #include "context_internals.hpp"
+#include "core/epilogue_function.hpp"
 #include "core/problem.hpp"
 #include "measure/launch_graph.hpp"
 #include "plan/constraints.hpp"
@@ -117,13 +119,21 @@ void ShapeBench::bench_arms(std::vector<BenchRecord>& records) {
   ContextOptions runner_options = context_options_;
   runner_options.tuning = Tuning::off;
   Context runner(runner_options);
-  inputs_.prepare(p, !emulated_);
+  const std::vector<NamedProblem> compared = compared_with(p);
+  std::vector<Problem> beside;
+  for (const NamedProblem& other : compared) beside.push_back(other.problem);
+  inputs_.prepare(p, !emulated_, beside);
   record.sets = inputs_.sets();
 
   BenchArms arms;
   add_ours(record, arms, runner);
   const auto contexts = add_others(record, arms, runner);
-  peers_->add(record, arms, inputs_, protocols, timing(0));
+  if (!has_epilogue_function(p))
+    peers_->add(record, p, arms, inputs_, protocols, timing(0));
+  else if (!options_.built_in.empty())
+    peers_->add(record, compared.back().problem, arms, inputs_, protocols, timing(0));
+  else
+    record.note_absent("nobody else has this epilogue; --built-in says what they may know");
   if (const std::string wrong = arms.check(backend_, stream_.get(), p, inputs_); !wrong.empty()) {
     throw Error(ErrorCode::internal, wrong);
   }
@@ -181,23 +191,43 @@ bool ShapeBench::wanted(bool flag) const {
                    options_.best || !pinned_.empty() || !options_.draw.empty());
 }
 
+std::vector<ShapeBench::NamedProblem> ShapeBench::compared_with(const Problem& p) const {
+  if (!has_epilogue_function(p)) return {};
+  const NormalProblem plain = without_epilogue_function(normalise(p));
+  std::vector<NamedProblem> problems{{"plain", plain}};
+  if (options_.built_in.empty()) return problems;
+  Problem built_in = plain;
+  std::istringstream words(options_.built_in);
+  for (std::string word; words >> word;) {
+    const std::size_t at = word.find('=');
+    set_field(built_in, word.substr(0, at), at == std::string::npos ? std::string() : word.substr(at + 1));
+  }
+  problems.push_back({"built_in", normalise(built_in)});
+  return problems;
+}
+
 bool ShapeBench::fits(Context& runner, const Problem& p, const KernelConfig& config) const {
   return runner.workspace_size(p, config) <= workspace_limit;
 }
 
 void ShapeBench::add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
-                     const std::string& program) {
+                     const std::string& program, bool is_own) {
   if (!fits(runner, p, config)) {
     throw Error(ErrorCode::workspace_too_small,
                 fmt::format("{} needs more than the {} of workspace that each side may use", to_string(config),
                             bytes_text(workspace_limit)));
   }
-  arms.add(result, program, to_string(config), [this, &runner, p, config](const Operands& operands) {
+  const auto launch = [this, &runner, p, config](const Operands& operands) {
     Operands all = operands;
     all.workspace = workspace_.data();
     all.workspace_bytes = workspace_.bytes();
+    if (!has_epilogue_function(p)) {
+      all.epilogue = nullptr;
+      all.epilogue_count = 0;
+    }
     runner.gemm(p, all, stream_.get(), config);
-  });
+  };
+  arms.add(result, program, to_string(config), launch, {}, is_own ? std::optional<Problem>(p) : std::nullopt);
 }
 
 void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
@@ -217,7 +247,8 @@ void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner)
   }
 
   const bool tuned = wanted(options_.tuned), best = wanted(options_.best);
-  const bool model = wanted(options_.model) || ((options_.repeats > 0 || options_.without_early) && !tuned);
+  const bool by_choice = options_.repeats > 0 || options_.without_early || has_epilogue_function(p);
+  const bool model = wanted(options_.model) || (by_choice && !tuned);
   if (model) add(arms, record.model, runner, p, first_candidates(runner, p).front());
   if (!tuned && !best) return;
   const Choices choices = !options_.main_loop.empty() ? screened(runner, p) : measured(record, runner);
@@ -228,7 +259,7 @@ void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner)
 std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record, BenchArms& arms, Context& runner) {
   const Problem& p = record.problem;
   std::vector<std::unique_ptr<Context>> contexts;
-  record.others.reserve(1 + choices_.size() + variants_.size() + std::size_t(options_.repeats + options_.finalists));
+  record.others.reserve(3 + choices_.size() + variants_.size() + std::size_t(options_.repeats + options_.finalists));
   const auto add_other = [&](const std::string& name, Context& context, const KernelConfig& config,
                              const std::string& program) {
     record.others.push_back({name});
@@ -262,6 +293,16 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
     options.tuning = Tuning::off;
     contexts.push_back(std::make_unique<Context>(options));
     add_other(variant.name, *contexts.back(), config, variant.name);
+  }
+  for (const NamedProblem& other : compared_with(p)) {
+    record.others.push_back({other.name});
+    try {
+      add(arms, record.others.back().result, runner, other.problem, parse_kernel_config(chosen.config), other.name,
+          true);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_config && error.code() != ErrorCode::workspace_too_small) throw;
+      record.note_absent(other.name + ": " + error.what());
+    }
   }
   // The first arm's configuration again, as arms of their own. Every second one has a module of its own, too.
   for (int i = 0; i < options_.repeats; ++i) {

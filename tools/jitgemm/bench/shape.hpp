@@ -38,6 +38,10 @@ class ShapeBench {
   void bench(std::vector<BenchRecord>& records);
 
  private:
+  struct NamedProblem {
+    std::string name;  ///< of the arm
+    Problem problem;
+  };
   struct Choices {
     KernelConfig tuned;
     std::optional<KernelConfig> best;  ///< of all measured
@@ -54,7 +58,10 @@ class ShapeBench {
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const;
   /// One of ours. The workspace is the caller's: else each captured launch would own one.
   void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
-           const std::string& program = "jitgemm");
+           const std::string& program = "jitgemm", bool is_own = false);
+  /// Of a problem with an epilogue of one's own: without it, as the arm plain, and what says the same with the
+  /// library's own fields.
+  std::vector<NamedProblem> compared_with(const Problem& p) const;
   void add_ours(BenchRecord& record, BenchArms& arms, Context& runner);
   /// Arms without a column of their own. What is returned lives until they have been timed.
   std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner);

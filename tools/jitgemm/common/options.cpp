@@ -155,14 +155,14 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
           "; vector is a scale for each row of A and column of B, a block one for 128 of k [value]");
   add_field("--scaling-a", "scaling_a", "Of A");
   add_field("--scaling-b", "scaling_b", "Of B");
+  add("--epilogue", epilogue_,
+      "File with an epilogue of your own: a line for each operand, then CUDA C++ (jitgemm/epilogue.hpp)");
   if (!whole) return;
   add_size("--align-a", "align_a",
            "Bytes that the pointer to A is taken to be a multiple of, for what runs nothing [16]");
   add_size("--align-b", "align_b", "Of B");
   add_size("--align-c", "align_c", "Of C");
   add_size("--align-d", "align_d", "Of D");
-  add("--epilogue", epilogue_,
-      "File with an epilogue of your own: a line for each operand, then CUDA C++ (jitgemm/epilogue.hpp)");
   app.add_option("--config", config_, "Use this configuration, a line as `explain` prints it")->group("Choice");
 }
 
@@ -185,15 +185,6 @@ Problem ProblemOptions::without_sizes() const {
   }
   if (!epilogue_.empty()) p.epilogue.function = define_epilogue(parse_epilogue(epilogue_text(epilogue_)));
   return p;
-}
-
-void ProblemOptions::refuse_epilogue(const std::string& command) const {
-  if (epilogue_.empty()) return;
-  bad_option(command == "tune"
-                 ? "an epilogue of your own is not tuned: leave --epilogue out; what is chosen then serves it, too"
-                 : command +
-                       " has nothing to check an epilogue of your own with: leave --epilogue out; explain, source "
-                       "and warm take it");
 }
 
 Problem ProblemOptions::problem(std::int64_t default_size) const {
@@ -226,6 +217,13 @@ std::optional<KernelConfig> ProblemOptions::config() const {
 
 std::string ProblemOptions::command_line(const Problem& problem) {
   return fmt::format("--problem \"{}\"", to_string(problem));
+}
+
+std::string ProblemOptions::command_line_of(const Problem& problem) const {
+  if (!has_epilogue()) return command_line(problem);
+  Problem without = problem;
+  without.epilogue.function = 0;  // a digest means nothing to another process
+  return command_line(without) + " --epilogue " + epilogue_;
 }
 
 void DeviceOptions::add_to(CLI::App& app) {

@@ -37,10 +37,11 @@ class ProblemOptions {
   /// For these sizes, from a file.
   Problem problem(std::int64_t m, std::int64_t n, std::int64_t k) const;
   std::optional<KernelConfig> config() const;
-  /// Of commands that know no reference of it: throws if --epilogue was given, and says which take it.
-  void refuse_epilogue(const std::string& command) const;
+  bool has_epilogue() const { return !epilogue_.empty(); }
   /// The option that gives this problem again, for hints: --problem "m=64 n=64 k=64 a=bf16 ...".
   static std::string command_line(const Problem& problem);
+  /// The same of a problem of these options, whose epilogue is a file.
+  std::string command_line_of(const Problem& problem) const;
 
  private:
   Problem without_sizes() const;

@@ -10,7 +10,10 @@
 
 #include "backend/backend.hpp"
 #include "core/element.hpp"
+#include "core/epilogue_function.hpp"
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
+#include "measure/epilogue_check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/reference.hpp"
 
@@ -34,7 +37,7 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
 
 /// Row r of the batch is row r % m of matrix r / m.
 std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, std::int64_t row) {
-  const std::size_t size = size_of(p.d.type), count = std::size_t(p.n);
+  const std::size_t size = size_of(p.d.type), count = std::size_t(columns_of_d(p));
   const std::int64_t begin = row / p.m * p.d.stride + row % p.m * p.d.ld;
   std::vector<std::byte> bytes(count * size);
   backend.copy_to_host(bytes.data(), static_cast<const std::byte*>(d) + std::size_t(begin) * size, bytes.size());
@@ -70,45 +73,57 @@ double relative_difference(const Problem& p) {
 
 }  // namespace
 
-std::string element_name(const Problem& p, const Check& check) {
-  const std::string matrix = p.batch > 1 ? fmt::format("[{}]", check.batch) : "";
-  return fmt::format("D{}({}, {})", matrix, check.row, check.column);
+std::string element_name(const Problem& p, const CheckedElement& element) {
+  const std::string matrix = p.batch > 1 ? fmt::format("[{}]", element.batch) : "";
+  return fmt::format("{}{}({}, {})", element.what, matrix, element.row, element.column);
+}
+
+void Check::compare(const CheckedElement& element, double value, const ExpectedElement& reference) {
+  ++elements;
+  const double its = error_ratio(reference, value);
+  if (its <= ratio) return;
+  worst = element;
+  got = value;
+  expected = reference.value;
+  error = std::abs(value - reference.value);
+  allowed = reference.tolerance;
+  ratio = its;
 }
 
 void poison(Backend& backend, const Problem& p, const Operands& operands) {
-  const std::vector<std::byte> nan(bytes_of_d(p), std::byte{0xff});
-  if (!nan.empty()) backend.copy_to_device(operands.d, nan.data(), nan.size());
+  const auto overwrite = [&](void* memory, std::size_t bytes) {
+    if (bytes > 0) backend.fill(memory, 0xff, bytes);
+  };
+  overwrite(operands.d, bytes_of_d(p));
+  if (!has_epilogue_function(p)) return;
+  const std::vector<EpilogueOperand>& own = epilogue_function(p).operands;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const EpilogueValue& value = operands.epilogue[i];
+    if (own[i].output) overwrite(value.out, std::size_t(matrix_of(own[i], value, p).batch_bytes()));
+  }
 }
 
 Check check_against_reference(Backend& backend, const Problem& p, const Operands& operands,
                               std::int64_t most_elements) {
   Check check;
   const std::int64_t all_rows = p.batch * p.m;
-  check.whole = all_rows * p.n <= most_elements && double(all_rows * p.n) * double(p.k) <= 0x1p27;
+  const std::int64_t width = columns_of_d(p);
+  check.whole = all_rows * width <= most_elements && double(all_rows * width) * double(p.k) <= 0x1p27;
   const auto side = std::int64_t(std::clamp(std::sqrt(0x1p24 / double(p.k + 1)), 4.0, 48.0));
   const std::vector<std::int64_t> rows = sample(all_rows, check.whole ? all_rows : side, 1);
-  const std::vector<std::int64_t> columns = sample(p.n, check.whole ? p.n : side, 2);
+  const std::vector<std::int64_t> columns = sample(width, check.whole ? width : side, 2);
+  if (has_epilogue_function(p)) {
+    if (!columns.empty()) check_epilogue(backend, p, operands, rows, columns, check);
+    return check;
+  }
   Reference reference(backend, normalise(p), operands);
-  check.ratio = -1;
   for (std::int64_t i : rows) {
     const std::vector<double> d = row_of(backend, p, operands.d, i);
     reference.fetch(i / p.m, {i % p.m}, columns);
     for (std::int64_t j : columns) {
-      const ExpectedElement element = reference.at(i / p.m, i % p.m, j);
-      const double got = d[std::size_t(j)], ratio = error_ratio(element, got);
-      ++check.elements;
-      if (ratio <= check.ratio) continue;
-      check.batch = i / p.m;
-      check.row = i % p.m;
-      check.column = j;
-      check.got = got;
-      check.expected = element.value;
-      check.error = std::abs(got - element.value);
-      check.allowed = element.tolerance;
-      check.ratio = ratio;
+      check.compare({"D", i / p.m, i % p.m, j}, d[std::size_t(j)], reference.at(i / p.m, i % p.m, j));
     }
   }
-  check.ratio = std::max(check.ratio, 0.0);
   return check;
 }
 
@@ -120,7 +135,7 @@ std::string compare_rows(Backend& backend, const Problem& p, const void* d, cons
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);
       if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;
-      const Check where{.batch = i / p.m, .row = i % p.m, .column = std::int64_t(j)};
+      const CheckedElement where{"D", i / p.m, i % p.m, std::int64_t(j)};
       return fmt::format("{} is {} here and {} there, more than {:.3g} apart", element_name(p, where), x[j], y[j],
                          bound);
     }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "jitgemm/problem.hpp"
+#include "tune/tolerance.hpp"
 
 namespace jitgemm {
 class Backend;
@@ -11,23 +12,30 @@ class Backend;
 
 namespace jitgemm::cli {
 
+/// An element of D, or of an epilogue's output.
+struct CheckedElement {
+  std::string what = "D";
+  std::int64_t batch = 0, row = 0, column = 0;
+};
+
 /// How far D is from a float64 computation with the same inputs.
 struct Check {
   std::int64_t elements = 0;  ///< compared
   bool whole = false;         ///< all of D was
-  // The worst element, by error over what is allowed there.
-  std::int64_t batch = 0, row = 0, column = 0;
+  CheckedElement worst;       ///< by error over what is allowed there
   double got = 0, expected = 0;
   double error = 0, allowed = 0;  ///< |got - expected|, and what rounding may make of it
-  double ratio = 0;               ///< above 1: wrong
+  double ratio = -1;              ///< above 1: wrong; below 0: nothing was compared
 
   bool passed() const { return ratio <= 1; }
+  void compare(const CheckedElement& element, double got, const ExpectedElement& expected);
 };
 
 /// "D(1, 2)", of a batch "D[7](1, 2)".
-std::string element_name(const Problem& problem, const Check& check);
+std::string element_name(const Problem& problem, const CheckedElement& element);
 
-/// Overwrites D with NaN, so that an element that nothing writes is found.
+/// Overwrites D, and what an epilogue of one's own writes besides, with NaN, so that an element that nothing writes is
+/// found.
 void poison(Backend& backend, const Problem& normalised, const Operands& operands);
 
 /// Compares D with the reference: all of it when small, else a sample of rows and columns with the corners among them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/backend.hpp"
+#include "core/epilogue_function.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -28,29 +29,72 @@ void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std:
   if (seed != 0) backend_.fill_random(pool.data(), std::int64_t(pool.bytes() / size_of(type)), type, seed);
 }
 
-void InputPools::prepare(const Problem& p, bool rotate) {
+void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Problem>& beside) {
   step_a_ = padded(bytes_of_a(p));
   step_b_ = padded(bytes_of_b(p));
-  step_c_ = reads_c(p) ? padded(bytes_of_c(p)) : 0;
-  step_d_ = padded(bytes_of_d(p));
+  step_c_ = step_d_ = 0;
+  std::vector<Problem> all = beside;
+  all.push_back(p);
+  for (const Problem& each : all) {
+    if (reads_c(each)) step_c_ = std::max(step_c_, padded(bytes_of_c(each)));
+    step_d_ = std::max(step_d_, padded(bytes_of_d(each)));
+  }
+  prepare_own(p);
   const auto room = [&](std::size_t step) { return rotate ? std::max(pool_bytes, step) : step; };
+  std::vector<std::size_t> steps{step_a_, step_b_, step_c_, step_d_};
+  for (const Own& own : own_) steps.push_back(own.step);
   sets_ = 1;
   if (rotate) {
-    std::size_t sets = rotation_bytes / std::max<std::size_t>(step_a_ + step_b_ + step_c_ + step_d_, 1) + 1;
-    for (std::size_t step : {step_a_, step_b_, step_c_, step_d_})
-      sets = std::min(sets, room(step) / std::max<std::size_t>(step, 1));
+    std::size_t of_one_set = 0;
+    for (const std::size_t step : steps) of_one_set += step;
+    std::size_t sets = rotation_bytes / std::max<std::size_t>(of_one_set, 1) + 1;
+    for (const std::size_t step : steps) sets = std::min(sets, room(step) / std::max<std::size_t>(step, 1));
     sets_ = int(std::max<std::size_t>(sets, 1));
   }
   grow(a_, room(step_a_), type_a_, 1);
   grow(b_, room(step_b_), type_b_, 2);
   grow(d_, room(step_d_), p.d.type, 0);
-  const DataType addend = type_of_c(p);
-  if (reads_c(p)) grow(c_, room(step_c_), addend, 3);
-  if (p.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(p)) * size_of(addend), addend, 4);
+  for (const Problem& each : all) {
+    const DataType addend = type_of_c(each);
+    if (reads_c(each)) grow(c_, room(step_c_), addend, 3);
+    if (each.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(each)) * size_of(addend), addend, 4);
+  }
   vectors_a_ = p.a.scaling != Scaling::value;
   vectors_b_ = p.b.scaling != Scaling::value;
   if (vectors_a_) grow(scales_a_, std::size_t(scales_of_a(p)) * sizeof(float), f32, 5);
   if (vectors_b_) grow(scales_b_, std::size_t(scales_of_b(p)) * sizeof(float), f32, 6);
+
+  values_.assign(std::size_t(sets_), {});
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    Own& own = own_[i];
+    if (own.step > 0)
+      grow(own.pool, std::size_t(sets_) * own.step, own.operand.type, own.operand.output ? 0 : 7 + std::uint64_t(i));
+    for (std::size_t set = 0; set < values_.size(); ++set) {
+      std::byte* const data = own.step > 0 ? own.pool.data() + set * own.step : nullptr;
+      values_[set].push_back({.in = own.operand.output ? nullptr : data,
+                              .out = own.operand.output ? data : nullptr,
+                              .scalar = own.scalar});
+    }
+  }
+}
+
+void InputPools::prepare_own(const Problem& p) {
+  const std::vector<EpilogueOperand> operands =
+      has_epilogue_function(p) ? epilogue_function(p).operands : std::vector<EpilogueOperand>();
+  const auto are_of = [&](const Own& own, const EpilogueOperand& operand) {
+    return own.operand.type == operand.type && own.operand.output == operand.output;
+  };
+  if (!std::ranges::equal(own_, operands, are_of)) own_ = std::vector<Own>(operands.size());
+  const auto scalars = double(std::ranges::count(operands, OperandShape::scalar, &EpilogueOperand::shape));
+  double counted = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    Own& own = own_[i];
+    own.operand = operands[i];
+    if (own.operand.shape == OperandShape::scalar)
+      own.scalar = compute_type_of(p) == s32 ? ++counted : ++counted / (scalars + 1);
+    else
+      own.step = padded(std::size_t(matrix_of(own.operand, {}, p).batch_bytes()));
+  }
 }
 
 void InputPools::add_scales() {
@@ -69,7 +113,9 @@ Operands InputPools::operands(int set) const {
           .d = d_.data() + std::size_t(set) * step_d_,
           .bias = bias_.data(),
           .scale_a = scales(vectors_a_, scales_a_),
-          .scale_b = scales(vectors_b_, scales_b_)};
+          .scale_b = scales(vectors_b_, scales_b_),
+          .epilogue = values_.empty() ? nullptr : values_[std::size_t(set)].data(),
+          .epilogue_count = own_.size()};
 }
 
 }  // namespace jitgemm::cli

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <vector>
+
+#include "jitgemm/epilogue.hpp"
 #include "jitgemm/problem.hpp"
 #include "measure/memory.hpp"
 
@@ -10,9 +13,10 @@ std::size_t bytes_of_b(const Problem& normalised);
 std::size_t bytes_of_c(const Problem& normalised);
 std::size_t bytes_of_d(const Problem& normalised);
 
-/// Random A, B, C, bias and scales that are no single values, about N(0,1), and room for D, for one normalised problem
-/// after another. A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as
-/// far as the pools go.
+/// Random A, B, C, bias, scales that are no single values and arrays of an epilogue of one's own, about N(0,1), and
+/// room for D, for one normalised problem after another; the epilogue's scalars are spread over (0, 1) in their order.
+/// A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools
+/// go.
 class InputPools {
  public:
   static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200
@@ -21,8 +25,9 @@ class InputPools {
   InputPools(Backend& backend, DataType a, DataType b);
   InputPools(Backend& backend, DataType both) : InputPools(backend, both, both) {}
 
-  /// Makes the pools large enough, and counts the sets. `rotate` false: one set.
-  void prepare(const Problem& normalised, bool rotate);
+  /// Makes the pools large enough, and counts the sets. `rotate` false: one set. `beside`: other problems of the same
+  /// sizes and A and B that are given the same operands.
+  void prepare(const Problem& normalised, bool rotate, const std::vector<Problem>& beside = {});
   /// From now on A and B have single scales, of 1 in device memory.
   void add_scales();
   int sets() const { return sets_; }
@@ -30,6 +35,14 @@ class InputPools {
   Operands operands(int set) const;
 
  private:
+  /// Of the epilogue, one set after another.
+  struct Own {
+    EpilogueOperand operand;
+    double scalar = 0;
+    std::size_t step = 0;
+    DeviceMemory pool;
+  };
+  void prepare_own(const Problem& p);
   void grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed);
 
   Backend& backend_;
@@ -38,6 +51,8 @@ class InputPools {
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
   bool vectors_a_ = false, vectors_b_ = false;
   int sets_ = 1;
+  std::vector<Own> own_;
+  std::vector<std::vector<EpilogueValue>> values_;  ///< of each set
 };
 
 }  // namespace jitgemm::cli

@@ -62,7 +62,6 @@ class Run {
 
  private:
   static ContextOptions checked(const Options& options) {
-    options.problem.refuse_epilogue("run");
     ContextOptions context_options = options.device.context_options();
     if (context_options.device == Device::compile_only) {
       throw Error(ErrorCode::invalid_option, "nothing runs on compile_only: use `jitgemm warm` or --device emulator");
@@ -130,7 +129,7 @@ class Run {
         check.passed() ? "right" : "WRONG", check.whole ? "all elements" : fmt::format("{} elements", check.elements),
         check.error, check.allowed);
     if (!check.passed())
-      say("", "{} = {}, should be {}", element_name(plan_.problem, check), check.got, check.expected);
+      say("", "{} = {}, should be {}", element_name(plan_.problem, check.worst), check.got, check.expected);
     json_["check"] = {{"passed", check.passed()},
                       {"elements", check.elements},
                       {"whole", check.whole},
@@ -151,7 +150,7 @@ class Run {
 
   void point_to_source() const {
     say("source", "jitgemm source{} {} --config \"{}\"", emulated_ ? " --device emulator" : "",
-        ProblemOptions::command_line(problem_), to_string(plan_.config));
+        options_.problem.command_line_of(problem_), to_string(plan_.config));
   }
 
   const Options& options_;
@@ -175,10 +174,13 @@ void add_run(CLI::App& app) {
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Without sizes: 4096 x 4096 x 4096 on a GPU, 256 x 256 x 256 on the emulator.
+Arrays of --epilogue are random as all others are, its scalars spread over (0, 1) in their order, whole from 1 on where
+sums are integers; D and what it writes besides are compared with its function of sums in float64.
 Examples:
   jitgemm run -m 1536 -n 1792 -k 6016 --type bf16 --d f32
   jitgemm run -m 300 -n 317 -k 65 --layout nt --activation gelu_tanh --bias --beta 0.5 --tuning off
   jitgemm run -m 512 -n 512 -k 256 --type e4m3 --b e5m2 --layout nt --batch 8 --stride-b 0
+  jitgemm run -m 4096 -n 4096 -k 4096 --type bf16 --epilogue tools/examples/epilogues/bias_residual.txt
   jitgemm run --config "sm80 128x128x32 group_m=8 stages=4 warps=4 schedule=stream_k grid=132"
 )");
   command->callback([options] { Run(*options).all(); });

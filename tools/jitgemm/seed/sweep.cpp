@@ -86,9 +86,9 @@ nlohmann::ordered_json sweep_one(SeedBench& bench, const SeedOptions& options, c
   if (!bench.run_cublas(expected)) bench.run(notebook_config(options, emulated, 0, false), expected);
   const Check check = check_against_reference(bench.backend(), bench.problem(), expected, 1 << 14);
   if (!check.passed()) {
-    throw Error(ErrorCode::internal,
-                fmt::format("{}: what was expected is wrong itself: D({}, {}) is {}, not {}",
-                            to_string(bench.problem()), check.row, check.column, check.got, check.expected));
+    throw Error(ErrorCode::internal, fmt::format("{}: what was expected is wrong itself: D({}, {}) is {}, not {}",
+                                                 to_string(bench.problem()), check.worst.row, check.worst.column,
+                                                 check.got, check.expected));
   }
   ArmResult cublas, choice;
   for (Measure& measure : all) {

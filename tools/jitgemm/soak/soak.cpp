@@ -337,8 +337,8 @@ class Soak {
     results_.checked(sharing);
     if (check.passed()) return;
     results_.fail(call, sharing,
-                  fmt::format("D({}, {}) = {}, should be {}, within {:.3g}", check.row, check.column, check.got,
-                              check.expected, check.allowed));
+                  fmt::format("D({}, {}) = {}, should be {}, within {:.3g}", check.worst.row, check.worst.column,
+                              check.got, check.expected, check.allowed));
   }
 
   template <typename Body>

@@ -208,7 +208,9 @@ void tune_many(const ContextOptions& context_options, const Options& options) {
 }
 
 void tune(const Options& options) {
-  options.problem.refuse_epilogue("tune");
+  if (options.problem.has_epilogue())
+    throw Error(ErrorCode::invalid_option,
+                "an epilogue of your own is not tuned: leave --epilogue out; what is chosen then serves it, too");
   const ContextOptions context_options = options.device.context_options();
   if (context_options.device == Device::compile_only) {
     throw Error(ErrorCode::invalid_option, "nothing can be measured on compile_only: leave --device out");

@@ -5,7 +5,8 @@
 
 `Epilogue` puts a function of your own in the place of bias and activation; `epilogues` has some to begin with.
 `Matmul` is the same for a shape that comes again and again, `explain` and `source` show what runs, `warm` and `tune`
-prepare, `bench` compares with cuBLAS. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
+prepare, `bench` compares with cuBLAS, `block_scales` lays out scales of 8-bit floats' blocks. `jitgemm.torch` has
+operators for torch.compile and autograd, and a Linear.
 """
 
 from jitgemm import _compile, _compilers
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from jitgemm import cache, epilogues, torch, wisdom
     from jitgemm._bench import BenchRow, BenchTable, bench
     from jitgemm._core import linear, matmul
+    from jitgemm._scales import block_scales
     from jitgemm._warm import warm
 
     __version__: str
@@ -26,11 +28,12 @@ else:
     from jitgemm._core import _matmul as matmul
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
-           "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate", "__version__", "bench", "cache",
+           "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate", "__version__", "bench", "block_scales", "cache",
            "default_context", "devices", "epilogues", "explain", "linear", "matmul", "set_default_context", "source",
            "torch", "warm", "wisdom"]
 
-_LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "warm": "_warm"}
+_LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "block_scales": "_scales",
+          "warm": "_warm"}
 
 
 def __getattr__(name: str) -> object:

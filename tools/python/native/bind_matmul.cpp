@@ -107,7 +107,10 @@ precision  of float32: "ieee" (default, torch tensors: torch.get_float32_matmul_
 accumulation  of 8-bit floats: "fast" or "promoted".
 scale_a, scale_b  of 8-bit floats, and of int8 with a floating-point result: one float32, for which a number will do,
            or float32 vectors where a and b are matrices: scale_a (M,) or (M, 1), one a row of a, and scale_b (N,)
-           or (1, N), one a column of b.
+           or (1, N), one a column of b. Both of 8-bit floats may also have one for each 128 of k, of each row or 128:
+           scale_a (M, K / 128) or (M / 128, K / 128), scale_b (K / 128, N) or (K / 128, N / 128), rounded up; of a
+           weight's transpose the transpose of its scales. Kernels read them where they are, and block_scales()
+           makes what they can read.
 scale_d    one float32, of a result in 8 bits.
 config     a configuration to use instead of the chosen one: what Plan.config says.
 stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. As with

@@ -10,6 +10,7 @@
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
+#include "scales.hpp"
 #include "torch_state.hpp"
 #include "util/function_ref.hpp"
 #include "without_lock.hpp"
@@ -94,24 +95,6 @@ void require_type(const View& view, DataType expected, const char* name, DataTyp
                         ", and goes with a result of " + std::string(to_string(d)) + " as " +
                         std::string(to_string(expected)) + "; convert it")
                            .c_str());
-}
-
-/// Of one value, or of one for each row of a (`along` 0) or column of b (1).
-Scaling scaling_of(const std::optional<Array>& scales, std::size_t along, const View& a, const View& b,
-                   const char* name) {
-  if (!scales || scales->view().elements() == 1) return Scaling::value;
-  const View& view = scales->view();
-  const std::size_t axis = view.rank == 2 ? along : 0;
-  const std::int64_t count = along == 0 ? a.shape[0] : b.shape[1];
-  if (a.rank != 2 || b.rank != 2 || view.elements() != count || view.rank < 1 || view.rank > 2 ||
-      view.shape[axis] != count)
-    throw nb::type_error((std::string(name) + " must be one float32 or, where a and b are matrices, one for each " +
-                          (along == 0 ? "row of a: (M,) or (M, 1)" : "column of b: (N,) or (1, N)") + "; it is " +
-                          to_string(shape_of(view)))
-                             .c_str());
-  if (view.strides[axis] != 1)
-    throw nb::value_error((std::string(name) + " is not contiguous; pass one that is").c_str());
-  return Scaling::vector;
 }
 
 }  // namespace
@@ -208,8 +191,9 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     }
     load(array, argument, name);
     if (!array) return nullptr;
-    if (array->view().type != DataType::f32 || (&array == &scale_d_ && array->view().elements() != 1))
-      throw nb::type_error((std::string(name) + " must be one float32").c_str());
+    const bool one = &array == &scale_d_;
+    if (array->view().type != DataType::f32 || (one && array->view().elements() != 1))
+      throw nb::type_error((std::string(name) + (one ? " must be one float32" : " must be float32")).c_str());
     return static_cast<const float*>(array->view().data);
   };
   load(c_, it.c, "c");
@@ -266,9 +250,11 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (!it.config.is_none())
     config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
 
-  like.a.scaling = scaling_of(scale_a_, 0, a, b, "scale_a");
-  like.b.scaling = scaling_of(scale_b_, 1, a, b, "scale_b");
   const Shape shape = product_shape(a, b, has_pairs(like));
+  const auto view_of = [](const std::optional<Array>& array) { return array ? &array->view() : nullptr; };
+  const Scalings scalings = scalings_of(view_of(scale_a_), view_of(scale_b_), a, b);
+  like.a.scaling = scalings.a;
+  like.b.scaling = scalings.b;
   View d;
   if (d_) {
     d = d_->view();
