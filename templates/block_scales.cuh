@@ -30,6 +30,31 @@ struct BlockFactors {
   template <int COUNT>
   __device__ __forceinline__ void add(int first_column, const Accumulator (&of_block)[COUNT],
                                       Accumulator (&sums)[COUNT]) const {
+    if constexpr (OF_EACH_COLUMN)
+      add_from<0>(of_block, sums);
+    else
+      add_within<0, SCALE_EXTENT>(first_column % SCALE_EXTENT, of_block, sums);
+  }
+
+ private:
+  /// Of a fragment that begins in [LOW, HIGH) of its first block: one loop for each place, in which every column's
+  /// block is known. To choose between blocks for each column would cost half as much again as to multiply.
+  template <int LOW, int HIGH, int COUNT>
+  __device__ __forceinline__ void add_within(int begin, const Accumulator (&of_block)[COUNT],
+                                             Accumulator (&sums)[COUNT]) const {
+    constexpr int STEPS = (HIGH - LOW) / COLUMN_STEP, MIDDLE = LOW + STEPS / 2 * COLUMN_STEP;
+    if constexpr (STEPS == 1 || HIGH - COLUMN_STEP + COLUMNS <= SCALE_EXTENT) {
+      add_from<LOW>(of_block, sums);
+    } else {
+      if (begin < MIDDLE)
+        add_within<LOW, MIDDLE>(begin, of_block, sums);
+      else
+        add_within<MIDDLE, HIGH>(begin, of_block, sums);
+    }
+  }
+
+  template <int BEGIN, int COUNT>
+  __device__ __forceinline__ void add_from(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
 #pragma unroll
     for (int down = 0; down < DOWN; ++down)
 #pragma unroll
@@ -40,21 +65,10 @@ struct BlockFactors {
           for (int j = 0; j < 2; ++j) {
             const int i = Fragment::pair(down, half, number) + j * Fragment::NEIGHBOUR;
             const float of_row = a[OF_EACH_ROW ? 2 * down + half : down];
-            sums[i] = ptx::fma(ptx::mul(of_row, of_column(first_column, number, j)), of_block[i], sums[i]);
+            const float of_column =
+                b[OF_EACH_COLUMN ? 2 * number + j : (BEGIN + Fragment::first_column_of(number)) / SCALE_EXTENT];
+            sums[i] = ptx::fma(ptx::mul(of_row, of_column), of_block[i], sums[i]);
           }
-  }
-
- private:
-  /// Of pair `number`, its column `next`.
-  __device__ __forceinline__ float of_column(int first_column, int number, int next) const {
-    if constexpr (OF_EACH_COLUMN) return b[2 * number + next];
-    const int begin = COLUMN_STEP == SCALE_EXTENT ? 0 : first_column % SCALE_EXTENT;
-    const int block = (begin + Fragment::first_column_of(number)) / SCALE_EXTENT;
-    float scale = b[0];
-#pragma unroll
-    for (int i = 1; i < OF_B; ++i)
-      if (block == i) scale = b[i];
-    return scale;
   }
 };
 

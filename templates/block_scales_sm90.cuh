@@ -61,12 +61,17 @@ struct TileScales<true> {
 template <int COUNT>
 class ScalesAlongK {
   const float* blocks[COUNT];  // of each, the lane's of the first 32 k-blocks
-  float now[COUNT], next[COUNT];
+  float held[COUNT];           // of the current 32
   int k, last, lane;
 
-  __device__ __forceinline__ void load(float (&to)[COUNT], int first) {
+  /// The next 32 are brought near: to hold them in registers, too, the warp would have to wait for them as soon as they
+  /// are asked for, since what they are moved to is read in the same loop.
+  __device__ __forceinline__ void load(int first) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) to[i] = ptx::ld_global<float>(blocks[i] + min_of(first + lane, last));
+    for (int i = 0; i < COUNT; ++i) {
+      held[i] = ptx::ld_global<float>(blocks[i] + min_of(first + lane, last));
+      if (first + 32 <= last) ptx::prefetch_l1(blocks[i] + min_of(first + 32 + lane, last));
+    }
   }
 
  public:
@@ -79,17 +84,12 @@ class ScalesAlongK {
     lane = int(thread % 32);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) blocks[i] = scales + block_of(i) * ld;
-    load(now, k / 32 * 32);
-    load(next, k / 32 * 32 + 32);
+    load(int(u32(k) / 32 * 32));
   }
   __device__ __forceinline__ void get(float (&scales)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::warp_broadcast(now[i], u32(k % 32));
-    if (++k % 32 == 0) {
-#pragma unroll
-      for (int i = 0; i < COUNT; ++i) now[i] = next[i];
-      load(next, k + 32);
-    }
+    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::warp_broadcast(held[i], u32(k) % 32);
+    if (u32(++k) % 32 == 0) load(k);
   }
 };
 
@@ -153,8 +153,14 @@ class BlockScales<true, Fragment, DOWN> {
     }
   }
 
+  /// Once the k-block's products are there. Scales that are multiplied earlier, as ptxas would have it, hold back the
+  /// wgmma behind them.
   template <int COUNT>
-  __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
+  __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) {
+#pragma unroll
+    for (float& scale : factors.a) ptx::compute_now(scale);
+#pragma unroll
+    for (float& scale : factors.b) ptx::compute_now(scale);
     factors.add(first_column, of_block, sums);
   }
 };

@@ -23,6 +23,7 @@ __device__ __forceinline__ void compute_now(T& x) {
   static_assert(sizeof(T) == 4);
   asm volatile("" : "+r"(x));
 }
+__device__ __forceinline__ void compute_now(float& x) { asm volatile("" : "+f"(x)); }
 
 }  // namespace jitgemm::device::ptx
 #endif
