@@ -299,8 +299,8 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 }
 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
-  NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
-  tuned.a.scaling = tuned.b.scaling = Scaling::value;      // so are other scales
+  NormalProblem tuned = without_epilogue_function(shape);                // which is served by what is best without it
+  tuned.a.scaling = tuned.b.scaling = tuned.d.scaling = Scaling::value;  // so are other scales
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;
@@ -315,8 +315,8 @@ bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const
     return false;
   if (!is_bounded()) return true;
   // With other scales it would be other kernels that are measured, which may not be at hand.
-  return !has_vector_scales(problem) && !has_block_scales(problem) && at_hand_.has(problem, choice.config) &&
-         at_hand_.has_check(problem);
+  return !has_vector_scales(problem) && !has_block_scales(problem) && !has_own_scales_d(problem) &&
+         at_hand_.has(problem, choice.config) && at_hand_.has_check(problem);
 }
 
 }  // namespace jitgemm

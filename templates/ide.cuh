@@ -71,6 +71,7 @@ constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = true;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
 constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
+constexpr Scaling SCALING_D = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
 constexpr Pairing PAIRING = Pairing::none;
 [[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
@@ -80,7 +81,8 @@ constexpr KernelParameters PARAMETERS{
     BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
     PARTITION == Partition::one_tile, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
-    is_of_blocks(SCALING_A), SCALING_B == Scaling::block_1x128, PAIRING != Pairing::none};
+    is_of_blocks(SCALING_A), SCALING_B == Scaling::block_1x128, SCALING_D == Scaling::block_1x128,
+    PAIRING != Pairing::none};
 // clang-format on
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);

@@ -31,6 +31,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .align_d = p.d.alignment,
           .block_scales = has_block_scales(p),
           .column_scales = p.b.scaling == Scaling::block_1x128,
+          .scales_d = has_own_scales_d(p),
           .pairs = has_pairs(p)};
 }
 
