@@ -27,6 +27,7 @@ void CheckedPointers::check(Backend& backend, const NormalProblem& problem, cons
   if (operands.scale_a) look_at(operands.scale_a, "scale_a");
   if (operands.scale_b) look_at(operands.scale_b, "scale_b");
   if (operands.scale_d) look_at(operands.scale_d, "scale_d");
+  if (operands.scales_d) look_at(operands.scales_d, "scales_d");
   if (operands.workspace) look_at(operands.workspace, "workspace");
 }
 

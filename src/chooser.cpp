@@ -301,6 +301,7 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
   if (has_vector_scales(tuned)) tuned.a.scaling = tuned.b.scaling = Scaling::value;  // so are vectors of scales
+  tuned.d.scaling = Scaling::value;                                                  // and D's own
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;
@@ -314,8 +315,8 @@ bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const
   if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
     return false;
   if (!is_bounded()) return true;
-  // With vectors of scales it would be other kernels that are measured, which may not be at hand.
-  return !has_vector_scales(problem) && at_hand_.has(problem, choice.config) &&
+  // With vectors of scales, or D's own, it would be other kernels that are measured, which may not be at hand.
+  return !has_vector_scales(problem) && !has_own_scales_d(problem) && at_hand_.has(problem, choice.config) &&
          at_hand_.has_check(problem);
 }
 

@@ -65,6 +65,7 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (!is_power_of_two(p.block_m) || !is_power_of_two(p.block_n) || p.block_m < 32 || p.block_n < 32 ||
       p.block_m > 256 || p.block_n > 256)
     return "block_m and block_n are powers of two in 32..256";
+  if (p.scales_d) return "the sm80 main loop gives D no scales of its own: sm_90 has a loop that does";
   if (!is_power_of_two(p.warps) || p.warps > 16) return "warps is a power of two, 16 at most";
   const Geometry g = geometry(p);
   if (g.warp_m % 16 != 0 || g.warp_n % 16 != 0 || g.warps_m * g.warps_n != p.warps)

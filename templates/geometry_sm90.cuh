@@ -100,6 +100,9 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (p.block_scales && !p.promoted) return "scales of blocks are for promoted sums";
   if (p.column_scales && p.block_n > (p.warps == 12 ? 64 : 128))
     return "with a scale for each column and 128 of k block_n is 128 at most, 64 with three consumer warpgroups";
+  if (p.scales_d && p.swap_ab) return "D's own scales are of rows that a kernel has as such: swap_ab is false";
+  if (p.scales_d && (p.align_d != 16 || p.block_n / max_of(1, p.cluster_k) % 128 != 0))
+    return "D's own scales are of whole blocks of 128 columns, by TMA: block_n is a multiple of 128 cluster_k";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||

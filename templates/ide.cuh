@@ -71,6 +71,7 @@ constexpr bool BATCHED = true, READS_C = NONZERO.beta, HAS_SCALES = true;
 [[maybe_unused]] constexpr bool MMA_FP8 = true;
 constexpr Bias BIAS = Bias::along_n;
 constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
+constexpr Scaling SCALING_D = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
 constexpr Pairing PAIRING = Pairing::none;
 [[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
@@ -81,6 +82,7 @@ constexpr KernelParameters PARAMETERS{
     PARTITION == Partition::one_tile, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
+    SCALING_D == Scaling::block_1x128,
     PAIRING != Pairing::none};
 // clang-format on
 

@@ -6,6 +6,7 @@
 #include "fragment.cuh"
 #include "ide.cuh"
 #include "layout_sm90.cuh"
+#include "own_scales.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/global.cuh"
@@ -27,7 +28,7 @@ constexpr bool THROUGH_SHARED = TMA_STORE || (sizeof(ElementD) == 2 && ROW_FOLD 
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
 constexpr bool EDGES_DIFFER =
-    READS_C || BIAS != Bias::none || HAS_VECTOR_SCALES || HAS_CUSTOM_EPILOGUE || !THROUGH_SHARED;
+    READS_C || BIAS != Bias::none || HAS_VECTOR_SCALES || HAS_CUSTOM_EPILOGUE || HAS_OWN_SCALES || !THROUGH_SHARED;
 
 /// Where byte `at` of D's row lies in a stage: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
 /// by side.
@@ -42,8 +43,9 @@ __device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
 /// Finishes the subtile from (row, column) on, as far as it is the block's, and leaves it in the stage. `first` is the
 /// index of the thread's first accumulator; `groups` are of 8 columns.
 template <bool INTERIOR, typename T = ElementD>
-__device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, u32 thread, int row, int column,
-                                           int first, int groups, const Accumulator (&accumulators)[STORE_COUNT]) {
+__device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, u32 consumer, u32 thread, int row,
+                                           int column, int first, int groups,
+                                           const Accumulator (&accumulators)[STORE_COUNT]) {
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
@@ -65,6 +67,9 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
                                 ElementCompute(accumulators[first + i + UP]),
                                 ElementCompute(accumulators[first + i + UP + 1]));
     }
+
+  if constexpr (HAS_OWN_SCALES)
+    scale_rows(epilogue.args, epilogue.tile, stage, 1 + consumer, thread, fragment, row, column, x);
 
   if constexpr (sizeof(T) == 2 && ROW_FOLD == 2) {
     // 8 x 8 matrices of a group each, whose rows are neighbouring rows of the stage: lane's is the lane's.
@@ -200,7 +205,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
           ptx::bar_sync(1 + consumer, 128);  // the stage is free
         }
         ++subtiles;
-        fill_stage<INTERIOR>(epilogue, to, thread, its_row, its_column, first, columns / 8, accumulators);
+        fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {

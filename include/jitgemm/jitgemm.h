@@ -206,7 +206,7 @@ typedef struct jitgemm_matrix {
   int64_t ld;               ///< elements from one row to the next (column-major: one column); 0 means packed
   int64_t stride;           ///< elements from one matrix of a batch to the next; 0 uses one A, B or C for all
   int32_t alignment;        ///< bytes; what plans, sources and jitgemm_warm() may assume of the pointer
-  jitgemm_scaling scaling;  ///< of an A or B: what its scales are, if it has any
+  jitgemm_scaling scaling;  ///< of an A or B: what its scales are, if it has any; of a D: 1X128 gives it some
   int64_t reserved[4];
 } jitgemm_matrix;
 
@@ -260,6 +260,7 @@ typedef struct jitgemm_operands {
   size_t workspace_bytes;
   const jitgemm_epilogue_value* epilogue;  ///< one for each operand of jitgemm_epilogue.function, in their order
   size_t epilogue_count;
+  float* scales_d;  ///< of a D with scales of its own, which are written; else NULL
 } jitgemm_operands;
 
 /// How a problem is computed: KernelConfig of kernel_config.hpp.

@@ -25,8 +25,8 @@ struct Matrix {
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
-  /// What an A's or B's scales are, if it has any. Others share the tuning results of single values, which are
-  /// measured.
+  /// What an A's or B's scales are, if it has any, or Scaling::block_1x128 for a D that gets scales of its own. Others
+  /// share the tuning results of single values, which are measured.
   Scaling scaling = Scaling::value;
 };
 
@@ -70,6 +70,13 @@ struct Epilogue {
 /// Only sum depends on the kernel: given the same sums, activations that are exact (see Activation) have the same bits
 /// on every GPU and on the emulator, and the others differ by 2^-21 |x| at most (f64: 2^-50 |x|) before they are
 /// rounded to D's type.
+///
+/// A D of e4m3 may get scales of its own (d.scaling = Scaling::block_1x128), one for each row and 128 columns, as a
+/// following product reads those of an A: Operands::scales_d takes them, and D the values divided by them. Of the
+/// largest |value| of such a block, NaN left out, scale = largest / 448, at least 2^-126 and at most FLT_MAX / 448; D
+/// is value * (1 / scale), each operation rounded. So where all values are 0 the scale is 2^-126, infinity becomes 448
+/// of the largest scale, and NaN stays NaN without a say in its block's scale. By the sm90 main loop, without a batch,
+/// scale_d and Epilogue::function, where N and ldd are multiples of 16.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
@@ -122,6 +129,8 @@ struct Operands {
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
+  /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
+  float* scales_d = nullptr;
   /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
   const EpilogueValue* epilogue = nullptr;
   std::size_t epilogue_count = 0;

@@ -135,8 +135,8 @@ static_assert(sizeof(EpilogueValue) == sizeof(jitgemm_epilogue_value) &&
               offsetof(EpilogueValue, stride) == offsetof(jitgemm_epilogue_value, stride));
 
 jitgemm_operands to_c(const Operands& operands) {
-  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, epilogue, epilogue_count, workspace, workspace_bytes] =
-      operands;
+  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, epilogue, epilogue_count, workspace,
+               workspace_bytes] = operands;
   return {sizeof(jitgemm_operands),
           a,
           b,
@@ -149,13 +149,15 @@ jitgemm_operands to_c(const Operands& operands) {
           workspace,
           workspace_bytes,
           reinterpret_cast<const jitgemm_epilogue_value*>(epilogue),
-          epilogue_count};
+          epilogue_count,
+          scales_d};
 }
 
 Operands operands_of(const jitgemm_operands* given) {
   const jitgemm_operands from = read(given);
   Operands to;
-  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, epilogue, epilogue_count, workspace, workspace_bytes] = to;
+  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, epilogue, epilogue_count, workspace, workspace_bytes] =
+      to;
   a = from.a;
   b = from.b;
   c = from.c;
@@ -164,6 +166,7 @@ Operands operands_of(const jitgemm_operands* given) {
   scale_a = from.scale_a;
   scale_b = from.scale_b;
   scale_d = from.scale_d;
+  scales_d = from.scales_d;
   workspace = from.workspace;
   workspace_bytes = from.workspace_bytes;
   epilogue = reinterpret_cast<const EpilogueValue*>(from.epilogue);

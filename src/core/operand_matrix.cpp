@@ -59,6 +59,8 @@ std::int64_t bias_elements(const Problem& p) {
 std::int64_t scales_of_a(const Problem& p) { return scales_of(p.a.scaling, p.m, p.k); }
 std::int64_t scales_of_b(const Problem& p) { return scales_of(p.b.scaling, p.n, p.k); }
 
+std::int64_t scales_of_d(const Problem& p) { return scales_of(p.d.scaling, p.m, p.n); }
+
 std::int64_t scale_ld(Scaling scaling, std::int64_t rows, std::int64_t k) {
   return scaling == Scaling::block_1x128 ? (rows + 3) / 4 * 4 : blocks(k);
 }

@@ -281,6 +281,39 @@ NormalProblem without_epilogue_function(const NormalProblem& problem) {
   return p;
 }
 
+namespace {
+
+/// Those that D gets: written, so apart from all else.
+void check_own_scales(const Problem& p, const Operands& operands, const Operand& d, const Operand& workspace) {
+  if (!has_own_scales_d(p)) {
+    if (operands.scales_d != nullptr)
+      invalid(ErrorCode::invalid_operand,
+              "scales_d is given for a D without scales of its own: set its scaling, or pass none", p);
+    return;
+  }
+  if (operands.scale_d != nullptr)
+    invalid(ErrorCode::invalid_operand, "scale_d is given for a D that gets scales of its own: pass scales_d alone", p);
+  const Operand scales{"scales_d", operands.scales_d, scales_of_d(p) * std::int64_t(sizeof(float))};
+  check_pointer(scales, sizeof(float), p);
+  check_apart(scales, d, p);
+  if (workspace.pointer != nullptr) check_apart(scales, workspace, p);
+  const auto check_input = [&](const char* name, const void* pointer, std::int64_t bytes) {
+    if (pointer != nullptr) check_apart(scales, {name, pointer, bytes}, p);
+  };
+  const auto floats = [](std::int64_t count) { return count * std::int64_t(sizeof(float)); };
+  if (reads_ab(p)) {
+    check_input("A", operands.a, matrix_a(p).batch_bytes());
+    check_input("B", operands.b, matrix_b(p).batch_bytes());
+    check_input("scale_a", operands.scale_a, floats(scales_of_a(p)));
+    check_input("scale_b", operands.scale_b, floats(scales_of_b(p)));
+  }
+  if (reads_c(p)) check_input("C", operands.c, matrix_c(p).batch_bytes());
+  if (p.epilogue.bias != Bias::none)
+    check_input("bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type)));
+}
+
+}  // namespace
+
 NormalProblem with_operands(const NormalProblem& problem, const Operands& operands) {
   NormalProblem p = problem;
   if (is_empty(p)) return p;
@@ -344,6 +377,7 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   check_scales("scale_a", operands.scale_a, scales_of_a(p), takes_scales(p), p.a.scaling);
   check_scales("scale_b", operands.scale_b, scales_of_b(p), takes_scales(p), p.b.scaling);
   check_scales("scale_d", operands.scale_d, 1, is_fp8(p.d.type));
+  check_own_scales(p, operands, d, workspace);
   return p;
 }
 
@@ -379,6 +413,7 @@ double minimum_bytes(const Problem& p) {
   if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
   if (reads_ab(p) && (has_vector_scales(p) || has_block_scales(p)))
     total += double(scales_of_a(p) + scales_of_b(p)) * double(sizeof(float));
+  if (has_own_scales_d(p)) total += double(scales_of_d(p)) * double(sizeof(float));
   if (reads_c(p)) total += bytes(matrix_c(p));
   if (has_epilogue_function(p) && !is_empty(p)) total += epilogue_bytes(p);
   if (!is_empty(p)) total += double(bias_elements(p)) * double(size_of(type_of_c(p)));

@@ -33,6 +33,21 @@ std::string why_block_scales_unsupported(const Problem& p) {
   return {};
 }
 
+/// Of D.
+std::string why_own_scales_unsupported(const Problem& p) {
+  if (p.d.scaling == Scaling::value) return {};
+  if (p.d.scaling != Scaling::block_1x128)
+    return "D gets scales of 1x128 of its own, or one value: use scaling_d = " +
+           std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::value));
+  if (p.d.type != e4m3) return "no kernel gives d = " + name(p.d.type) + " scales of its own: use d = e4m3";
+  if (p.batch > 1) return "no kernel gives the matrices of a batch scales of their own: call for one after the other";
+  if (p.epilogue.function != 0)
+    return "no kernel gives D scales of its own behind an epilogue of one's own: use bias and activation";
+  if (p.n % 16 != 0 || p.d.ld % 16 != 0)
+    return "a D with scales of its own is stored 16 bytes at a time: use an n and an ldd that are multiples of 16";
+  return {};
+}
+
 }  // namespace
 
 std::string why_types_unsupported(const Problem& p) {
@@ -53,8 +68,8 @@ std::string why_types_unsupported(const Problem& p) {
   if (!is_known(p.epilogue.activation)) return "unknown activation: use " + names_of_all<Activation>();
   for (const Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
     if (!is_known(matrix->scaling)) return "unknown scaling: use " + names_of_all<Scaling>();
-  if (p.c.scaling != Scaling::value || p.d.scaling != Scaling::value)
-    return "C and D have one scale at most: leave their scaling at value, and give A's and B's";
+  if (p.c.scaling != Scaling::value) return "C has no scales: leave its scaling at value";
+  if (const std::string broken = why_own_scales_unsupported(p); !broken.empty()) return broken;
   if ((has_vector_scales(p) || has_block_scales(p)) && !takes_scales(p))
     return "no kernel scales a = " + name(p.a.type) + " into d = " + name(p.d.type) +
            " by vectors or blocks: use a and b of e4m3 or e5m2, or of s8 with d = f16, bf16 or f32, or scaling_a = "

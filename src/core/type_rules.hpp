@@ -34,6 +34,7 @@ inline bool has_vector_scales(const Problem& problem) {
 inline bool is_of_blocks(Scaling scaling) {
   return scaling == Scaling::block_1x128 || scaling == Scaling::block_128x128;
 }
+inline bool has_own_scales_d(const Problem& problem) { return problem.d.scaling == Scaling::block_1x128; }
 inline bool has_block_scales(const Problem& problem) {
   return is_of_blocks(problem.a.scaling) || is_of_blocks(problem.b.scaling);
 }

@@ -149,6 +149,16 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
   return args;
 }
 
+device::OwnScalesArguments make_own_scales_arguments(const device::BlockScalesArguments& arguments,
+                                                     const NormalProblem& whole, std::int64_t row, std::int64_t column,
+                                                     const Operands& operands) {
+  device::OwnScalesArguments args{};
+  static_cast<device::BlockScalesArguments&>(args) = arguments;
+  args.ld_scales_d = scale_ld(whole.d.scaling, whole.m, whole.n);
+  args.scales_d = operands.scales_d + column / 128 * args.ld_scales_d + row;  // slabs are of whole tiles
+  return args;
+}
+
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
                                                                const NormalProblem& p, const Operands& operands,
                                                                std::int64_t row, std::int64_t column) {

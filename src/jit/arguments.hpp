@@ -24,6 +24,10 @@ device::Arguments make_arguments(const NormalProblem& problem, const KernelConfi
 
 /// Those of a kernel with scales of blocks: of a launch whose first element of the `whole` problem's D is (row,
 /// column).
+/// Of a part that begins at (row, column), too.
+device::OwnScalesArguments make_own_scales_arguments(const device::BlockScalesArguments& arguments,
+                                                     const NormalProblem& whole, std::int64_t row, std::int64_t column,
+                                                     const Operands& operands);
 device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);

@@ -45,7 +45,13 @@ constexpr KernelRole gemm{
           const auto make = [&] {
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
           };
-          if (has_block_scales(part.problem))
+          if (has_own_scales_d(part.problem))
+            step.set_arguments([&] {
+              const auto with_blocks =
+                  make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
+              return make_own_scales_arguments(with_blocks, part.whole, part.row, part.column, part.operands);
+            });
+          else if (has_block_scales(part.problem))
             step.set_arguments(
                 [&] { return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column); });
           else if (has_epilogue_function(part.problem))

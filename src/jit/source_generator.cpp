@@ -38,6 +38,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"memory.cuh", template_file("memory.cuh")},
           {"scales.cuh", template_file("scales.cuh")},
           {"block_scales_arguments.cuh", template_file("block_scales_arguments.cuh")},
+          {"own_scales_arguments.cuh", template_file("own_scales_arguments.cuh")},
           {"block_scales.cuh", template_file("block_scales.cuh")},
           {"custom_epilogue.cuh", template_file("custom_epilogue.cuh")},
           {"epilogue.cuh", template_file("epilogue.cuh")},
@@ -130,6 +131,7 @@ std::string describe(const Problem& p, bool promoted) {
   text += describe_epilogue(p);
   if (p.a.scaling != Scaling::value) text += ", scales of A: " + std::string(to_string(p.a.scaling));
   if (p.b.scaling != Scaling::value) text += ", scales of B: " + std::string(to_string(p.b.scaling));
+  if (p.d.scaling != Scaling::value) text += ", scales of D: " + std::string(to_string(p.d.scaling));
   if (promoted) text += ", promoted";
   return text;
 }
@@ -181,7 +183,9 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"mma_fp8", flag(device.has_mma_fp8())},
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"entry", source.entry},
+            {"scaling_d", std::string(to_string(p.d.scaling))},
             {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments"
+                          : has_own_scales_d(p)    ? "OwnScalesArguments"
                           : has_block_scales(p)    ? "BlockScalesArguments"
                                                    : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},

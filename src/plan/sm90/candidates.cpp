@@ -83,6 +83,10 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
   const int rows_a_block = columns_are_pairs ? 16 : 8;  // of B, and of a cluster's sums
   const int multiple = std::max(granularity, rows_a_block * std::max(cluster.k, k_major ? cluster.m : 1));
   Widths result{.widest = widest};
+  if (has_own_scales_d(problem)) {  // of whole blocks of 128 columns
+    for (const int width : {128 * cluster.k, 256}) result.add(width);
+    return result;
+  }
   // The narrowest tiles of so many waves; too wide a one if there is none.
   const auto width_of = [&](std::int64_t waves) {
     const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;

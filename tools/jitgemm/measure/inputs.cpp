@@ -7,6 +7,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -30,6 +31,9 @@ void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std:
 }
 
 void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Problem>& beside) {
+  if (has_own_scales_d(p))
+    throw Error(ErrorCode::invalid_option,
+                "a D with scales of its own is nothing that this command checks: leave scaling_d out");
   step_a_ = padded(bytes_of_a(p));
   step_b_ = padded(bytes_of_b(p));
   step_c_ = step_d_ = 0;
