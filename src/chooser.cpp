@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
@@ -301,6 +302,7 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
   tuned.a.scaling = tuned.b.scaling = Scaling::value;      // so are other scales
+  if (has_groups(tuned)) return expected_problem(tuned, std::max<std::int64_t>(1, tuned.batch));
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;
@@ -311,7 +313,8 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem) ||
+      has_groups(problem))
     return false;
   if (!is_bounded()) return true;
   // With other scales it would be other kernels that are measured, which may not be at hand.

@@ -13,6 +13,7 @@
 #include "arguments.cuh"
 #include "block_scales.cuh"
 #include "epilogue.cuh"
+#include "groups.cuh"
 #include "fixup.cuh"
 #include "ide_sm80.cuh"
 #include "multiply_mma.cuh"
@@ -177,11 +178,16 @@ struct WorkQueue {
     return entry + ENTRY_BYTES == smem + BYTES ? smem : entry + ENTRY_BYTES;
   }
 
-  /// An empty range of k-blocks ends the queue.
-  static __device__ __forceinline__ void write(u32 entry, const Work& work) {
+  /// An empty range of k-blocks ends the queue. Groups' work is found once: the tile is in the entry, and has no peers.
+  static __device__ __forceinline__ void write(u32 entry, const Work& work, [[maybe_unused]] const WorkTile& tile) {
     if (ptx::thread_index() != 0) return;
-    ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), 0, 0});
-    ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
+    if constexpr (GROUPED) {
+      ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), u32(tile.row), u32(tile.row_end)});
+      ptx::st_shared_v4(entry + 16, {u32(work.tile), 1, u32(tile.column), u32(tile.batch)});
+    } else {
+      ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), 0, 0});
+      ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
+    }
   }
 
   static __device__ __forceinline__ int k_blocks(u32 entry) {
@@ -190,20 +196,24 @@ struct WorkQueue {
   }
   static __device__ __forceinline__ Work read(u32 entry) {
     const U32x4 k = ptx::ld_shared_v4(entry), x = ptx::ld_shared_v4(entry + 16);
-    return {int(x.x), int(k.x), int(k.y), int(x.y), int(x.z)};
+    return {int(x.x), int(k.x), int(k.y), int(x.y), GROUPED ? 0 : int(x.z)};
+  }
+  static __device__ __forceinline__ WorkTile tile(const Arguments& args, u32 entry) {
+    if constexpr (GROUPED) {
+      const U32x4 rows = ptx::ld_shared_v4(entry), x = ptx::ld_shared_v4(entry + 16);
+      return {int(rows.z), int(x.z), int(rows.w), args.n, int(x.w)};
+    } else {
+      const TileIndex index = raster(read(entry).tile, args.decomposition, GROUP_M);
+      return work_tile(args, index.m, index.n, index.batch);
+    }
   }
 };
-
-__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& work) {
-  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
-  return work_tile(args, index.m, index.n, index.batch);
-}
 
 /// Runs ahead of the multiplication through this CTA's work, one k-block and one commit group at a time.
 struct StageLoader {
   const Arguments& args;
   WorkQueue queue;
-  TileScheduler<PARTITION> scheduler;
+  Scheduler scheduler;
   u32 entry;      // of the queue, the current work's
   int k, k_end;   // next k-block and the end of the current work; equal when there is no more
   bool interior;  // in M and N
@@ -213,7 +223,7 @@ struct StageLoader {
   __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkQueue& work_queue)
       : args(arguments),
         queue(work_queue),
-        scheduler{arguments.decomposition, int(ptx::block_index())},
+        scheduler(scheduler_of(arguments, int(ptx::block_index()))),
         entry(work_queue.smem),
         a(arguments.lda, arguments.m),
         b(arguments.ldb, arguments.n) {
@@ -229,8 +239,9 @@ struct StageLoader {
   }
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
+    WorkTile tile{};
     if (exists) {
-      const WorkTile tile = tile_of(args, work);
+      tile = work_tile(args, scheduler, work, 0, 0);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, work.k_begin * BLOCK_K);
       b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, work.k_begin * BLOCK_K);
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
@@ -239,7 +250,7 @@ struct StageLoader {
     }
     k = work.k_begin;
     k_end = work.k_end;
-    WorkQueue::write(entry, work);
+    WorkQueue::write(entry, work, tile);
   }
 
   /// Starts the copy of the next k-block to a stage of the ring.
@@ -343,7 +354,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     auto of_blocks = [&] {
       if constexpr (HAS_BLOCK_SCALES) {
         const Work work = WorkQueue::read(entry);
-        const WorkTile tile = tile_of(args, work);
+        const WorkTile tile = WorkQueue::tile(args, entry);
         return BlockScales<WarpFragment, WARP_M / 16>(args, tile, WarpFragment(0, ptx::thread_index() % 32),
                                                       tile.row + warp_m * WARP_M, tile.column + warp_n * WARP_N,
                                                       work.k_begin);
@@ -379,7 +390,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
 
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
-    const WorkTile tile = tile_in_d(tile_of(args, work()));
+    const WorkTile tile = tile_in_d(WorkQueue::tile(args, entry));
     const Epilogue epilogue{args, scales, tile};
     constexpr int WARP_COLUMNS = WARP_N / COLUMN_FOLD;
     const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_COLUMNS;
@@ -388,6 +399,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     else
       store_warp_tile<false>(epilogue, row, column, accumulators);
   }
+  if (GROUPED && ptx::thread_index() == 0) report(loader.scheduler);
 }
 
 }  // namespace jitgemm::device

@@ -71,6 +71,14 @@ enum class Scaling : std::uint8_t {
   block_128x128,
 };
 
+/// Whether a problem's `batch` matrices are groups of rows: memory on the device says how many rows each has
+/// (Operands::group_rows), and the host need not know.
+enum class Grouping : std::uint8_t {
+  none,     ///< M rows each
+  offsets,  ///< the rows of all groups lie in one A, C and D of M rows, one group after the other; where each ends
+  counts,   ///< an A, C and D of M rows for each group, of which the first are the group's; how many those are
+};
+
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,
 /// aligned to the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at
 /// most, every 32 products.
@@ -89,6 +97,7 @@ JITGEMM_EXPORT std::string_view to_string(Layout layout);
 JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
 JITGEMM_EXPORT std::string_view to_string(Scaling scaling);
+JITGEMM_EXPORT std::string_view to_string(Grouping grouping);
 JITGEMM_EXPORT std::string_view to_string(Accumulation accumulation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
@@ -97,6 +106,7 @@ JITGEMM_EXPORT std::optional<Layout> parse_layout(std::string_view text);
 JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
 JITGEMM_EXPORT std::optional<Scaling> parse_scaling(std::string_view text);
+JITGEMM_EXPORT std::optional<Grouping> parse_grouping(std::string_view text);
 JITGEMM_EXPORT std::optional<Accumulation> parse_accumulation(std::string_view text);
 
 }  // namespace jitgemm

@@ -6,5 +6,6 @@
 #include "check_arguments.cuh"
 #include "custom_epilogue_arguments.cuh"
 #include "geometry.cuh"
+#include "group_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

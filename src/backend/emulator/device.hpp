@@ -67,6 +67,7 @@ using emulator::runtime;
 
 template <typename T>
 void compute_now(T&) {}
+inline int lowest_bit(u32 bits) { return __builtin_ctz(bits); }
 inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
 template <typename T>

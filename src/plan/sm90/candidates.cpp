@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -131,7 +132,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
-      if (cluster.k > 1 && (rows.ping_pong || k_blocks < cluster.k * min_steps_per_part)) continue;
+      if (cluster.k > 1 && (rows.ping_pong || has_groups(problem) || k_blocks < cluster.k * min_steps_per_part)) continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
@@ -165,8 +166,8 @@ std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo
     const KernelConfig form{.main_loop = MainLoop::sm90,
                             .block_k = block_k_sm90(asked.a.type),
                             .swap_ab = swap_ab,
-                            .pack_a = needs_packing_a(asked),
-                            .pack_b = needs_packing_b(asked)};
+                            .pack_a = needs_packing_a(asked) && !has_groups(asked),
+                            .pack_b = needs_packing_b(asked) && !has_groups(asked)};
     if (!device.has_wgmma() || !reads_ab(asked)) return TilesSm90{form, kernel_problem(asked, form), true};
     KernelConfig usual = form;
     usual.block_m = usual.block_n = 128;
@@ -193,6 +194,10 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     config.stages = std::min(config.stages, stages_that_fit(config, problem, device, 1));
     if (config.stages >= fewest_stages) result.push_back(config);
   };
+  if (has_groups(problem)) {
+    with(Schedule::persistent, 1, slots);
+    return result;
+  }
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
   if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2 && blocks > slots) {
     KernelConfig two = tile;

@@ -1,0 +1,239 @@
+// Groups of rows that the device counts, on the emulator and on a GPU.
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/problem.hpp"
+#include "gemm_cases.hpp"
+#include "group_cases.hpp"
+#include "jitgemm/error.hpp"
+#include "problem_refusal.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using namespace jitgemm::test::groups;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+Problem problem_of(std::int64_t n, std::int64_t k, const std::vector<std::int32_t>& sizes, Layout layout_b,
+                   DataType type = bf16, DataType d = bf16) {
+  Problem problem{.n = n, .k = k, .batch = std::int64_t(sizes.size()), .a = {type}, .b = {type, layout_b}, .d = {d}};
+  problem.grouping = Grouping::offsets;
+  problem.m = std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0));
+  return problem;
+}
+
+/// The same groups by counts, in matrices of some rows more than the largest has.
+Case by_counts(Case one, const std::vector<std::int32_t>& sizes, int spare) {
+  one.problem.grouping = Grouping::counts;
+  one.problem.m = *std::max_element(sizes.begin(), sizes.end()) + spare;
+  one.table = sizes;
+  return one;
+}
+
+std::vector<std::int32_t> drawn_sizes(Random& random, int groups, int most) {
+  std::vector<std::int32_t> sizes;
+  for (int i = 0; i < groups; ++i) sizes.push_back(random.between(0, 2) == 0 ? 0 : random.between(1, most));
+  return sizes;
+}
+
+// Every way that rows of a tile go from memory to D.
+const std::array configs{
+    "sm80 64x64x32 group_m=8 stages=3 warps=4 schedule=persistent grid=3",
+    "sm80 32x32x64 group_m=1 stages=2 warps=1 schedule=persistent grid=2",
+    "sm90 64x32x64 group_m=8 stages=3 warps=4 schedule=persistent grid=3",
+    "sm90 128x80x64 group_m=2 stages=2 warps=8 schedule=persistent grid=2",
+    "sm90 128x192x64 group_m=0 stages=2 warps=8 schedule=persistent grid=2",
+    "sm90 192x64x64 group_m=8 stages=2 warps=12 schedule=persistent grid=2",
+    "sm90 64x32x64 group_m=8 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=2",
+    "sm90 64x16x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3",
+    "sm90 128x24x64 group_m=8 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
+    "sm90 128x72x64 group_m=2 stages=2 warps=4 swap_ab=true schedule=persistent grid=2",
+    "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
+    "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=1x2x1 schedule=persistent grid=4",
+    "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
+};
+
+void ways_to_d(TestDevice& device, Random& random) {
+  for (const char* const text : configs) {
+    const KernelConfig config = parse_kernel_config(text);
+    const int tile = config.swap_ab ? config.block_n : config.block_m;
+    for (const Layout layout : {Layout::column_major, Layout::row_major}) {
+      // Empty, one row, a whole tile, one row more, several tiles and a ragged end.
+      std::vector<std::int32_t> sizes{0, 1, tile, tile + 1, 0, 2 * tile + random.between(1, tile - 1), 3};
+      const Case one{.problem = problem_of(8 * random.between(1, 17), 8 * random.between(1, 20), sizes, layout),
+                     .table = ends_of(sizes),
+                     .config = &config};
+      CAPTURE(text, to_string(one.problem));
+      CHECK(run(device, one, random) == "");
+      CHECK(run(device, by_counts(one, sizes, random.between(0, 5)), random) == "");
+    }
+  }
+}
+
+void numbers_of_groups(TestDevice& device, Random& random) {
+  const KernelConfig config = parse_kernel_config("sm90 64x16x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3");
+  for (const int groups : {1, 5, 33, 300}) {
+    for (const int shape : {0, 1, 2}) {
+      std::vector<std::int32_t> sizes = drawn_sizes(random, groups, groups > 33 ? 3 : 40);
+      if (shape == 1) {  // all rows in one group
+        std::fill(sizes.begin(), sizes.end(), 0);
+        sizes[random.next() % sizes.size()] = 150;
+      }
+      Case one{.problem = problem_of(24, 40, sizes, Layout::column_major), .table = ends_of(sizes), .config = &config};
+      if (shape == 2) one.problem.m += 77;  // beyond the last end
+      one.compares_with_dense = groups < 33;
+      CAPTURE(groups, shape, to_string(one.problem));
+      CHECK(run(device, one, random) == "");
+    }
+  }
+}
+
+/// Ends that no routing has: nothing but groups' rows, as documented, is written, and check() says so.
+void hostile_tables(TestDevice& device, Random& random) {
+  const std::array<const char*, 3> few{configs[0], configs[2], configs[7]};
+  const std::vector<std::vector<std::int32_t>> tables{
+      {90, 40, 120, 20, 70},                        // backwards
+      {-5, 30, -2147483647 - 1, 60, 90},            // negative
+      {10, 200, 50, 2147483647, 130},               // past M
+      {-1, -1, -1, -1, -1},
+      {2147483647, 0, 2147483647, 0, 2147483647},
+  };
+  says_broken(device);
+  for (const char* const text : few) {
+    const KernelConfig config = parse_kernel_config(text);
+    for (const Grouping grouping : {Grouping::offsets, Grouping::counts})
+      for (const auto& table : tables) {
+        Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major), .table = table, .config = &config};
+        one.problem.grouping = grouping;
+        if (grouping == Grouping::counts) one.problem.m = 65;
+        one.compares_with_dense = false;
+        CAPTURE(text, to_string(one.problem), table);
+        CHECK(run(device, one, random) == "");
+        CHECK(says_broken(device));
+        CHECK_FALSE(says_broken(device));
+      }
+    Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major), .table = {0, 50, 50, 130, 130}, .config = &config};
+    CHECK(run(device, one, random) == "");
+    CHECK_FALSE(says_broken(device));
+  }
+  // In a table of several windows, in each of them.
+  for (const std::size_t at : {std::size_t(0), std::size_t(31), std::size_t(32), std::size_t(63), std::size_t(69)}) {
+    std::vector<std::int32_t> sizes(70, 2);
+    const KernelConfig config = parse_kernel_config(configs[2]);
+    Case one{.problem = problem_of(16, 16, sizes, Layout::column_major), .table = ends_of(sizes), .config = &config};
+    one.table[at] = at == 0 ? 1000 : 1;
+    one.compares_with_dense = false;
+    CAPTURE(at);
+    CHECK(run(device, one, random) == "");
+    CHECK(says_broken(device));
+  }
+}
+
+void types_and_epilogues(TestDevice& device, Random& random) {
+  struct Types {
+    DataType a, b, d;
+  };
+  for (const bool swaps : {false, true})
+    for (const Types types : {Types{f16, f16, f16}, Types{bf16, bf16, f32}, Types{e4m3, e5m2, bf16}, Types{e4m3, e4m3, e4m3},
+                              Types{e5m2, e4m3, f32}, Types{tf32, tf32, f32}, Types{s8, s8, bf16}}) {
+      const std::vector<std::int32_t> sizes = drawn_sizes(random, 6, 90);
+      const int size = int(size_of(types.a));
+      Case one{.problem = problem_of(16 * random.between(1, 9), 16 * random.between(1, 20), sizes, Layout::column_major,
+                                     types.a, types.d),
+               .table = ends_of(sizes)};
+      one.problem.b.type = types.b;
+      KernelConfig config = parse_kernel_config(swaps ? "sm90 64x48x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=2"
+                                                      : "sm90 64x48x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2");
+      config.block_k = 128 / size;
+      one.config = &config;
+      one.problem.beta = types.d == e4m3 ? 0 : 0.5;
+      one.problem.epilogue = {.bias = random.pick(std::array{Bias::along_n, Bias::along_m}), .activation = random.pick(std::array{Activation::relu, Activation::silu})};
+      if (size == 1) {
+        one.scales = {0.5f, 1.25f, types.d == e4m3 ? 0.75f : 0};
+        if (random.between(0, 1) == 0) one.problem.accumulation = Accumulation::promoted;
+      }
+      CAPTURE(to_string(one.problem), to_string(config));
+      CHECK(run(device, one, random) == "");
+      if (size == 1) {
+        for (const int which : {1, 2, 3}) {
+          Case vectors = one;
+          if (which & 1) vectors.problem.a.scaling = Scaling::vector;
+          if (which & 2) vectors.problem.b.scaling = Scaling::vector;
+          CAPTURE(to_string(vectors.problem));
+          CHECK(run(device, vectors, random) == "");
+          CHECK(run(device, by_counts(vectors, sizes, 3), random) == "");
+        }
+      }
+    }
+}
+
+/// What TMA cannot address, as the model chooses, and the portable loop's types.
+void as_chosen(TestDevice& device, Random& random) {
+  for (const Layout layout : {Layout::column_major, Layout::row_major})
+    for (const DataType type : {bf16, f32, f64})
+      for (const int pad : {0, 1, 4}) {
+        const std::vector<std::int32_t> sizes = drawn_sizes(random, 7, 50);
+        Case one{.problem = problem_of(random.between(1, 90), random.between(1, 70), sizes, layout, type, type),
+                 .table = ends_of(sizes),
+                 .pad = pad};
+        CAPTURE(to_string(one.problem), pad);
+        CHECK(run(device, one, random) == "");
+        CHECK(run(device, by_counts(one, sizes, 2), random) == "");
+      }
+  // D alone out of TMA's reach.
+  const KernelConfig config = parse_kernel_config(configs[7]), plain = parse_kernel_config(configs[3]);
+  for (const KernelConfig* const each : {&config, &plain})
+    for (const int n : {37, 38, 44}) {
+      const std::vector<std::int32_t> sizes = drawn_sizes(random, 5, 80);
+      const Case one{.problem = problem_of(n, 48, sizes, Layout::column_major), .table = ends_of(sizes), .config = each};
+      CAPTURE(to_string(one.problem), to_string(*each));
+      CHECK(run(device, one, random) == "");
+    }
+  // Nothing to multiply.
+  const std::vector<std::int32_t> sizes{3, 0, 40};
+  Case empty{.problem = problem_of(20, 0, sizes, Layout::column_major), .table = ends_of(sizes)};
+  CHECK(run(device, empty, random) == "");
+}
+
+}  // namespace
+
+TEST_CASE("A group's rows come out as those of a GEMM of it alone, by every way to D, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  for (const std::uint64_t seed : {std::uint64_t(0), test_seed()}) {
+    TestDevice device(GemmDevice::emulator(seed));
+    ways_to_d(device, random);
+  }
+}
+
+TEST_CASE("Groups, however many and of whatever sizes, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(GemmDevice::emulator());
+  numbers_of_groups(device, random);
+}
+
+TEST_CASE("Tables that go backwards or out of range write nothing else, and are told of, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(GemmDevice::emulator());
+  hostile_tables(device, random);
+}
+
+TEST_CASE("Groups of every type, with epilogues and scales, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(GemmDevice::emulator());
+  types_and_epilogues(device, random);
+}
+
+TEST_CASE("Groups as the model chooses, and where TMA stores nothing, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(GemmDevice::emulator());
+  as_chosen(device, random);
+}
