@@ -96,6 +96,10 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
+  if (has_groups(problem))
+    throw Error(ErrorCode::invalid_problem,
+                "groups are not measured, since what is best depends on how rows come to them: call without tuning; the "
+                "cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
@@ -302,7 +306,6 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
   tuned.a.scaling = tuned.b.scaling = Scaling::value;      // so are other scales
-  if (has_groups(tuned)) return expected_problem(tuned, std::max<std::int64_t>(1, tuned.batch));
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;

@@ -167,15 +167,15 @@ __device__ __forceinline__ void copy_chunks(const Epilogue& epilogue, u32 stage,
   constexpr int CHUNK = 16 / int(sizeof(ElementD));  // elements
   const Arguments& args = epilogue.args;
   const WorkTile& tile = epilogue.tile;
-  const int rows_left = (SWAP_AB ? tile.column_end : tile.row_end) - row;
-  const int columns_left = (SWAP_AB ? tile.row_end : tile.column_end) - column;
   const int across = columns / CHUNK;
+  rows = min_of(rows, (SWAP_AB ? tile.column_end : tile.row_end) - row);
+  columns = min_of(columns, (SWAP_AB ? tile.row_end : tile.column_end) - column);
   ElementD* const d =
       static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d) + row * args.ldd + column;
 #pragma unroll 1
-  for (int i = int(thread); i < min_of(rows, rows_left) * across; i += 128) {
+  for (int i = int(thread); i < rows * across; i += 128) {
     const int down = i / across, at = i % across * CHUNK;
-    if (at >= columns_left) continue;
+    if (at >= columns) continue;
     int chunk[4];
     ptx::ld_shared_v4(stage + swizzled_d(u32(down), u32(at) * sizeof(ElementD)), chunk);
     ptx::st_global_cg(reinterpret_cast<int*>(d + down * args.ldd + at), chunk);
@@ -232,12 +232,13 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
-          const bool is_whole = !GROUPED || of_group >= (SWAP_AB ? columns : STORE_ROWS);
+          const int of_subtile = SWAP_AB ? columns : STORE_ROWS;
+          const bool is_cut = GROUPED && of_group < of_subtile;
           if (thread == 0) {
-            if (is_whole) send(epilogue, to, its_row, its_column, columns);
+            if (!is_cut) send(epilogue, to, its_row, its_column, columns);
             ptx::tma_store_commit_group();  // an empty one too: the waits count groups
           }
-          if (GROUPED && !is_whole) {
+          if (is_cut) {
             if constexpr (SWAP_AB)
               copy_chunks(epilogue, to, thread, its_column, its_row, columns, STORE_ROWS);
             else

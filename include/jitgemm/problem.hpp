@@ -98,8 +98,9 @@ struct Problem {
   /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
   Grouping grouping = Grouping::none;
-  /// Rows that a group is expected to have, 0: as many as it has if all have the same. What is chosen depends on it, up
-  /// to the next power of two, not on M; any rows are computed right.
+  /// Rows that a group is expected to have, 0: as many as it has if all have the same. Rounded up to a power of two or
+  /// one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows are computed
+  /// right.
   std::int64_t expected_m = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/groups.hpp"
 #include "core/kernel_interface.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "kernels/parameters.hpp"
@@ -35,6 +36,17 @@ inline TileCounts tile_counts(const KernelProblem& kernel_problem, const KernelC
     return {m, n, m * n, k_blocks};
   }
   return {m, n, m * n * p.batch, k_blocks};
+}
+
+/// The same as it is expected where the device counts the rows of groups; `kernel_problem` is of expected_problem().
+inline TileCounts expected_tile_counts(const KernelProblem& p, const KernelConfig& c) {
+  TileCounts counts = tile_counts(p, c);
+  if (!has_groups(p) || counts.all == 0) return counts;
+  const double rows = expected_tile_rows(c.swap_ab ? p.n : p.m, group_tile_rows(c));
+  const std::int64_t across = c.swap_ab ? counts.m : counts.n;
+  (c.swap_ab ? counts.n : counts.m) = std::int64_t(rows + 0.5);
+  counts.all = std::int64_t(rows * double(p.batch) + 0.5) * across;
+  return counts;
 }
 
 /// What device::Decomposition says of the schedule.

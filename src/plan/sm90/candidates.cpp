@@ -78,7 +78,16 @@ int widest_tile(const Rows& rows, const KernelProblem& problem) {
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
-              bool columns_are_pairs, const DeviceInfo& device) {
+              bool columns_are_pairs, bool swapped_groups, const DeviceInfo& device) {
+  if (swapped_groups) {
+    // One tile for all rows of most groups, or for a part of them.
+    Widths of_rows{.widest = widest};
+    for (const std::int64_t parts : {1, 2, 3})
+      for (const std::int64_t rows : {problem.n, problem.n + problem.n / 4, problem.n + problem.n / 2})
+        of_rows.add(int(std::min<std::int64_t>(std::max<std::int64_t>(16, round_up(ceil_div(rows, parts), 16)), 512)));
+    for (const int width : {64, 128, 256}) of_rows.add(width);
+    return of_rows;
+  }
   const bool k_major = problem.b.layout == Layout::column_major;
   const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 || columns_are_pairs ? 16 : 8;
   const int rows_a_block = columns_are_pairs ? 16 : 8;  // of B, and of a cluster's sums
@@ -137,7 +146,8 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
       const bool columns_are_pairs = has_pairs(problem) && !form.form.swap_ab;
-      for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, device)) {
+      const bool swapped_groups = has_groups(problem) && form.form.swap_ab;
+      for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, swapped_groups, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
         if (5 * (column_blocks - tiles_n) > tiles_n) continue;
         const std::int64_t blocks = row_blocks * column_blocks;

@@ -213,7 +213,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
 }
 
 double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
-  const TileCounts counts = tile_counts(problem_, tile);
+  const TileCounts counts = expected_tile_counts(problem_, tile);
   const auto us_if_allowed = [&](const KernelConfig& config) {
     return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : time(config, counts).us;
   };

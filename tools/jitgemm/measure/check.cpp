@@ -6,13 +6,16 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.hpp"
 #include "core/element.hpp"
+#include "core/groups.hpp"
 #include "core/type_rules.hpp"
 #include "measure/inputs.hpp"
 #include "measure/reference.hpp"
+#include "measure/routing.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -32,10 +35,42 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
   return indices;
 }
 
+/// A row of matrix `batch`.
+struct RowOfD {
+  std::int64_t batch, row;
+};
+
 /// Row r of the batch is row r % m of matrix r / m.
-std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, std::int64_t row) {
+RowOfD row_at(const Problem& p, std::int64_t r) { return {r / p.m, r % p.m}; }
+
+/// Those that are computed, one matrix or group after the other; how many there are without them.
+class Rows {
+ public:
+  Rows(Backend& backend, const Problem& p, const Operands& operands) : problem_(p), count_(p.batch * p.m) {
+    if (!has_groups(p) || p.batch == 0) return;
+    std::vector<std::int32_t> table(std::size_t(p.batch), 0);
+    backend.copy_to_host(table.data(), operands.group_rows, table.size() * sizeof table[0]);
+    ranges_ = rows_of_groups(p, table);
+    count_ = 0;
+    for (const RowRange& range : ranges_) firsts_.push_back(std::exchange(count_, count_ + range.end - range.begin));
+  }
+  std::int64_t count() const { return count_; }
+  RowOfD at(std::int64_t r) const {
+    if (ranges_.empty()) return row_at(problem_, r);
+    const auto group = std::upper_bound(firsts_.begin(), firsts_.end(), r) - firsts_.begin() - 1;
+    return {group, ranges_[std::size_t(group)].begin + r - firsts_[std::size_t(group)]};
+  }
+
+ private:
+  const Problem& problem_;
+  std::int64_t count_;
+  std::vector<RowRange> ranges_;
+  std::vector<std::int64_t> firsts_;  // the number of each group's first row
+};
+
+std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, const RowOfD& at) {
   const std::size_t size = size_of(p.d.type), count = std::size_t(p.n);
-  const std::int64_t begin = row / p.m * p.d.stride + row % p.m * p.d.ld;
+  const std::int64_t begin = at.batch * p.d.stride + at.row * p.d.ld;
   std::vector<std::byte> bytes(count * size);
   backend.copy_to_host(bytes.data(), static_cast<const std::byte*>(d) + std::size_t(begin) * size, bytes.size());
   std::vector<double> values(count);
@@ -83,7 +118,9 @@ void poison(Backend& backend, const Problem& p, const Operands& operands) {
 Check check_against_reference(Backend& backend, const Problem& p, const Operands& operands,
                               std::int64_t most_elements) {
   Check check;
-  const std::int64_t all_rows = p.batch * p.m;
+  const Rows computed(backend, p, operands);
+  const std::int64_t all_rows = computed.count();
+  if (all_rows == 0) return check;
   check.whole = all_rows * p.n <= most_elements && double(all_rows * p.n) * double(p.k) <= 0x1p27;
   const auto side = std::int64_t(std::clamp(std::sqrt(0x1p24 / double(p.k + 1)), 4.0, 48.0));
   const std::vector<std::int64_t> rows = sample(all_rows, check.whole ? all_rows : side, 1);
@@ -91,15 +128,16 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   Reference reference(backend, normalise(p), operands);
   check.ratio = -1;
   for (std::int64_t i : rows) {
-    const std::vector<double> d = row_of(backend, p, operands.d, i);
-    reference.fetch(i / p.m, {i % p.m}, columns);
+    const RowOfD at = computed.at(i);
+    const std::vector<double> d = row_of(backend, p, operands.d, at);
+    reference.fetch(at.batch, {at.row}, columns);
     for (std::int64_t j : columns) {
-      const ExpectedElement element = reference.at(i / p.m, i % p.m, j);
+      const ExpectedElement element = reference.at(at.batch, at.row, j);
       const double got = d[std::size_t(j)], ratio = error_ratio(element, got);
       ++check.elements;
       if (ratio <= check.ratio) continue;
-      check.batch = i / p.m;
-      check.row = i % p.m;
+      check.batch = at.batch;
+      check.row = at.row;
       check.column = j;
       check.got = got;
       check.expected = element.value;
@@ -116,7 +154,8 @@ std::string compare_rows(Backend& backend, const Problem& p, const void* d, cons
   const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
   for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
-    const std::vector<double> x = row_of(backend, p, d, i), y = row_of(backend, p, other, i);
+    const std::vector<double> x = row_of(backend, p, d, row_at(p, i)),
+                              y = row_of(backend, p, other, row_at(p, i));
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);
       if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;

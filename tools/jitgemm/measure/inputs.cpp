@@ -59,6 +59,12 @@ void InputPools::add_scales() {
   backend_.copy_to_device(scale_.data(), &one, sizeof one);
 }
 
+void InputPools::set_group_rows(const std::vector<std::int32_t>& table) {
+  const std::size_t bytes = table.size() * sizeof(std::int32_t);
+  group_rows_ = DeviceMemory(backend_, std::max<std::size_t>(bytes, 256));
+  if (bytes > 0) backend_.copy_to_device(group_rows_.data(), table.data(), bytes);
+}
+
 Operands InputPools::operands(int set) const {
   const auto scales = [this](bool is_vector, const DeviceMemory& vector) {
     return reinterpret_cast<const float*>(is_vector ? vector.data() : scale_.data());
@@ -69,7 +75,8 @@ Operands InputPools::operands(int set) const {
           .d = d_.data() + std::size_t(set) * step_d_,
           .bias = bias_.data(),
           .scale_a = scales(vectors_a_, scales_a_),
-          .scale_b = scales(vectors_b_, scales_b_)};
+          .scale_b = scales(vectors_b_, scales_b_),
+          .group_rows = reinterpret_cast<const std::int32_t*>(group_rows_.data())};
 }
 
 }  // namespace jitgemm::cli
