@@ -24,7 +24,8 @@ unsigned* BrokenGroups::count() {
 
 void BrokenGroups::check(Stream stream) {
   if (backend_.capture_status(stream) == CaptureStatus::capturing)
-    throw Error(ErrorCode::invalid_option, "a check waits for the stream, which is being captured; check after a replay");
+    throw Error(ErrorCode::invalid_option,
+                "a check waits for the stream, which is being captured; check after a replay");
   backend_.synchronize(stream);
   const std::lock_guard lock(mutex_);
   if (!count_) return;

@@ -97,9 +97,10 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (has_groups(problem))
-    throw Error(ErrorCode::invalid_problem,
-                "groups are not measured, since what is best depends on how rows come to them: call without tuning; the "
-                "cost model chooses by expected_m");
+    throw Error(
+        ErrorCode::invalid_problem,
+        "groups are not measured, since what is best depends on how rows come to them: call without tuning; the "
+        "cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);

@@ -107,7 +107,9 @@ std::string Plan::explain() const {
     line("tile grid",
          times({tiles_m, tiles_n}) + (config.swap_ab ? ", M and N swapped" : "") +
              (blocks > 1 ? ", of clusters of " + times({config.cluster_m, config.cluster_n}) + " blocks" : "") +
-             (problem.batch > 1 && problem.grouping != Grouping::offsets ? " x " + std::to_string(problem.batch) + " matrices" : ""));
+             (problem.batch > 1 && problem.grouping != Grouping::offsets
+                  ? " x " + std::to_string(problem.batch) + " matrices"
+                  : ""));
     line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
                       " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
                       " = " + std::to_string(tiles) + " in total");

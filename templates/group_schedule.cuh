@@ -81,8 +81,8 @@ class GroupScan {
   }
 
   constexpr void read_ends(const Ints& given) {
-    const Ints before =
-        Warp::each([&](int lane, int previous) { return lane == 0 ? end_ : previous; }, Warp::lanes(), Warp::up(given, 1));
+    const Ints before = Warp::each([&](int lane, int previous) { return lane == 0 ? end_ : previous; }, Warp::lanes(),
+                                   Warp::up(given, 1));
     const int window = window_;
     const unsigned broken = Warp::ballot(Warp::each(
         [&](int lane, int begin, int end) { return (window + lane < d_.groups) & ((end < begin) | (end > d_.rows)); },
@@ -100,8 +100,7 @@ class GroupScan {
   }
 
   constexpr void read_counts(const Ints& given) {
-    is_broken_ |=
-        Warp::ballot(Warp::each([&](int count) { return int(count < 0 || count > d_.rows); }, given)) != 0;
+    is_broken_ |= Warp::ballot(Warp::each([&](int count) { return int(count < 0 || count > d_.rows); }, given)) != 0;
     ends_ = Warp::each([&](int count) { return clamped(count, 0, d_.rows); }, given);
   }
 
@@ -115,7 +114,8 @@ class GroupScan {
       read_ends(given);
     else
       read_counts(given);
-    const Ints own = Warp::each([](int begin, int end) { return tile_rows_of({begin, end}, TILE_ROWS); }, begins_, ends_);
+    const Ints own =
+        Warp::each([](int begin, int end) { return tile_rows_of({begin, end}, TILE_ROWS); }, begins_, ends_);
     const int before = tile_rows_;
     until_ = Warp::each([&](int sum) { return before + sum; }, scan(own, [](int x, int y) { return x + y; }));
   }
@@ -133,8 +133,7 @@ class GroupScan {
       window_ += LANES;
       read_window();
     }
-    const int lane =
-        Warp::lowest_bit(Warp::ballot(Warp::each([&](int until) { return int(until > row); }, until_)));
+    const int lane = Warp::lowest_bit(Warp::ballot(Warp::each([&](int until) { return int(until > row); }, until_)));
     const GroupRows rows{Warp::get(begins_, lane), Warp::get(ends_, lane)};
     const int down = tile_rows_of(rows, TILE_ROWS);
     const int in_group = tile - (Warp::get(until_, lane) - down) * d_.across.value;

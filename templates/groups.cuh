@@ -48,9 +48,7 @@ struct GroupScheduler {
   GroupTile tile{};  // of the work that was found last
 
   __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
-      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows),
-        args(arguments),
-        cta(its_cta) {}
+      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
 
   __device__ __forceinline__ bool first(Work& work) {
     // The lines of the groups to come are on their way together.

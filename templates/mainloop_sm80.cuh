@@ -13,8 +13,8 @@
 #include "arguments.cuh"
 #include "block_scales.cuh"
 #include "epilogue.cuh"
-#include "groups.cuh"
 #include "fixup.cuh"
+#include "groups.cuh"
 #include "ide_sm80.cuh"
 #include "multiply_mma.cuh"
 #include "operand_tile.cuh"
@@ -178,16 +178,16 @@ struct WorkQueue {
     return entry + ENTRY_BYTES == smem + BYTES ? smem : entry + ENTRY_BYTES;
   }
 
-  /// An empty range of k-blocks ends the queue. Groups' work is found once: the tile is in the entry, and has no peers.
-  static __device__ __forceinline__ void write(u32 entry, const Work& work, [[maybe_unused]] const WorkTile& tile) {
+  /// An empty range of k-blocks ends the queue.
+  static __device__ __forceinline__ void write(u32 entry, const Work& work) {
     if (ptx::thread_index() != 0) return;
-    if constexpr (GROUPED) {
-      ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), u32(tile.row), u32(tile.row_end)});
-      ptx::st_shared_v4(entry + 16, {u32(work.tile), 1, u32(tile.column), u32(tile.batch)});
-    } else {
-      ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), 0, 0});
-      ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
-    }
+    ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), GROUPED ? u32(work.tile) : 0, 0});
+    if constexpr (!GROUPED) ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
+  }
+  /// Groups' tiles, which have no peers, are found once.
+  static __device__ __forceinline__ void write_tile(u32 entry, const WorkTile& tile) {
+    if (ptx::thread_index() != 0) return;
+    ptx::st_shared_v4(entry + 16, {u32(tile.row), u32(tile.column), u32(tile.row_end), u32(tile.batch)});
   }
 
   static __device__ __forceinline__ int k_blocks(u32 entry) {
@@ -195,13 +195,18 @@ struct WorkQueue {
     return int(x.y - x.x);
   }
   static __device__ __forceinline__ Work read(u32 entry) {
-    const U32x4 k = ptx::ld_shared_v4(entry), x = ptx::ld_shared_v4(entry + 16);
-    return {int(x.x), int(k.x), int(k.y), int(x.y), GROUPED ? 0 : int(x.z)};
+    const U32x4 k = ptx::ld_shared_v4(entry);
+    if constexpr (GROUPED) {
+      return {int(k.z), int(k.x), int(k.y), 1, 0};
+    } else {
+      const U32x4 x = ptx::ld_shared_v4(entry + 16);
+      return {int(x.x), int(k.x), int(k.y), int(x.y), int(x.z)};
+    }
   }
   static __device__ __forceinline__ WorkTile tile(const Arguments& args, u32 entry) {
     if constexpr (GROUPED) {
-      const U32x4 rows = ptx::ld_shared_v4(entry), x = ptx::ld_shared_v4(entry + 16);
-      return {int(rows.z), int(x.z), int(rows.w), args.n, int(x.w)};
+      const U32x4 x = ptx::ld_shared_v4(entry + 16);
+      return {int(x.x), int(x.y), int(x.z), args.n, int(x.w)};
     } else {
       const TileIndex index = raster(read(entry).tile, args.decomposition, GROUP_M);
       return work_tile(args, index.m, index.n, index.batch);
@@ -239,18 +244,18 @@ struct StageLoader {
   }
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
-    WorkTile tile{};
     if (exists) {
-      tile = work_tile(args, scheduler, work, 0, 0);
+      const WorkTile tile = work_tile(args, scheduler, work, 0, 0);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, work.k_begin * BLOCK_K);
       b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, work.k_begin * BLOCK_K);
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
+      if constexpr (GROUPED) WorkQueue::write_tile(entry, tile);
     } else {
       work.k_begin = work.k_end = 0;
     }
     k = work.k_begin;
     k_end = work.k_end;
-    WorkQueue::write(entry, work, tile);
+    WorkQueue::write(entry, work);
   }
 
   /// Starts the copy of the next k-block to a stage of the ring.

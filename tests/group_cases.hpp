@@ -82,7 +82,10 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
         store(2 * random.uniform() - 1, a.host(), (row + (by_counts ? g * m : 0)) * p.a.ld + i, p.a.type);
   const auto b = random_matrix(span(rows_b * groups, p.b.ld, n_major ? n : k), p.b.type);
   const auto c = random_matrix(p.beta != 0 ? span(m * of_rows, p.c.ld, n) : 0, p.c.type);
-  const auto bias = random_matrix(p.epilogue.bias == Bias::none ? 0 : p.epilogue.bias == Bias::along_n ? n : m, p.c.type);
+  const auto bias = random_matrix(p.epilogue.bias == Bias::none      ? 0
+                                  : p.epilogue.bias == Bias::along_n ? n
+                                                                     : m,
+                                  p.c.type);
   constexpr std::int64_t guard = 256;  // bytes before D
   const std::size_t size_d = size_of(p.d.type), d_bytes = std::size_t(span(m * of_rows, p.d.ld, n)) * size_d;
   const auto d_memory = [&] {
@@ -105,7 +108,8 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   const auto scale_d = scales_of(Scaling::value, one.scales[2], 1);
 
   Operands on_device, on_host;
-  const auto place = [&](const TestDevice::Buffer& buffer, auto& device_pointer, auto& host_pointer, bool there = true) {
+  const auto place = [&](const TestDevice::Buffer& buffer, auto& device_pointer, auto& host_pointer,
+                         bool there = true) {
     using Pointer = std::decay_t<decltype(device_pointer)>;
     device_pointer = there ? reinterpret_cast<Pointer>(buffer.to_device()) : nullptr;
     host_pointer = there ? reinterpret_cast<Pointer>(buffer.host()) : nullptr;
@@ -136,8 +140,8 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   for (std::int64_t g = 0; g < groups; ++g) {
     const auto [begin, end] = rows[std::size_t(g)];
     if (begin == end || n == 0) continue;
-    const std::string name = "group " + std::to_string(g) + ", rows " + std::to_string(begin) + " to " +
-                             std::to_string(end) + ": ";
+    const std::string name =
+        "group " + std::to_string(g) + ", rows " + std::to_string(begin) + " to " + std::to_string(end) + ": ";
     Problem single = asked;
     single.grouping = Grouping::none;
     single.expected_m = 0;

@@ -87,7 +87,8 @@ std::string broken_rule(const Draw& draw) {
   const std::vector<Rows> expected = rows_of(GROUPING, draw.table, draw.rows, broken);
   std::vector<int> first(1, 0);  // row of tiles of each group
   for (const Rows& rows : expected) first.push_back(first.back() + (rows.end - rows.begin + TILE_ROWS - 1) / TILE_ROWS);
-  if (first.back() > most_tile_rows(GROUPING, d.groups, d.rows, TILE_ROWS)) return "no more rows of tiles than the bound";
+  if (first.back() > most_tile_rows(GROUPING, d.groups, d.rows, TILE_ROWS))
+    return "no more rows of tiles than the bound";
   std::vector<unsigned char> seen(std::size_t(first.back()) * std::size_t(draw.across));
   for (int cta = 0; cta < draw.ctas; ++cta) {
     GroupScan<GROUPING, TILE_ROWS, GROUP_M, HostWarp> scan(d, draw.table.data());
@@ -97,7 +98,8 @@ std::string broken_rule(const Draw& draw) {
       if (tile.group < group || tile.group >= d.groups) return "groups come in order";
       group = tile.group;
       const Rows& rows = expected[std::size_t(group)];
-      if (tile.row_end != rows.end || tile.row < rows.begin || tile.row >= rows.end) return "a tile has rows of its group";
+      if (tile.row_end != rows.end || tile.row < rows.begin || tile.row >= rows.end)
+        return "a tile has rows of its group";
       if ((tile.row - rows.begin) % TILE_ROWS != 0) return "a group's tiles follow each other from its first row on";
       if (tile.across < 0 || tile.across >= draw.across) return "a tile lies within N";
       const int down = first[std::size_t(group)] + (tile.row - rows.begin) / TILE_ROWS;
@@ -120,11 +122,16 @@ std::string broken_rule_of(const Draw& draw) {
 
 std::string check(const Draw& draw, int kind) {
   switch (kind) {
-    case 0: return broken_rule_of<64, 8>(draw);
-    case 1: return broken_rule_of<16, 0>(draw);
-    case 2: return broken_rule_of<128, 1>(draw);
-    case 3: return broken_rule_of<8, 3>(draw);
-    default: return broken_rule_of<1, 16>(draw);
+    case 0:
+      return broken_rule_of<64, 8>(draw);
+    case 1:
+      return broken_rule_of<16, 0>(draw);
+    case 2:
+      return broken_rule_of<128, 1>(draw);
+    case 3:
+      return broken_rule_of<8, 3>(draw);
+    default:
+      return broken_rule_of<1, 16>(draw);
   }
 }
 
@@ -132,7 +139,8 @@ std::string check(const Draw& draw, int kind) {
 Draw drawn(Random& random) {
   Draw draw;
   draw.grouping = random.between(0, 2) == 0 ? Grouping::counts : Grouping::offsets;
-  const int groups = random.between(0, 3) == 0 ? random.pick(std::array{1, 31, 32, 33, 64, 65, 300}) : random.log_between(1, 200);
+  const int groups =
+      random.between(0, 3) == 0 ? random.pick(std::array{1, 31, 32, 33, 64, 65, 300}) : random.log_between(1, 200);
   const int typical = random.log_between(1, 300), shape = random.between(0, 4);
   std::vector<int> sizes(std::size_t(groups), 0);
   for (int& size : sizes)

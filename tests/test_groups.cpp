@@ -32,7 +32,7 @@ Problem problem_of(std::int64_t n, std::int64_t k, const std::vector<std::int32_
 }
 
 /// The same groups by counts, in matrices of some rows more than the largest has.
-Case by_counts(Case one, const std::vector<std::int32_t>& sizes, int spare) {
+Case groups_by_counts(Case one, const std::vector<std::int32_t>& sizes, int spare) {
   one.problem.grouping = Grouping::counts;
   one.problem.m = *std::max_element(sizes.begin(), sizes.end()) + spare;
   one.table = sizes;
@@ -74,13 +74,14 @@ void ways_to_d(TestDevice& device, Random& random) {
                      .config = &config};
       CAPTURE(text, to_string(one.problem));
       CHECK(run(device, one, random) == "");
-      CHECK(run(device, by_counts(one, sizes, random.between(0, 5)), random) == "");
+      CHECK(run(device, groups_by_counts(one, sizes, random.between(0, 5)), random) == "");
     }
   }
 }
 
 void numbers_of_groups(TestDevice& device, Random& random) {
-  const KernelConfig config = parse_kernel_config("sm90 64x16x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3");
+  const KernelConfig config =
+      parse_kernel_config("sm90 64x16x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3");
   for (const int groups : {1, 5, 33, 300}) {
     for (const int shape : {0, 1, 2}) {
       std::vector<std::int32_t> sizes = drawn_sizes(random, groups, groups > 33 ? 3 : 40);
@@ -101,9 +102,9 @@ void numbers_of_groups(TestDevice& device, Random& random) {
 void hostile_tables(TestDevice& device, Random& random) {
   const std::array<const char*, 3> few{configs[0], configs[2], configs[7]};
   const std::vector<std::vector<std::int32_t>> tables{
-      {90, 40, 120, 20, 70},                        // backwards
-      {-5, 30, -2147483647 - 1, 60, 90},            // negative
-      {10, 200, 50, 2147483647, 130},               // past M
+      {90, 40, 120, 20, 70},              // backwards
+      {-5, 30, -2147483647 - 1, 60, 90},  // negative
+      {10, 200, 50, 2147483647, 130},     // past M
       {-1, -1, -1, -1, -1},
       {2147483647, 0, 2147483647, 0, 2147483647},
   };
@@ -112,7 +113,9 @@ void hostile_tables(TestDevice& device, Random& random) {
     const KernelConfig config = parse_kernel_config(text);
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts})
       for (const auto& table : tables) {
-        Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major), .table = table, .config = &config};
+        Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major),
+                 .table = table,
+                 .config = &config};
         one.problem.grouping = grouping;
         if (grouping == Grouping::counts) one.problem.m = 65;
         one.compares_with_dense = false;
@@ -121,7 +124,9 @@ void hostile_tables(TestDevice& device, Random& random) {
         CHECK(says_broken(device));
         CHECK_FALSE(says_broken(device));
       }
-    Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major), .table = {0, 50, 50, 130, 130}, .config = &config};
+    Case one{.problem = problem_of(40, 24, {26, 26, 26, 26, 26}, Layout::column_major),
+             .table = {0, 50, 50, 130, 130},
+             .config = &config};
     CHECK(run(device, one, random) == "");
     CHECK_FALSE(says_broken(device));
   }
@@ -143,20 +148,23 @@ void types_and_epilogues(TestDevice& device, Random& random) {
     DataType a, b, d;
   };
   for (const bool swaps : {false, true})
-    for (const Types types : {Types{f16, f16, f16}, Types{bf16, bf16, f32}, Types{e4m3, e5m2, bf16}, Types{e4m3, e4m3, e4m3},
-                              Types{e5m2, e4m3, f32}, Types{tf32, tf32, f32}, Types{s8, s8, bf16}}) {
+    for (const Types types :
+         {Types{f16, f16, f16}, Types{bf16, bf16, f32}, Types{e4m3, e5m2, bf16}, Types{e4m3, e4m3, e4m3},
+          Types{e5m2, e4m3, f32}, Types{tf32, tf32, f32}, Types{s8, s8, bf16}}) {
       const std::vector<std::int32_t> sizes = drawn_sizes(random, 6, 90);
       const int size = int(size_of(types.a));
       Case one{.problem = problem_of(16 * random.between(1, 9), 16 * random.between(1, 20), sizes, Layout::column_major,
                                      types.a, types.d),
                .table = ends_of(sizes)};
       one.problem.b.type = types.b;
-      KernelConfig config = parse_kernel_config(swaps ? "sm90 64x48x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=2"
-                                                      : "sm90 64x48x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2");
+      KernelConfig config =
+          parse_kernel_config(swaps ? "sm90 64x48x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=2"
+                                    : "sm90 64x48x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2");
       config.block_k = 128 / size;
       one.config = &config;
       one.problem.beta = types.d == e4m3 ? 0 : 0.5;
-      one.problem.epilogue = {.bias = random.pick(std::array{Bias::along_n, Bias::along_m}), .activation = random.pick(std::array{Activation::relu, Activation::silu})};
+      one.problem.epilogue = {.bias = random.pick(std::array{Bias::along_n, Bias::along_m}),
+                              .activation = random.pick(std::array{Activation::relu, Activation::silu})};
       if (size == 1) {
         one.scales = {0.5f, 1.25f, types.d == e4m3 ? 0.75f : 0};
         if (random.between(0, 1) == 0) one.problem.accumulation = Accumulation::promoted;
@@ -170,7 +178,7 @@ void types_and_epilogues(TestDevice& device, Random& random) {
           if (which & 2) vectors.problem.b.scaling = Scaling::vector;
           CAPTURE(to_string(vectors.problem));
           CHECK(run(device, vectors, random) == "");
-          CHECK(run(device, by_counts(vectors, sizes, 3), random) == "");
+          CHECK(run(device, groups_by_counts(vectors, sizes, 3), random) == "");
         }
       }
     }
@@ -187,14 +195,15 @@ void as_chosen(TestDevice& device, Random& random) {
                  .pad = pad};
         CAPTURE(to_string(one.problem), pad);
         CHECK(run(device, one, random) == "");
-        CHECK(run(device, by_counts(one, sizes, 2), random) == "");
+        CHECK(run(device, groups_by_counts(one, sizes, 2), random) == "");
       }
   // D alone out of TMA's reach.
   const KernelConfig config = parse_kernel_config(configs[7]), plain = parse_kernel_config(configs[3]);
   for (const KernelConfig* const each : {&config, &plain})
     for (const int n : {37, 38, 44}) {
       const std::vector<std::int32_t> sizes = drawn_sizes(random, 5, 80);
-      const Case one{.problem = problem_of(n, 48, sizes, Layout::column_major), .table = ends_of(sizes), .config = each};
+      const Case one{
+          .problem = problem_of(n, 48, sizes, Layout::column_major), .table = ends_of(sizes), .config = each};
       CAPTURE(to_string(one.problem), to_string(*each));
       CHECK(run(device, one, random) == "");
     }
@@ -206,7 +215,8 @@ void as_chosen(TestDevice& device, Random& random) {
 
 }  // namespace
 
-TEST_CASE("A group's rows come out as those of a GEMM of it alone, by every way to D, on the emulator", "[groups][emulator]") {
+TEST_CASE("A group's rows come out as those of a GEMM of it alone, by every way to D, on the emulator",
+          "[groups][emulator]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
   for (const std::uint64_t seed : {std::uint64_t(0), test_seed()}) {
@@ -222,7 +232,8 @@ TEST_CASE("Groups, however many and of whatever sizes, on the emulator", "[group
   numbers_of_groups(device, random);
 }
 
-TEST_CASE("Tables that go backwards or out of range write nothing else, and are told of, on the emulator", "[groups][emulator]") {
+TEST_CASE("Tables that go backwards or out of range write nothing else, and are told of, on the emulator",
+          "[groups][emulator]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
   TestDevice device(GemmDevice::emulator());
@@ -295,9 +306,7 @@ TEST_CASE("One kernel serves all sizes of an expectation, and a table that chang
 
 TEST_CASE("What no kernel does with groups is refused, and says what to do", "[groups][problem]") {
   const Problem problem = problem_of(64, 64, {100, 28}, Layout::column_major);
-  const auto why = [](const Problem& p) {
-    return problem_refusal(ErrorCode::invalid_problem, [&p] { normalise(p); });
-  };
+  const auto why = [](const Problem& p) { return problem_refusal(ErrorCode::invalid_problem, [&p] { normalise(p); }); };
   CHECK(why(problem) == "no error");
   Problem p = problem;
   p.a.layout = Layout::column_major;
@@ -328,7 +337,9 @@ TEST_CASE("What no kernel does with groups is refused, and says what to do", "[g
   CHECK_THAT(problem_refusal(ErrorCode::invalid_operand,
                              [&] {
                                std::vector<char> memory(1 << 16);
-                               device.context.gemm(problem, {.a = memory.data(), .b = memory.data() + 20000, .d = memory.data() + 40000});
+                               device.context.gemm(
+                                   problem,
+                                   {.a = memory.data(), .b = memory.data() + 20000, .d = memory.data() + 40000});
                              }),
              ContainsSubstring("group_rows is null"));
 }
@@ -341,7 +352,8 @@ TEST_CASE("A problem with groups is its text, and what does not matter is left o
   CHECK(normal.a.stride == 0);
   CHECK(normal.d.stride == 0);
   CHECK(normal.b.stride == 64 * 64);
-  CHECK(to_string(p) == "m=128 n=64 k=64 a=bf16 b=bf16 d=bf16 layout_b=column_major batch=2 grouping=offsets expected_m=20");
+  CHECK(to_string(p) ==
+        "m=128 n=64 k=64 a=bf16 b=bf16 d=bf16 layout_b=column_major batch=2 grouping=offsets expected_m=20");
   CHECK(equal(normalise(parse_problem(to_string(normal))), normal));
   p.a.stride = 5;
   CHECK(equal(normalise(p), normal));
@@ -401,4 +413,114 @@ TEST_CASE("The C functions multiply groups, and say what their table was", "[gro
   REQUIRE(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_SUCCESS);
   CHECK(jitgemm_check(context, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);
   CHECK(jitgemm_check(context, nullptr) == JITGEMM_STATUS_SUCCESS);
+}
+
+namespace {
+
+/// With sums of small integers, so that they and what the function makes of them are exact.
+void epilogues_of_ones_own(TestDevice& device, Random& random) {
+  for (const Pairing pairs : {Pairing::none, Pairing::halves, Pairing::neighbours})
+    for (const Grouping grouping : {Grouping::offsets, Grouping::counts})
+      for (const char* const text : {configs[0], configs[2], configs[7], configs[9]}) {
+        const KernelConfig config = parse_kernel_config(text);
+        const bool gated = pairs != Pairing::none, by_counts = grouping == Grouping::counts;
+        const EpilogueFunction function = parse_epilogue(
+            std::string(gated ? gated::line_of(pairs) : "") +
+            "// operand in bias along_n f32\n// operand in residual matrix bf16\n// operand out before matrix f32\n"
+            "__device__ float epilogue(float x, " +
+            (gated ? "float up, " : "") + "const Args& args, Out& out) {\n" + (gated ? "  x = 2 * x - up;\n" : "") +
+            "  out.before = x;\n  return x + args.bias + args.residual + float(args.row + 3 * args.batch);\n}\n");
+        const std::vector<std::int32_t> sizes{37, 0, 64, 5};
+        Case one{.problem = problem_of(64, 40, sizes, Layout::column_major, bf16, f32), .table = ends_of(sizes)};
+        if (by_counts) one = groups_by_counts(one, sizes, 3);
+        Problem& p = one.problem;
+        p.epilogue.function = define_epilogue(function);
+        const std::int64_t m = p.m, n = p.n, k = p.k, width = gated ? n / 2 : n, of_rows = by_counts ? 4 : 1;
+        const auto a = device.buffer(m * of_rows * k, bf16, 0, &random), b = device.buffer(4 * n * k, bf16, 0, &random);
+        const auto bias = device.buffer(4 * width, f32, 0, &random);
+        const auto residual = device.buffer(m * of_rows * width, bf16, 0, &random);
+        const auto d = device.buffer(m * of_rows * width, f32, 0xff, nullptr);
+        const auto before = device.buffer(m * of_rows * width, f32, 0xff, nullptr);
+        const auto table = device.buffer(4, s32, 0, nullptr);
+        std::memcpy(table.host(), one.table.data(), 16);
+        EpilogueValue values[3];
+        values[0].in = bias.to_device(), values[0].stride = width;  // each group's own
+        values[1].in = residual.to_device();
+        values[2].out = before.to_device();
+        Operands operands{.a = a.to_device(), .b = b.to_device(), .d = d.to_device()};
+        operands.group_rows = reinterpret_cast<const std::int32_t*>(table.to_device());
+        operands.epilogue = values;
+        operands.epilogue_count = 3;
+        device.context.gemm(p, operands, nullptr, config);
+        device.wait();
+        d.from_device(), before.from_device();
+        CAPTURE(text, to_string(p));
+        const std::vector<GroupRows> rows = rows_of(p, one.table);
+        std::vector<bool> seen(std::size_t(m * of_rows));
+        int wrong = 0;
+        for (std::int64_t g = 0; g < 4; ++g)
+          for (std::int64_t row = rows[std::size_t(g)].begin; row < rows[std::size_t(g)].end; ++row) {
+            const std::int64_t at = row + (by_counts ? g * m : 0);
+            seen[std::size_t(at)] = true;
+            const auto sum = [&](std::int64_t column) {
+              double result = 0;
+              for (std::int64_t i = 0; i < k; ++i)
+                result += load(a.host(), at * k + i, bf16) * load(b.host(), (g * n + column) * k + i, bf16);
+              return result;
+            };
+            for (std::int64_t j = 0; j < width; ++j) {
+              double x = sum(!gated ? j : pairs == Pairing::halves ? j : 2 * j);
+              if (gated) x = 2 * x - sum(pairs == Pairing::halves ? width + j : 2 * j + 1);
+              wrong += load(before.host(), at * width + j, f32) != x;
+              x += load(bias.host(), g * width + j, f32) + load(residual.host(), at * width + j, bf16) +
+                   double(row + 3 * g);
+              wrong += load(d.host(), at * width + j, f32) != x;
+            }
+          }
+        for (std::int64_t at = 0; at < m * of_rows; ++at)
+          for (std::int64_t j = 0; !seen[std::size_t(at)] && j < width; ++j)
+            for (const auto* buffer : {&d, &before}) {
+              const double left = load(buffer->host(), at * width + j, f32);
+              wrong += left == left;
+            }
+        CHECK(wrong == 0);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("Epilogues of one's own, of pairs too, know their group, on the emulator", "[groups][emulator]") {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(GemmDevice::emulator());
+  epilogues_of_ones_own(device, random);
+}
+
+TEST_CASE("NVRTC makes kernels of groups without spills", "[groups][cuda]") {
+  ContextOptions options;
+  options.device = Device::compile_only;
+  options.architecture = "sm_90a";
+  options.tuning = Tuning::off;
+  const TemporaryDirectory cache;
+  options.cache_dir = cache.path().string();
+  Context context(options);
+  for (const char* const config :
+       {"sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 schedule=persistent grid=132",
+        "sm90 256x128x64 group_m=8 stages=4 warps=8 cluster=1x2x1 schedule=persistent grid=132",
+        "sm90 192x128x64 group_m=8 stages=4 warps=12 schedule=persistent grid=132",
+        "sm90 128x152x64 group_m=8 stages=4 warps=8 swap_ab=true consumers=ping_pong schedule=persistent grid=132",
+        "sm90 256x16x64 group_m=4 stages=5 warps=8 cluster=2x1x1 swap_ab=true schedule=persistent grid=132"})
+    for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
+      Problem p = problem_of(4096, 4096, {4096, 4096}, Layout::column_major);
+      p.grouping = grouping;
+      try {
+        const Plan plan = context.compile(p, parse_kernel_config(config));
+        CAPTURE(config, to_string(p));
+        CHECK(plan.spill_bytes == 0);
+        CHECK(plan.registers > 0);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::no_compiler) throw;
+        SKIP("no NVRTC: tools/bootstrap installs it");
+      }
+    }
 }

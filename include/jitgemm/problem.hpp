@@ -73,8 +73,8 @@ struct Epilogue {
 ///
 /// With a Grouping the matrices are groups of rows, as mixture-of-experts layers have them: a B for each, and as many
 /// rows of A and D as the device finds in Operands::group_rows when the call runs there, 0 too. M is what the host
-/// knows: the rows of all groups at most (offsets), or of each (counts). Rows of D that are no group's stay as they are,
-/// and a group's come out as those of a GEMM of it alone, with the same configuration bit for bit. A is row-major;
+/// knows: the rows of all groups at most (offsets), or of each (counts). Rows of D that are no group's stay as they
+/// are, and a group's come out as those of a GEMM of it alone, with the same configuration bit for bit. A is row-major;
 /// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. C and bias are as
 /// without groups, where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
 /// There are no groups with scales of blocks.

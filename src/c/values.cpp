@@ -138,8 +138,8 @@ static_assert(sizeof(EpilogueValue) == sizeof(jitgemm_epilogue_value) &&
               offsetof(EpilogueValue, stride) == offsetof(jitgemm_epilogue_value, stride));
 
 jitgemm_operands to_c(const Operands& operands) {
-  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, group_rows, epilogue, epilogue_count, workspace, workspace_bytes] =
-      operands;
+  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, group_rows, epilogue, epilogue_count, workspace,
+               workspace_bytes] = operands;
   return {sizeof(jitgemm_operands),
           a,
           b,
@@ -159,7 +159,8 @@ jitgemm_operands to_c(const Operands& operands) {
 Operands operands_of(const jitgemm_operands* given) {
   const jitgemm_operands from = read(given);
   Operands to;
-  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, group_rows, epilogue, epilogue_count, workspace, workspace_bytes] = to;
+  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, group_rows, epilogue, epilogue_count, workspace,
+         workspace_bytes] = to;
   a = from.a;
   b = from.b;
   c = from.c;

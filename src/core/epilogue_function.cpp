@@ -10,8 +10,8 @@
 
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
-#include "core/groups.hpp"
 #include "core/epilogue_text.hpp"
+#include "core/groups.hpp"
 #include "core/out_of_memory.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"

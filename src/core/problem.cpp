@@ -342,7 +342,8 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   if (p.epilogue.bias != Bias::none)
     check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type))}, p.c.type);
 
-  if (has_groups(p)) check_input({"group_rows", operands.group_rows, p.batch * std::int64_t(sizeof(std::int32_t))}, s32);
+  if (has_groups(p))
+    check_input({"group_rows", operands.group_rows, p.batch * std::int64_t(sizeof(std::int32_t))}, s32);
 
   values.check(d, workspace, p, check_input);
 
@@ -388,9 +389,7 @@ std::size_t hash_value(const Problem& p) {
   return hash ^ hash >> 32;
 }
 
-double flops(const Problem& p) {
-  return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(matrices_of_rows(p));
-}
+double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(matrices_of_rows(p)); }
 
 double minimum_bytes(const Problem& p) {
   const auto bytes = [](const OperandMatrix& matrix) {

@@ -29,7 +29,8 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);
 
-/// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch that begins at (row, column) of the product.
+/// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch that begins at (row,
+/// column) of the product.
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
                                                                const NormalProblem& problem, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);

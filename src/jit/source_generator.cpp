@@ -192,8 +192,8 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"grouping", std::string(to_string(p.grouping))},
             {"arguments", has_groups(p)              ? "GroupArguments"
                           : has_epilogue_function(p) ? "CustomEpilogueArguments"
-                          : has_block_scales(p)    ? "BlockScalesArguments"
-                                                   : "Arguments"},
+                          : has_block_scales(p)      ? "BlockScalesArguments"
+                                                     : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"pairing", std::string(to_string(pairing_of(p)))},
             {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},

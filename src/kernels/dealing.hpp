@@ -15,7 +15,9 @@ namespace jitgemm {
 // every candidate. In 64 bits, since the planner also asks for what is not legal.
 
 /// Of a group's rows, those that a tile has.
-inline int group_tile_rows(const KernelConfig& c) { return c.swap_ab ? c.block_n * c.cluster_n : c.block_m * c.cluster_m; }
+inline int group_tile_rows(const KernelConfig& c) {
+  return c.swap_ab ? c.block_n * c.cluster_n : c.block_m * c.cluster_m;
+}
 /// Where the device counts the rows of groups, the most that may be of tiles' rows, of all groups.
 inline std::int64_t most_tile_rows(const KernelProblem& p, const KernelConfig& c) {
   return device::most_tile_rows(device::Grouping(p.grouping), p.batch, c.swap_ab ? p.n : p.m, group_tile_rows(c));

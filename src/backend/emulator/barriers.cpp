@@ -131,8 +131,7 @@ void warp_sync() {
 }
 
 u32 warp_uniform(u32 value) {
-  return exchange(Collective::warp_uniform, value, 0,
-                  [](const Warp& warp, u32) { return warp.lanes[0].x[0]; });
+  return exchange(Collective::warp_uniform, value, 0, [](const Warp& warp, u32) { return warp.lanes[0].x[0]; });
 }
 u32 shuffle(u32 value, u32 lane) {
   if (lane >= 32) current->launch->fault("shuffle: there is no lane %u", lane);

@@ -141,7 +141,8 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
-      if (cluster.k > 1 && (rows.ping_pong || has_groups(problem) || k_blocks < cluster.k * min_steps_per_part)) continue;
+      if (cluster.k > 1 && (rows.ping_pong || has_groups(problem) || k_blocks < cluster.k * min_steps_per_part))
+        continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths

@@ -154,8 +154,7 @@ std::string compare_rows(Backend& backend, const Problem& p, const void* d, cons
   const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
   for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
-    const std::vector<double> x = row_of(backend, p, d, row_at(p, i)),
-                              y = row_of(backend, p, other, row_at(p, i));
+    const std::vector<double> x = row_of(backend, p, d, row_at(p, i)), y = row_of(backend, p, other, row_at(p, i));
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);
       if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;

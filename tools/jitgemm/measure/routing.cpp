@@ -19,13 +19,13 @@ Distribution parse_distribution(std::string_view text) {
 }
 
 std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distribution, std::uint64_t seed) {
+  if (p.batch == 0) return {};
   const auto groups = std::size_t(p.batch);
   const bool by_offsets = p.grouping == Grouping::offsets;
   const std::int64_t rows = by_offsets ? p.m : p.batch * std::min(p.m, expected_rows(p));
   std::vector<std::int64_t> sizes(groups, 0);
   if (distribution == Distribution::equal) {
-    for (std::size_t g = 0; g < groups; ++g)
-      sizes[g] = rows / p.batch + (std::int64_t(g) < rows % p.batch ? 1 : 0);
+    for (std::size_t g = 0; g < groups; ++g) sizes[g] = rows / p.batch + (std::int64_t(g) < rows % p.batch ? 1 : 0);
   } else {
     std::mt19937_64 random(seed);
     std::vector<double> until(groups);  // of the groups' shares, in sum

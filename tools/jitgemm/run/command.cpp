@@ -93,8 +93,9 @@ class Run {
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_.counters();
-    const bool tune = !config_ && multiplies(problem_) && problem_.grouping == Grouping::none && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
-                      plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
+    const bool tune = !config_ && multiplies(problem_) && problem_.grouping == Grouping::none &&
+                      context_options_.tuning.value_or(Tuning::on) == Tuning::on && plan_.source != PlanSource::exact &&
+                      plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");
       const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });
@@ -176,8 +177,9 @@ void add_run(CLI::App& app) {
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
   command
-      ->add_option("--distribution", options->distribution,
-                   "Of rows among groups: equal, uniform (by chance) or zipf (by chance, the ith group 1 / i as likely)")
+      ->add_option(
+          "--distribution", options->distribution,
+          "Of rows among groups: equal, uniform (by chance) or zipf (by chance, the ith group 1 / i as likely)")
       ->capture_default_str();
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(

@@ -163,8 +163,8 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
       [](nb::handle a, nb::handle b, nb::handle offs, nb::handle bias, nb::handle out_dtype, nb::handle counts,
          nb::handle out, nb::handle scale_a, nb::handle scale_b, std::int64_t expected_m, nb::handle config,
          nb::handle stream, nb::handle context) {
-        return grouped_mm({a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, expected_m, config, stream,
-                           context});
+        return grouped_mm(
+            {a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, expected_m, config, stream, context});
       },
       nb::arg("a").none(), nb::arg("b").none(), "offs"_a = nb::none(), "bias"_a = nb::none(),
       "out_dtype"_a = nb::none(), nb::kw_only(), "counts"_a = nb::none(), "out"_a = nb::none(),

@@ -65,7 +65,9 @@ void refuse_gradients(const std::vector<const std::optional<Array>*>& arrays) {
 nb::object grouped_mm(const GroupedArguments& it) {
   const bool by_counts = !it.counts.is_none();
   if (by_counts == !it.offs.is_none())
-    refuse("rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of them");
+    refuse(
+        "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
+        "them");
   std::optional<std::intptr_t> used;
   Stream stream = nullptr;
   if (!it.stream.is_none()) {
@@ -82,8 +84,12 @@ nb::object grouped_mm(const GroupedArguments& it) {
                              scale_a = loaded(it.scale_a, "scale_a"), scale_b = loaded(it.scale_b, "scale_b");
   std::optional<Array> d = loaded(it.out, "out", true);
   if (!a || !b) throw nb::type_error("a and b are arrays; pass both");
-  for (const auto& [array, name] : {std::pair{&b, "b"}, {&bias, "bias"}, {&table, by_counts ? "counts" : "offs"},
-                                    {&scale_a, "scale_a"}, {&scale_b, "scale_b"}, {&d, "out"}})
+  for (const auto& [array, name] : {std::pair{&b, "b"},
+                                    {&bias, "bias"},
+                                    {&table, by_counts ? "counts" : "offs"},
+                                    {&scale_a, "scale_a"},
+                                    {&scale_b, "scale_b"},
+                                    {&d, "out"}})
     if (*array && (*array)->place() != a->place())
       refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
              "; move one of them");
@@ -136,7 +142,8 @@ nb::object grouped_mm(const GroupedArguments& it) {
     d.emplace(out, "out", true, used);
   }
   const View& result = d->view();
-  if (result.rank != shape.rank || !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
+  if (result.rank != shape.rank ||
+      !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
     refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
   set_matrix(p.d, result, "out", false);
