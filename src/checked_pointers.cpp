@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm {
@@ -24,6 +25,7 @@ void CheckedPointers::check(Backend& backend, const NormalProblem& problem, cons
         look_at(described[i].output ? value.out : value.in, described[i].name.c_str());
     }
   }
+  if (has_groups(problem)) look_at(operands.group_rows, "group_rows");
   if (operands.scale_a) look_at(operands.scale_a, "scale_a");
   if (operands.scale_b) look_at(operands.scale_b, "scale_b");
   if (operands.scale_d) look_at(operands.scale_d, "scale_d");

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
@@ -95,6 +96,11 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
+  if (has_groups(problem))
+    throw Error(
+        ErrorCode::invalid_problem,
+        "groups are not measured, since what is best depends on how rows come to them: call without tuning; the "
+        "cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
@@ -312,7 +318,8 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem) ||
+      has_groups(problem))
     return false;
   if (!is_bounded()) return true;
   // With vectors of scales, or D's own, it would be other kernels that are measured, which may not be at hand.

@@ -3,11 +3,13 @@
 #include <atomic>
 #include <bit>
 
+#include "broken_groups.hpp"
 #include "checked_pointers.hpp"
 #include "chooser.hpp"
 #include "context_internals.hpp"
 #include "context_options.hpp"
 #include "core/enumerators.hpp"
+#include "core/groups.hpp"
 #include "first_calls.hpp"
 #include "jit/call.hpp"
 #include "jit/source_generator.hpp"
@@ -52,6 +54,7 @@ struct Context::Impl {
         chooser(*backend, store, at_hand, rated_device(options, backend->device()), chooser_options),
         residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
+        broken_groups(*backend),
         tensor_maps(*backend),
         fallback(options.fallback) {
     if (compiles_in_background(options))
@@ -102,6 +105,7 @@ struct Context::Impl {
   Chooser chooser;
   Residency residency;
   WorkspacePool workspaces;
+  BrokenGroups broken_groups;
   TensorMapCache tensor_maps;
   CheckedPointers checked_pointers;
   std::function<bool(const Problem&, const Operands&, Stream)> fallback;
@@ -184,7 +188,9 @@ void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, con
 }
 
 void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream) {
-  const auto enqueue = [&](const Workspace& workspace) {
+  unsigned* const broken = has_groups(problem) ? broken_groups.count() : nullptr;
+  const auto enqueue = [&](Workspace workspace) {
+    workspace.broken_groups = broken;
     for_each_step(
         ready, problem, operands, workspace, [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
         [&](const Step& step) { jitgemm::launch(*backend, step, stream); });
@@ -385,6 +391,10 @@ std::size_t Context::workspace_size(const Problem& problem, const KernelConfig& 
 
 void Context::trim() {
   with_memory_errors([this] { impl().workspaces.trim(); });
+}
+
+void Context::check(Stream stream) {
+  with_memory_errors([&] { impl().broken_groups.check(stream); });
 }
 
 DeviceDescription Context::device() const {

@@ -1,3 +1,4 @@
+#include "core/groups.hpp"
 #include "core/out_of_memory.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
@@ -70,7 +71,9 @@ std::string Plan::explain() const {
       label.resize(16, ' ');
       text += label + value + '\n';
     };
-    const std::int64_t tiles = std::int64_t(tiles_m) * tiles_n * problem.batch;
+    const bool grouped = has_groups(problem);
+    const std::int64_t tiles =
+        std::int64_t(tiles_m) * tiles_n * (problem.grouping == Grouping::offsets ? 1 : problem.batch);
     const std::int64_t split_tiles = tiles - stream_k_tiles - data_parallel_tiles;
 
     line("problem", to_string(problem));
@@ -80,6 +83,10 @@ std::string Plan::explain() const {
       line("pairs",
            std::string(pairing_of(problem) == Pairing::halves ? "columns j and N / 2 + j" : "columns 2j and 2j + 1") +
                " are one of D, which is " + times({problem.m, columns_of_d(problem)}));
+    if (grouped)
+      line("groups", std::to_string(problem.batch) + " by " + std::string(to_string(problem.grouping)) + ", of which " +
+                         std::to_string(expected_groups(problem)) + " are expected to have about " +
+                         counted(expected_rows(problem), "row") + "; below are the most tiles that there can be");
     line("configuration", to_string(config));
     line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
                           counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");
@@ -100,7 +107,9 @@ std::string Plan::explain() const {
     line("tile grid",
          times({tiles_m, tiles_n}) + (config.swap_ab ? ", M and N swapped" : "") +
              (blocks > 1 ? ", of clusters of " + times({config.cluster_m, config.cluster_n}) + " blocks" : "") +
-             (problem.batch > 1 ? " x " + std::to_string(problem.batch) + " matrices" : ""));
+             (problem.batch > 1 && problem.grouping != Grouping::offsets
+                  ? " x " + std::to_string(problem.batch) + " matrices"
+                  : ""));
     line("tiles", std::to_string(stream_k_tiles) + " stream-K + " + std::to_string(data_parallel_tiles) +
                       " data-parallel" + (split_tiles > 0 ? " + " + std::to_string(split_tiles) + " split-K" : "") +
                       " = " + std::to_string(tiles) + " in total");

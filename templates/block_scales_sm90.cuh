@@ -10,6 +10,7 @@
 #include "ptx/shared.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -88,7 +89,7 @@ class ScalesAlongK {
   }
   __device__ __forceinline__ void get(float (&scales)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::warp_broadcast(held[i], u32(k) % 32);
+    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::shuffle(held[i], u32(k) % 32);
     if (u32(++k) % 32 == 0) load(k);
   }
 };

@@ -20,6 +20,9 @@ struct Dim3 {
 };
 extern const __device__ Dim3 threadIdx, blockIdx, gridDim;
 __device__ unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
+__device__ unsigned __shfl_up_sync(unsigned mask, unsigned value, unsigned by);
+__device__ unsigned __ballot_sync(unsigned mask, int predicate);
+__device__ int __ffs(int bits);
 __device__ unsigned __byte_perm(unsigned low, unsigned high, unsigned selector);
 __device__ unsigned long long __cvta_generic_to_shared(const void* address);
 __device__ float __uint_as_float(unsigned bits);
@@ -73,6 +76,7 @@ constexpr Bias BIAS = Bias::along_n;
 constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
 constexpr Scaling SCALING_D = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
+constexpr Grouping GROUPING = Grouping::none;
 constexpr Pairing PAIRING = Pairing::none;
 [[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "arguments.cuh"
 #include "fragment.cuh"
+#include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "pairs.cuh"
 #include "ptx/cluster.cuh"
@@ -105,10 +106,10 @@ struct ClusterPlace {
   }
 };
 
-/// One block's part of a cluster's work, found before the wait for its operands.
-__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& work, const ClusterPlace& place) {
-  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
-  WorkTile tile = work_tile(args, index.m * CLUSTER_M + place.m, index.n * CLUSTER_N + place.n, index.batch);
+/// One block's part of a cluster's work that the scheduler gave last, found before the wait for its operands.
+__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Scheduler& scheduler, const Work& work,
+                                            const ClusterPlace& place) {
+  WorkTile tile = work_tile(args, scheduler, work, place.m, place.n);
   ptx::compute_now(tile.row);
   ptx::compute_now(tile.column);
   return tile;

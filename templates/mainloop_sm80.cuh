@@ -14,6 +14,7 @@
 #include "block_scales_sm80.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
+#include "groups.cuh"
 #include "ide_sm80.cuh"
 #include "multiply_mma.cuh"
 #include "operand_tile.cuh"
@@ -180,8 +181,13 @@ struct WorkQueue {
   /// An empty range of k-blocks ends the queue.
   static __device__ __forceinline__ void write(u32 entry, const Work& work) {
     if (ptx::thread_index() != 0) return;
-    ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), 0, 0});
-    ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
+    ptx::st_shared_v4(entry, {u32(work.k_begin), u32(work.k_end), GROUPED ? u32(work.tile) : 0, 0});
+    if constexpr (!GROUPED) ptx::st_shared_v4(entry + 16, {u32(work.tile), u32(work.peers), u32(work.peer), 0});
+  }
+  /// Groups' tiles, which have no peers, are found once.
+  static __device__ __forceinline__ void write_tile(u32 entry, const WorkTile& tile) {
+    if (ptx::thread_index() != 0) return;
+    ptx::st_shared_v4(entry + 16, {u32(tile.row), u32(tile.column), u32(tile.row_end), u32(tile.batch)});
   }
 
   static __device__ __forceinline__ int k_blocks(u32 entry) {
@@ -189,21 +195,30 @@ struct WorkQueue {
     return int(x.y - x.x);
   }
   static __device__ __forceinline__ Work read(u32 entry) {
-    const U32x4 k = ptx::ld_shared_v4(entry), x = ptx::ld_shared_v4(entry + 16);
-    return {int(x.x), int(k.x), int(k.y), int(x.y), int(x.z)};
+    const U32x4 k = ptx::ld_shared_v4(entry);
+    if constexpr (GROUPED) {
+      return {int(k.z), int(k.x), int(k.y), 1, 0};
+    } else {
+      const U32x4 x = ptx::ld_shared_v4(entry + 16);
+      return {int(x.x), int(k.x), int(k.y), int(x.y), int(x.z)};
+    }
+  }
+  static __device__ __forceinline__ WorkTile tile(const Arguments& args, u32 entry) {
+    if constexpr (GROUPED) {
+      const U32x4 x = ptx::ld_shared_v4(entry + 16);
+      return {int(x.x), int(x.y), int(x.z), args.n, int(x.w)};
+    } else {
+      const TileIndex index = raster(read(entry).tile, args.decomposition, GROUP_M);
+      return work_tile(args, index.m, index.n, index.batch);
+    }
   }
 };
-
-__device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Work& work) {
-  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
-  return work_tile(args, index.m, index.n, index.batch);
-}
 
 /// Runs ahead of the multiplication through this CTA's work, one k-block and one commit group at a time.
 struct StageLoader {
   const Arguments& args;
   WorkQueue queue;
-  TileScheduler<PARTITION> scheduler;
+  Scheduler scheduler;
   u32 entry;      // of the queue, the current work's
   int k, k_end;   // next k-block and the end of the current work; equal when there is no more
   bool interior;  // in M and N
@@ -213,7 +228,7 @@ struct StageLoader {
   __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkQueue& work_queue)
       : args(arguments),
         queue(work_queue),
-        scheduler{arguments.decomposition, int(ptx::block_index())},
+        scheduler(scheduler_of(arguments, int(ptx::block_index()))),
         entry(work_queue.smem),
         a(arguments.lda, arguments.m),
         b(arguments.ldb, arguments.n) {
@@ -230,10 +245,11 @@ struct StageLoader {
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
     if (exists) {
-      const WorkTile tile = tile_of(args, work);
+      const WorkTile tile = work_tile(args, scheduler, work, 0, 0);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, work.k_begin * BLOCK_K);
       b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, work.k_begin * BLOCK_K);
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
+      if constexpr (GROUPED) WorkQueue::write_tile(entry, tile);
     } else {
       work.k_begin = work.k_end = 0;
     }
@@ -343,7 +359,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     auto of_blocks = [&] {
       if constexpr (HAS_BLOCK_SCALES) {
         const Work work = WorkQueue::read(entry);
-        const WorkTile tile = tile_of(args, work);
+        const WorkTile tile = WorkQueue::tile(args, entry);
         return BlockScales<WarpFragment, WARP_M / 16>(args, tile, WarpFragment(0, ptx::thread_index() % 32),
                                                       tile.row + warp_m * WARP_M, tile.column + warp_n * WARP_N,
                                                       work.k_begin);
@@ -379,7 +395,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
 
     const auto work = [&] { return WorkQueue::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
-    const WorkTile tile = tile_in_d(tile_of(args, work()));
+    const WorkTile tile = tile_in_d(WorkQueue::tile(args, entry));
     const Epilogue epilogue{args, scales, tile};
     constexpr int WARP_COLUMNS = WARP_N / COLUMN_FOLD;
     const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_COLUMNS;
@@ -388,6 +404,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     else
       store_warp_tile<false>(epilogue, row, column, accumulators);
   }
+  if (GROUPED && ptx::thread_index() == 0) report(loader.scheduler);
 }
 
 }  // namespace jitgemm::device

@@ -28,6 +28,7 @@
 #include "cluster_sum.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
+#include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
 #include "ptx/barrier.cuh"
@@ -87,21 +88,15 @@ __device__ __forceinline__ void await_barriers() {
   }
 }
 
-/// One warp.
-__device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
-  const TileScheduler<PARTITION> scheduler{args.decomposition, int(ptx::block_index()) / CLUSTER};
-  const u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
-  Work work{};
-  bool more = scheduler.first(work);
-  WorkTile tile = tile_of(args, work, place);
-  await_barriers();
-  if (!ptx::elect_one()) return;
-  if constexpr (DEPENDENT_LAUNCH) {
-    ptx::griddepcontrol_wait();
-    ptx::griddepcontrol_launch_dependents();
-  }
-  PipelineState state;
-  while (more) {
+/// What the producer's one thread does with a tile, and at the end.
+struct Producer {
+  const Arguments& args;
+  const SharedMemory& smem;
+  const ClusterPlace& place;
+  u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
+  PipelineState state = {};
+
+  __device__ __forceinline__ void load(const Work& work, const WorkTile& tile) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
     const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
@@ -118,14 +113,52 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       scales.copy(smem, state.stage, full, k);
       state.advance();
     }
-    more = scheduler.next(work);
-    if (more) tile = tile_of(args, work, place);
   }
-  if constexpr (ClusterPlace::SHARERS > 1) {  // the block outlives what others do at its barriers
-    for (int stage = 0; stage < STAGES; ++stage) {
-      ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
-      state.advance();
+  /// The block outlives what others do at its barriers.
+  __device__ __forceinline__ void await_sharers() {
+    if constexpr (ClusterPlace::SHARERS > 1) {
+      for (int stage = 0; stage < STAGES; ++stage) {
+        ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
+        state.advance();
+      }
     }
+  }
+};
+
+/// One warp.
+__device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
+  Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
+  Producer producer{args, smem, place};
+  Work work{};
+  if constexpr (GROUPED) {
+    // Memory that a kernel before may write says what there is to do, and it takes the warp to find out.
+    await_barriers();
+    const bool is_elected = ptx::elect_one();
+    if constexpr (DEPENDENT_LAUNCH) {
+      ptx::griddepcontrol_wait();
+      if (is_elected) ptx::griddepcontrol_launch_dependents();
+    }
+    for (bool more = scheduler.first(work); more; more = scheduler.next(work))
+      if (is_elected) producer.load(work, tile_of(args, scheduler, work, place));
+    if (is_elected) {
+      producer.await_sharers();
+      report(scheduler);
+    }
+  } else {
+    bool more = scheduler.first(work);
+    WorkTile tile = tile_of(args, scheduler, work, place);
+    await_barriers();
+    if (!ptx::elect_one()) return;
+    if constexpr (DEPENDENT_LAUNCH) {
+      ptx::griddepcontrol_wait();
+      ptx::griddepcontrol_launch_dependents();
+    }
+    while (more) {
+      producer.load(work, tile);
+      more = scheduler.next(work);
+      if (more) tile = tile_of(args, scheduler, work, place);
+    }
+    producer.await_sharers();
   }
 }
 
@@ -219,7 +252,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                         u32 consumer, u32 thread) {
   const u32 lane = thread % 32;
   const u32 first_row = PING_PONG ? 0 : consumer * CONSUMER_ROWS;
-  const TileScheduler<PARTITION> scheduler{args.decomposition, int(ptx::block_index()) / CLUSTER};
+  Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
   // Of a warp, one lane for each block that waits for it before it fetches again.
   const bool releases = lane < ClusterPlace::SHARERS;
   const u32 released = place.sharer(int(lane));
@@ -248,7 +281,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       // The other one has seen the k-block before: a parity tells only the current pass of a stage from the one before.
       ptx::mbarrier_wait_parity(smem.turn(consumer), turn / 2 % 2 ^ (consumer == 0));  // the first turn passes
     }
-    const WorkTile tile = tile_in_d(tile_of(args, work, place));
+    const WorkTile tile = tile_in_d(tile_of(args, scheduler, work, place));
     const int row = tile.row + first_row / ROW_FOLD, column = tile.column + place.k * STORE_COLUMNS;
     int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);

@@ -3,6 +3,7 @@
 #pragma once
 #include "arguments.cuh"
 #include "functor.cuh"
+#include "groups.cuh"
 #include "ide.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
@@ -40,9 +41,10 @@ struct Scales {
   template <int ROWS, int COLUMNS>
   static __device__ __forceinline__ void prefetch(const Arguments& args, const WorkTile& tile, int row, int column,
                                                   u32 thread, u32 threads) {
-    if constexpr (SCALING_A == Scaling::vector) prefetch_vector<ROWS>(args.scale_a, row, tile.row_end, thread, threads);
+    if constexpr (SCALING_A == Scaling::vector)
+      prefetch_vector<ROWS>(scales_of_a(args, tile), row, tile.row_end, thread, threads);
     if constexpr (SCALING_B == Scaling::vector)
-      prefetch_vector<COLUMNS>(args.scale_b, column, tile.column_end, thread, threads);
+      prefetch_vector<COLUMNS>(scales_of_b(args, tile), column, tile.column_end, thread, threads);
   }
 
  private:
@@ -73,11 +75,13 @@ struct FragmentScales {
       for (ElementCompute& scale : b) scale = scales.b;
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
-        for (int i = 0; i < 2 * DOWN; ++i) load(args.scale_a, row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
+        for (int i = 0; i < 2 * DOWN; ++i)
+          load(scales_of_a(args, tile), row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < 2 * Fragment::PAIRS; ++i)
-          if (i / 2 < pairs) load(args.scale_b, column + fragment.column_of(i / 2) + i % 2, tile.column_end, b[i]);
+          if (i / 2 < pairs)
+            load(scales_of_b(args, tile), column + fragment.column_of(i / 2) + i % 2, tile.column_end, b[i]);
     }
   }
 

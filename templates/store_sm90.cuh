@@ -4,6 +4,7 @@
 #include "arguments.cuh"
 #include "epilogue.cuh"
 #include "fragment.cuh"
+#include "groups.cuh"
 #include "ide.cuh"
 #include "layout_sm90.cuh"
 #include "own_scales.cuh"
@@ -164,6 +165,28 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 stage, u
   }
 }
 
+/// Copies rows x columns from a full stage to D's (row, column) on, as far as the tile's group reaches, which TMA does
+/// not know: 16 bytes a thread at a time. Where TMA stores, each row of D ends at such a boundary.
+__device__ __forceinline__ void copy_chunks(const Epilogue& epilogue, u32 stage, u32 thread, int row, int column,
+                                            int rows, int columns) {
+  constexpr int CHUNK = 16 / int(sizeof(ElementD));  // elements
+  const Arguments& args = epilogue.args;
+  const WorkTile& tile = epilogue.tile;
+  const int across = columns / CHUNK;
+  rows = min_of(rows, (SWAP_AB ? tile.column_end : tile.row_end) - row);
+  columns = min_of(columns, (SWAP_AB ? tile.row_end : tile.column_end) - column);
+  ElementD* const d =
+      static_cast<ElementD*>(args.d) + batch_offset(tile.batch, args.stride_d) + row * args.ldd + column;
+#pragma unroll 1
+  for (int i = int(thread); i < rows * across; i += 128) {
+    const int down = i / across, at = i % across * CHUNK;
+    if (at >= columns) continue;
+    int chunk[4];
+    ptx::ld_shared_v4(stage + swizzled_d(u32(down), u32(at) * sizeof(ElementD)), chunk);
+    ptx::st_global_cg(reinterpret_cast<int*>(d + down * args.ldd + at), chunk);
+  }
+}
+
 /// Sends a full stage of STORE_ROWS x `columns` to D by TMA. One thread.
 __device__ __forceinline__ void send(const Epilogue& epilogue, u32 stage, int row, int column, int columns) {
   constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)),
@@ -175,11 +198,11 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 stage, int ro
 #pragma unroll
       for (int down = 0; down < columns; down += D_BOX_ROWS)
         ptx::tma_store_3d(map, stage + across * BOX_BYTES_OF_D + down * D_BOX_WIDTH, row + across * WIDTH,
-                          column + down, epilogue.tile.batch);
+                          column + down, matrix_of_d(epilogue.tile));
   } else {
 #pragma unroll
     for (int across = 0; across < columns / WIDTH; ++across)
-      ptx::tma_store_3d(map, stage + across * BOX_BYTES_OF_D, column + across * WIDTH, row, epilogue.tile.batch);
+      ptx::tma_store_3d(map, stage + across * BOX_BYTES_OF_D, column + across * WIDTH, row, matrix_of_d(epilogue.tile));
   }
 }
 
@@ -198,6 +221,11 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       const int its_column = column + subtile * SUBTILE_COLUMNS;
       const int columns = min_of(SUBTILE_COLUMNS, STORE_COLUMNS - subtile * SUBTILE_COLUMNS);
       const int first = StoreFragment::block(mma, subtile * SUBTILE_COLUMNS * COLUMN_FOLD / 8);
+      // Of a group's rows, those that the subtile has; more than it can have: all of them.
+      [[maybe_unused]] const int of_group =
+          SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
+      if constexpr (GROUPED)
+        if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {
         const u32 to = smem.d(consumer, subtiles % D_STAGES);
         if (TMA_STORE && (mma * SUBTILES + subtile >= D_STAGES || subtiles >= D_STAGES)) {
@@ -209,9 +237,17 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
+          const int of_subtile = SWAP_AB ? columns : STORE_ROWS;
+          const bool is_cut = GROUPED && of_group < of_subtile;
           if (thread == 0) {
-            send(epilogue, to, its_row, its_column, columns);
-            ptx::tma_store_commit_group();
+            if (!is_cut) send(epilogue, to, its_row, its_column, columns);
+            ptx::tma_store_commit_group();  // an empty one too: the waits count groups
+          }
+          if (is_cut) {
+            if constexpr (SWAP_AB)
+              copy_chunks(epilogue, to, thread, its_column, its_row, columns, STORE_ROWS);
+            else
+              copy_chunks(epilogue, to, thread, its_row, its_column, STORE_ROWS, columns);
           }
         } else if constexpr (SWAP_AB) {
           copy_rows(epilogue, to, warp, lane, its_column, its_row, columns, 64);

@@ -1,5 +1,5 @@
 // Fixed-width integers, the element types that C++ lacks as their bit patterns, where a bias and pairs of columns lie,
-// what scales are, and a problem's scalars. Plain C++, also compiled on the host.
+// what scales and groups are, and a problem's scalars. Plain C++, also compiled on the host.
 #pragma once
 
 namespace jitgemm::device {
@@ -32,6 +32,10 @@ enum class Scaling { value, vector, block_1x128, block_128x128 };
 constexpr bool is_of_blocks(Scaling scaling) {
   return scaling == Scaling::block_1x128 || scaling == Scaling::block_128x128;
 }
+
+/// Whether a problem's matrices are groups of rows that the device alone can count, and how memory says so: where each
+/// group's rows end, one after the other in one matrix, or how many rows each matrix of a batch has.
+enum class Grouping { none, offsets, counts };
 
 /// Which columns of the product, N wide, are one of D, N / 2 wide, if two are: j and N / 2 + j, or 2j and 2j + 1.
 enum class Pairing { none, halves, neighbours };

@@ -1,6 +1,6 @@
 // A tile of D with its limits, as main loops are given it. They, the epilogue and the store know D's extents by nothing
-// else, so that another source of tiles, a group of problems say, is another way to make one; but TMA stores, which
-// their map of D clips, are for tiles that end where D ends.
+// else, so that another source of tiles (groups.cuh) is another way to make one; but TMA stores are clipped by their
+// map of D, so for tiles that end where D ends.
 #pragma once
 #include "arguments.cuh"
 #include "ide.cuh"

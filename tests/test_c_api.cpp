@@ -148,6 +148,8 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
                                                     JITGEMM_GELU_ERF, JITGEMM_GELU_TANH, JITGEMM_SILU});
   check_names<Scaling>(jitgemm_scaling_name, {JITGEMM_SCALING_VALUE, JITGEMM_SCALING_VECTOR,
                                               JITGEMM_SCALING_BLOCK_1X128, JITGEMM_SCALING_BLOCK_128X128});
+  check_names<Grouping>(jitgemm_grouping_name,
+                        {JITGEMM_GROUPING_NONE, JITGEMM_GROUPING_OFFSETS, JITGEMM_GROUPING_COUNTS});
   check_names<Accumulation>(jitgemm_accumulation_name, {JITGEMM_ACCUMULATION_FAST, JITGEMM_ACCUMULATION_PROMOTED});
   check_names<MainLoop>(jitgemm_main_loop_name, {JITGEMM_MAIN_LOOP_SM80, JITGEMM_MAIN_LOOP_SM90});
   check_names<Schedule>(jitgemm_schedule_name,
@@ -161,6 +163,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_parse(jitgemm_bias_name, jitgemm_bias_parse, 3);
   check_parse(jitgemm_activation_name, jitgemm_activation_parse, 6);
   check_parse(jitgemm_scaling_name, jitgemm_scaling_parse, 4);
+  check_parse(jitgemm_grouping_name, jitgemm_grouping_parse, 3);
   check_parse(jitgemm_accumulation_name, jitgemm_accumulation_parse, 2);
   check_parse(jitgemm_schedule_name, jitgemm_schedule_parse, 6);
   for (int type = -1; type < 300; ++type) {
@@ -219,6 +222,8 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
   problem.epilogue.activation = JITGEMM_LEAKY_RELU;
   problem.epilogue.slope = 0.125;
   problem.accumulation = JITGEMM_ACCUMULATION_PROMOTED;
+  problem.grouping = JITGEMM_GROUPING_COUNTS;
+  problem.expected_m = 7;
   const Problem same = c::problem_of(&problem);
   CHECK(same.m == 1);
   CHECK(same.n == 2);
@@ -245,6 +250,8 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
   CHECK(same.epilogue.activation == Activation::leaky_relu);
   CHECK(same.epilogue.slope == 0.125);
   CHECK(same.accumulation == Accumulation::promoted);
+  CHECK(same.grouping == Grouping::counts);
+  CHECK(same.expected_m == 7);
   const jitgemm_problem back = c::to_c(same);
   CHECK(struct_bytes(back) == struct_bytes(problem));
 
@@ -260,6 +267,7 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
     if (name == "bias") value = "along_n";
     if (name == "activation") value = "silu";
     if (name == "accumulation") value = "promoted";
+    if (name == "grouping") value = "offsets";
     INFO(name);
     REQUIRE(jitgemm_problem_set_field(&changed, name.c_str(), value) == JITGEMM_STATUS_SUCCESS);
     const Problem set = c::problem_of(&changed), defaults;
@@ -414,6 +422,8 @@ void check_sizes(const char* name, jitgemm_status (*init)(Struct*, std::size_t),
   CHECK(one.size == sizeof one);
   for (const std::size_t size : {std::size_t(0), std::size_t(1), std::size_t(8), sizeof one - 4, sizeof one - 1,
                                  sizeof one + 1, sizeof one + 5000, SIZE_MAX, std::size_t(0x7ffc12345678)}) {
+    constexpr auto versions = c::Versioned<Struct>::sizes;
+    if (std::find(versions.begin(), versions.end(), size) != versions.end()) continue;  // an older program's
     INFO(size);
     one.size = size;
     const Struct before = one;
@@ -478,7 +488,6 @@ TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]
     CHECK_THAT(invalid_argument(jitgemm_problem_to_string(&problem, nullptr, 0, &needed)), ContainsSubstring(message));
     CHECK(needed == 0);
   };
-  refuses("jitgemm_problem has a reserved word", [](jitgemm_problem& p) { p.reserved_word = 1; });
   refuses("jitgemm_problem.a has a reserved word", [](jitgemm_problem& p) { p.a.reserved[3] = -1; });
   refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved[0] = 1; });
   refuses("jitgemm_problem.c has a reserved word", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });

@@ -85,6 +85,26 @@ TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
   CHECK_THAT(std::string(output.json()["plan"]["problem"]), ContainsSubstring("accumulation=promoted"));
 }
 
+TEST_CASE("jitgemm run multiplies groups, however rows come to them", "[cli][groups]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::string groups = "run -m 90 -n 24 -k 48 --type bf16 --layout nt --device emulator ";
+  for (const char* how :
+       {"--groups 7", "--groups 7 --distribution zipf", "--groups 7 --distribution equal --expected-m 3", "--groups 0",
+        "--batch 3 --grouping counts --expected-m 9 --beta 0.5 --bias"}) {
+    INFO(how);
+    const Output output = jitgemm(groups + how + " --json");
+    INFO(output.err);
+    REQUIRE(output.status == 0);
+    CHECK(output.json()["check"]["passed"] == true);
+    CHECK((output.json()["check"]["elements"] > 0) == (std::string(how) != "--groups 0"));
+  }
+  CHECK_THAT(jitgemm(groups + "--groups 7 --distribution wild").err, ContainsSubstring("use equal, uniform or zipf"));
+  CHECK_THAT(jitgemm(groups + "--grouping rows").err, ContainsSubstring("use none, offsets or counts"));
+  CHECK_THAT(jitgemm("tune -m 8 -n 8 -k 8 --groups 2 --device emulator").err,
+             ContainsSubstring("groups are not measured"));
+}
+
 TEST_CASE("jitgemm run scales rows and columns, and blocks of k", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;

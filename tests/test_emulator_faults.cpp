@@ -116,7 +116,7 @@ TEST_CASE("The emulator's faults name the block, the thread, the operation and t
   CHECK_THAT(f.run(exchange, 1, 64),
              ContainsSubstring("block 0, thread 1 (warp 0): race: st_shared at shared address 0x410") &&
                  ContainsSubstring("its reader, thread 0 (warp 0)"));
-  CHECK_THAT(f.run(collectives, 0, 32), ContainsSubstring("warp_broadcast while lane 0 of the warp is in warp_sync"));
+  CHECK_THAT(f.run(collectives, 0, 32), ContainsSubstring("warp_uniform while lane 0 of the warp is in warp_sync"));
   CHECK_THAT(f.run(collectives, 1, 32), ContainsSubstring("ends while other lanes of its warp wait in warp_sync"));
   CHECK_THAT(f.run(collectives, 2, 32), ContainsSubstring("ends while other lanes"));
   CHECK_THAT(f.run(collectives, 3, 96),

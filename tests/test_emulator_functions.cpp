@@ -138,17 +138,27 @@ __device__ void row_of_bytes(const Arguments& p) {
   if (t < 12) ld_shared(smem + t * 4, x);
   float* d = static_cast<float*>(p.d);
   d[t] = x;
-  d[32 + t] = warp_broadcast(x, 5);
+  d[32 + t] = shuffle(x, 5);
+}
+
+__device__ void tell_lanes(const Arguments& p) {
+  const u32 t = thread_index(), lane = t % 32;
+  u32* d = static_cast<u32*>(p.d) + t * 5;
+  d[0] = shuffle(3 * t, 31 - lane);
+  d[1] = shuffle_up(t, 1);
+  d[2] = shuffle_up(t, 16);
+  d[3] = ballot(t % 3 == 0);
+  d[4] = u32(lowest_bit(ballot(lane >= 5)));
 }
 
 __device__ void run(const Arguments& p) {
   void (*const kernels[])(const Arguments&) = {convert_all,       round_all, multiply<F16>, multiply<BF16>,
-                                               matrix_round_trip, places,    row_of_bytes};
+                                               matrix_round_trip, places,    row_of_bytes,   tell_lanes};
   kernels[p.m](p);
 }
 )";
 
-enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places, row_of_bytes };
+enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places, row_of_bytes, tell_lanes };
 
 }  // namespace
 
@@ -309,6 +319,28 @@ TEST_CASE("The emulator launches concurrently from several threads", "[emulator]
     for (int t = 0; t < 9 * 64; ++t) {
       REQUIRE(results[i][2 * t] == std::uint32_t(t % 64 / 32 * 32 + 7));
       REQUIRE(results[i][2 * t + 1] == 9);
+    }
+  }
+}
+
+TEST_CASE("Lanes of the emulator's warps tell each other what a GPU's do", "[emulator]") {
+  const EmulatorKernel kernel(body);
+  device::Arguments p{};
+  p.m = tell_lanes;
+  for (const EmulatorOptions& options : adversaries(2)) {
+    std::vector<std::uint32_t> told(5 * 64);
+    p.d = told.data();
+    REQUIRE(kernel.run(options, {1, 64, 0}, p) == "");
+    for (std::uint32_t t = 0; t < 64; ++t) {
+      const std::uint32_t lane = t % 32, first = t - lane;
+      std::uint32_t bits = 0;
+      for (std::uint32_t i = 0; i < 32; ++i) bits |= std::uint32_t((first + i) % 3 == 0) << i;
+      CAPTURE(t);
+      CHECK(told[5 * t] == 3 * (first + 31 - lane));
+      CHECK(told[5 * t + 1] == (lane >= 1 ? t - 1 : t));
+      CHECK(told[5 * t + 2] == (lane >= 16 ? t - 16 : t));
+      CHECK(told[5 * t + 3] == bits);
+      CHECK(told[5 * t + 4] == 5);
     }
   }
 }

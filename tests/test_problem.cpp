@@ -108,6 +108,8 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.epilogue.activation = Activation::relu; });
   differs([](Problem& p) { p.epilogue.slope = 0.5; });
   differs([](Problem& p) { p.accumulation = Accumulation::promoted; });
+  differs([](Problem& p) { p.grouping = Grouping::offsets; });
+  differs([](Problem& p) { p.expected_m = 3; });
   for (Matrix Problem::* const matrix : {&Problem::a, &Problem::b, &Problem::c, &Problem::d})
     differs([&](Problem& p) { (p.*matrix).scaling = Scaling::vector; });
   differs([](Problem& p) { p.batch = 2; });

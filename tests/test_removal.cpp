@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "gemm_cases.hpp"
+#include "group_cases.hpp"
 #include "random.hpp"
 
 using namespace jitgemm;
@@ -138,6 +139,38 @@ void run_in_many_orders(const std::vector<GemmCase>& cases) {
 }
 
 }  // namespace
+
+TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal][groups]") {
+  const std::vector<std::int32_t> sizes{70, 0, 1, 128, 33};
+  std::vector<groups::Case> cases;
+  std::vector<KernelConfig> configs;
+  for (const char* const text :
+       {"sm80 64x32x32 group_m=2 stages=3 warps=4 schedule=persistent grid=2",
+        "sm90 64x48x64 group_m=2 stages=2 warps=4 schedule=persistent grid=2",
+        "sm90 64x32x64 group_m=8 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2",
+        "sm90 64x40x64 group_m=8 stages=2 warps=4 swap_ab=true schedule=persistent grid=2",
+        "sm90 64x64x64 group_m=8 stages=3 warps=4 cluster=2x2x1 schedule=persistent grid=4"})
+    configs.push_back(parse_kernel_config(text));
+  for (const KernelConfig& config : configs) {
+    groups::Case one{
+        .problem = {.m = 240, .n = 72, .k = 200, .batch = 5, .a = {bf16}, .b = {bf16, columns}, .d = {bf16}},
+        .table = groups::ends_of(sizes),
+        .config = &config,
+        .compares_with_dense = false};
+    one.problem.grouping = Grouping::offsets;
+    cases.push_back(one);
+  }
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    groups::TestDevice device(GemmDevice::emulator(seed, 2));
+    Random random(seed);
+    for (const groups::Case& one : cases) {
+      const std::string wrong = groups::run(device, one, random);
+      if (wrong.empty()) continue;
+      std::cout << "caught with seed " << seed << ": " << wrong << std::endl;
+      FAIL(wrong);
+    }
+  }
+}
 
 TEST_CASE("Small portable kernels are right in many orders", "[.][full][removal][sm80]") {
   run_in_many_orders(sm80_cases());

@@ -101,6 +101,10 @@ class JITGEMM_EXPORT Context {
   /// puts right what a kernel that was killed, in a debugger say, may have left in them.
   void trim();
 
+  /// Waits for the stream, then throws Error{invalid_operand} if a call of this Context that has run since the last
+  /// check was given Operands::group_rows that go backwards or out of range. Not in stream capture.
+  void check(Stream stream = nullptr);
+
   DeviceDescription device() const;
   Counters counters() const;
 

@@ -127,6 +127,14 @@ enum {
   JITGEMM_SCALING_BLOCK_128X128 = 3  ///< one for each 128 rows (columns) and 128 of k
 };
 
+/// Whether the matrices of a batch are groups of rows that the device counts: jitgemm_operands.group_rows.
+typedef int32_t jitgemm_grouping;
+enum {
+  JITGEMM_GROUPING_NONE = 0,
+  JITGEMM_GROUPING_OFFSETS = 1,  ///< all groups' rows in one A, C and D, one after the other; where each ends
+  JITGEMM_GROUPING_COUNTS = 2    ///< an A, C and D of m rows for each group; how many of them it has
+};
+
 /// Where e4m3 and e5m2 products are added up.
 typedef int32_t jitgemm_accumulation;
 enum { JITGEMM_ACCUMULATION_FAST = 0, JITGEMM_ACCUMULATION_PROMOTED = 1 };
@@ -177,6 +185,7 @@ JITGEMM_C_EXPORT const char* jitgemm_layout_name(jitgemm_layout layout);
 JITGEMM_C_EXPORT const char* jitgemm_bias_name(jitgemm_bias bias);
 JITGEMM_C_EXPORT const char* jitgemm_activation_name(jitgemm_activation activation);
 JITGEMM_C_EXPORT const char* jitgemm_scaling_name(jitgemm_scaling scaling);
+JITGEMM_C_EXPORT const char* jitgemm_grouping_name(jitgemm_grouping grouping);
 JITGEMM_C_EXPORT const char* jitgemm_accumulation_name(jitgemm_accumulation accumulation);
 JITGEMM_C_EXPORT const char* jitgemm_main_loop_name(jitgemm_main_loop main_loop);
 JITGEMM_C_EXPORT const char* jitgemm_schedule_name(jitgemm_schedule schedule);
@@ -188,6 +197,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_layout_parse(const char* text, jitgemm_l
 JITGEMM_C_EXPORT jitgemm_status jitgemm_bias_parse(const char* text, jitgemm_bias* bias);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_activation_parse(const char* text, jitgemm_activation* activation);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_scaling_parse(const char* text, jitgemm_scaling* scaling);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_grouping_parse(const char* text, jitgemm_grouping* grouping);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_accumulation_parse(const char* text, jitgemm_accumulation* accumulation);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_schedule_parse(const char* text, jitgemm_schedule* schedule);
 
@@ -241,7 +251,8 @@ typedef struct jitgemm_problem {
   double beta;  ///< 0 never reads C
   jitgemm_epilogue epilogue;
   jitgemm_accumulation accumulation;
-  int32_t reserved_word;
+  jitgemm_grouping grouping;
+  int64_t expected_m;  ///< rows that a group is expected to have, for the choice alone; 0: all have the same
 } jitgemm_problem;
 
 /// The memory of one call, alive until the stream has passed the call: Operands of problem.hpp.
@@ -253,7 +264,7 @@ typedef struct jitgemm_operands {
   void* d;
   const void* bias;      ///< ignored without jitgemm_epilogue.bias
   const float* scale_a;  ///< f32, of the same memory as the matrices: one, of which NULL is 1, or with
-                         ///< JITGEMM_SCALING_VECTOR M for scale_a and N for scale_b
+                         ///< JITGEMM_SCALING_VECTOR M for scale_a and N for scale_b, of groups N each
   const float* scale_b;
   const float* scale_d;
   void* workspace;  ///< 256-byte aligned; NULL: the context keeps one per stream
@@ -261,6 +272,7 @@ typedef struct jitgemm_operands {
   const jitgemm_epilogue_value* epilogue;  ///< one for each operand of jitgemm_epilogue.function, in their order
   size_t epilogue_count;
   float* scales_d;  ///< of a D with scales of its own, which are written; else NULL
+  const int32_t* group_rows;  ///< with a grouping, in device memory: each group's end, or its number of rows
 } jitgemm_operands;
 
 /// How a problem is computed: KernelConfig of kernel_config.hpp.
@@ -424,6 +436,9 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_workspace_size(jitgemm_context* context,
                                                        const jitgemm_config* config, size_t* bytes);
 /// Frees all workspaces that neither a call in progress nor a graph uses, and waits for the device to do so.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_trim(jitgemm_context* context);
+/// Waits for the stream. JITGEMM_STATUS_INVALID_OPERAND: a call that has run since the last check was given
+/// jitgemm_operands.group_rows that go backwards or out of range. Not in stream capture.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_check(jitgemm_context* context, jitgemm_stream stream);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_device(const jitgemm_context* context, jitgemm_device* device);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_counters(const jitgemm_context* context, jitgemm_counters* counters);
 

@@ -25,8 +25,8 @@ struct Matrix {
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
-  /// What an A's or B's scales are, if it has any, or Scaling::block_1x128 for a D that gets scales of its own. Others
-  /// share the tuning results of single values, which are measured.
+  /// What an A's or B's scales are, if it has any, or Scaling::block_1x128 for a D that gets scales of its own.
+  /// Scales of blocks are tuned as they are; vectors, and D's own, share what was measured without them.
   Scaling scaling = Scaling::value;
 };
 
@@ -78,13 +78,21 @@ struct Epilogue {
 /// of the largest scale, and NaN stays NaN without a say in its block's scale. By the sm90 main loop, without a batch,
 /// scale_d and Epilogue::function, where N and ldd are multiples of 16.
 ///
+/// With a Grouping the matrices are groups of rows, as mixture-of-experts layers have them: a B for each, and as many
+/// rows of A and D as the device finds in Operands::group_rows when the call runs there, 0 too. M is what the host
+/// knows: the rows of all groups at most (offsets), or of each (counts). Rows of D that are no group's stay as they
+/// are, and a group's come out as those of a GEMM of it alone, with the same configuration bit for bit. A is row-major;
+/// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. C and bias are as
+/// without groups, where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
+/// There are no groups with scales of blocks.
+///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
 struct Problem {
   /// Each >= 0 and < 2^31, D of all matrices of less than 2^30 tiles. With k = 0 the product is zero, and
   /// A, B and their scales are not read.
   std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t batch = 1;  ///< matrices, >= 0 and < 2^31; bias and scalars are the same for all
+  std::int64_t batch = 1;  ///< matrices or groups, >= 0 and < 2^31; bias and scalars are the same for all
   Matrix a = {}, b = {};
   Matrix c = {.type = DataType::automatic};  ///< of the type that goes with D's: the table's, or automatic
   Matrix d = {};
@@ -96,6 +104,11 @@ struct Problem {
   /// Of e4m3 and e5m2 products by the sm90 main loop. The sm80 one always adds in f32, so it is what promoted asks for,
   /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
+  Grouping grouping = Grouping::none;
+  /// Rows that a group is expected to have, 0: as many as it has if all have the same. Rounded up to a power of two or
+  /// one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows are computed
+  /// right.
+  std::int64_t expected_m = 0;
 };
 
 /// One operand of an Epilogue::function in one call.
@@ -131,6 +144,11 @@ struct Operands {
   const float* scale_d = nullptr;
   /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
   float* scales_d = nullptr;
+  /// Of a Grouping, one for each of `batch` groups, in memory as the matrices', read while the call runs on the device:
+  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most;
+  /// or counts, of each group's rows, M at most. Whatever they are, nothing outside of the operands is read or written:
+  /// an end before the largest one so far is that, others are taken as the nearest in range. Context::check() says so.
+  const std::int32_t* group_rows = nullptr;
   /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
   const EpilogueValue* epilogue = nullptr;
   std::size_t epilogue_count = 0;

@@ -63,12 +63,21 @@ enum class Scaling : std::uint8_t {
   value,   ///< one for all of it
   vector,  ///< M of an A, one a row; N of a B, one a column
   /// One for each row (column) and 128 of k, K's last block may be shorter: ceil(K / 128) times M of an A, N of a B,
-  /// each time as many as fill the last 16 bytes. cuBLASLt's VEC128_32F; DeepGEMM's 1 x 128, "MN-major, TMA-aligned".
+  /// each time as many as fill the last 16 bytes, from a multiple of 16 bytes on. cuBLASLt's VEC128_32F; DeepGEMM's
+  /// 1 x 128, "MN-major, TMA-aligned".
   block_1x128,
   /// One for each 128 rows (columns) and 128 of k, the last may be less: ceil(M / 128) of an A, ceil(N / 128) of a B,
   /// times ceil(K / 128), which lie side by side. DeepGEMM's 128 x 128; cuBLASLt's BLK128x128_32F if those are a
   /// multiple of 4.
   block_128x128,
+};
+
+/// Whether a problem's `batch` matrices are groups of rows: memory on the device says how many rows each has
+/// (Operands::group_rows), and the host need not know.
+enum class Grouping : std::uint8_t {
+  none,     ///< M rows each
+  offsets,  ///< the rows of all groups lie in one A, C and D of M rows, one group after the other; where each ends
+  counts,   ///< an A, C and D of M rows for each group, of which the first are the group's; how many those are
 };
 
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,
@@ -89,6 +98,7 @@ JITGEMM_EXPORT std::string_view to_string(Layout layout);
 JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
 JITGEMM_EXPORT std::string_view to_string(Scaling scaling);
+JITGEMM_EXPORT std::string_view to_string(Grouping grouping);
 JITGEMM_EXPORT std::string_view to_string(Accumulation accumulation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
@@ -97,6 +107,7 @@ JITGEMM_EXPORT std::optional<Layout> parse_layout(std::string_view text);
 JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
 JITGEMM_EXPORT std::optional<Scaling> parse_scaling(std::string_view text);
+JITGEMM_EXPORT std::optional<Grouping> parse_grouping(std::string_view text);
 JITGEMM_EXPORT std::optional<Accumulation> parse_accumulation(std::string_view text);
 
 }  // namespace jitgemm

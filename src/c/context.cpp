@@ -57,6 +57,10 @@ jitgemm_status jitgemm_trim(jitgemm_context* context) {
   return guarded([&] { given(context, "context").context->trim(); });
 }
 
+jitgemm_status jitgemm_check(jitgemm_context* context, jitgemm_stream stream) {
+  return guarded([&] { given(context, "context").context->check(stream); });
+}
+
 jitgemm_status jitgemm_get_device(const jitgemm_context* context, jitgemm_device* device) {
   return guarded([&] {
     const auto out = required(device);

@@ -38,6 +38,7 @@ const char* jitgemm_layout_name(jitgemm_layout layout) { return word_of<jitgemm:
 const char* jitgemm_bias_name(jitgemm_bias bias) { return word_of<jitgemm::Bias>(bias); }
 const char* jitgemm_activation_name(jitgemm_activation activation) { return word_of<jitgemm::Activation>(activation); }
 const char* jitgemm_scaling_name(jitgemm_scaling scaling) { return word_of<jitgemm::Scaling>(scaling); }
+const char* jitgemm_grouping_name(jitgemm_grouping grouping) { return word_of<jitgemm::Grouping>(grouping); }
 const char* jitgemm_accumulation_name(jitgemm_accumulation accumulation) {
   return word_of<jitgemm::Accumulation>(accumulation);
 }
@@ -59,6 +60,9 @@ jitgemm_status jitgemm_activation_parse(const char* text, jitgemm_activation* ac
 }
 jitgemm_status jitgemm_scaling_parse(const char* text, jitgemm_scaling* scaling) {
   return parse_word<jitgemm::Scaling>(text, scaling, "scaling", jitgemm::parse_scaling);
+}
+jitgemm_status jitgemm_grouping_parse(const char* text, jitgemm_grouping* grouping) {
+  return parse_word<jitgemm::Grouping>(text, grouping, "grouping", jitgemm::parse_grouping);
 }
 jitgemm_status jitgemm_accumulation_parse(const char* text, jitgemm_accumulation* accumulation) {
   return parse_word<jitgemm::Accumulation>(text, accumulation, "accumulation", jitgemm::parse_accumulation);

@@ -88,7 +88,7 @@ Constraints constraints_of(const jitgemm_constraints& from) {
 void check_reserved(const char* name, std::int32_t word) { check_reserved(name, {0}, word); }
 
 jitgemm_problem to_c(const Problem& problem) {
-  const auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation] = problem;
+  const auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation, grouping, expected_m] = problem;
   jitgemm_problem to{};
   to.size = sizeof to;
   to.m = m;
@@ -103,14 +103,15 @@ jitgemm_problem to_c(const Problem& problem) {
   to.beta = beta;
   to.epilogue = to_c(epilogue);
   to.accumulation = number_of(accumulation);
+  to.grouping = number_of(grouping);
+  to.expected_m = expected_m;
   return to;
 }
 
 Problem problem_of(const jitgemm_problem* given) {
   const jitgemm_problem from = read(given);
-  check_reserved("jitgemm_problem", from.reserved_word);
   Problem to;
-  auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation] = to;
+  auto& [m, n, k, batch, a, b, c, d, alpha, beta, epilogue, accumulation, grouping, expected_m] = to;
   m = from.m;
   n = from.n;
   k = from.k;
@@ -123,6 +124,8 @@ Problem problem_of(const jitgemm_problem* given) {
   beta = from.beta;
   epilogue = epilogue_of(from.epilogue);
   accumulation = enumerator_of<Accumulation>(from.accumulation);
+  grouping = enumerator_of<Grouping>(from.grouping);
+  expected_m = from.expected_m;
   return to;
 }
 
@@ -135,7 +138,7 @@ static_assert(sizeof(EpilogueValue) == sizeof(jitgemm_epilogue_value) &&
               offsetof(EpilogueValue, stride) == offsetof(jitgemm_epilogue_value, stride));
 
 jitgemm_operands to_c(const Operands& operands) {
-  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, epilogue, epilogue_count, workspace,
+  const auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, group_rows, epilogue, epilogue_count, workspace,
                workspace_bytes] = operands;
   return {sizeof(jitgemm_operands),
           a,
@@ -150,14 +153,15 @@ jitgemm_operands to_c(const Operands& operands) {
           workspace_bytes,
           reinterpret_cast<const jitgemm_epilogue_value*>(epilogue),
           epilogue_count,
-          scales_d};
+          scales_d,
+          group_rows};
 }
 
 Operands operands_of(const jitgemm_operands* given) {
   const jitgemm_operands from = read(given);
   Operands to;
-  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, epilogue, epilogue_count, workspace, workspace_bytes] =
-      to;
+  auto& [a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d, group_rows, epilogue, epilogue_count, workspace,
+         workspace_bytes] = to;
   a = from.a;
   b = from.b;
   c = from.c;
@@ -171,6 +175,7 @@ Operands operands_of(const jitgemm_operands* given) {
   workspace_bytes = from.workspace_bytes;
   epilogue = reinterpret_cast<const EpilogueValue*>(from.epilogue);
   epilogue_count = from.epilogue_count;
+  group_rows = from.group_rows;
   return to;
 }
 

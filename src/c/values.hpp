@@ -40,8 +40,8 @@ KernelConfig config_of(const jitgemm_config* config);
 std::optional<KernelConfig> optional_config_of(const jitgemm_config* config);  ///< none of nullptr
 ContextOptions options_of(const jitgemm_options* options);
 
-JITGEMM_VERSIONED(jitgemm_problem, to_c(Problem{}), 400)
-JITGEMM_VERSIONED(jitgemm_operands, to_c(Operands{}), 88, 104, 112)
+JITGEMM_VERSIONED(jitgemm_problem, to_c(Problem{}), 400, 408)
+JITGEMM_VERSIONED(jitgemm_operands, to_c(Operands{}), 88, 104, 120)
 JITGEMM_VERSIONED(jitgemm_config, to_c(KernelConfig{}), 80)
 JITGEMM_VERSIONED(jitgemm_options, to_c(ContextOptions{}), 176)
 JITGEMM_VERSIONED(jitgemm_device, to_c(DeviceDescription{}), 328)

@@ -11,6 +11,7 @@
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
 #include "core/epilogue_text.hpp"
+#include "core/groups.hpp"
 #include "core/out_of_memory.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
@@ -272,12 +273,12 @@ OperandMatrix matrix_of(const EpilogueOperand& operand, const EpilogueValue& val
                        .vectors = is_matrix ? p.m : 1,
                        .type = operand.type,
                        .ld = 0,
-                       .batch = p.batch,
+                       .batch = operand.shape == OperandShape::along_n ? p.batch : matrices_of_rows(p),
                        .stride = value.stride};
   matrix.ld = is_matrix && value.ld != 0 ? value.ld : matrix.packed_ld();
   const std::int64_t packed = is_matrix ? std::max<std::int64_t>(1, p.m) * matrix.ld : 0;
   if (matrix.stride == packed_stride) matrix.stride = packed;
-  if (p.batch <= 1) matrix.stride = 0;
+  if (matrix.batch <= 1) matrix.stride = 0;
   return matrix;
 }
 
@@ -287,7 +288,7 @@ double epilogue_bytes(const Problem& p) {
     if (operand.shape == OperandShape::scalar) continue;
     const OperandMatrix matrix = matrix_of(operand, {}, p);
     const double one = double(matrix.extent) * double(matrix.vectors) * double(size_of(operand.type));
-    bytes += matrix.stride == 0 ? one : one * double(p.batch);
+    bytes += matrix.stride == 0 ? one : one * double(matrix.batch);
   }
   return bytes;
 }

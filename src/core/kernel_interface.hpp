@@ -6,6 +6,7 @@
 #include "check_arguments.cuh"
 #include "custom_epilogue_arguments.cuh"
 #include "geometry.cuh"
+#include "group_arguments.cuh"
 #include "own_scales_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

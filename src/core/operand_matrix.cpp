@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 
@@ -56,8 +57,10 @@ std::int64_t bias_elements(const Problem& p) {
   return 0;
 }
 
-std::int64_t scales_of_a(const Problem& p) { return scales_of(p.a.scaling, p.m, p.k); }
-std::int64_t scales_of_b(const Problem& p) { return scales_of(p.b.scaling, p.n, p.k); }
+std::int64_t scales_of_a(const Problem& p) {
+  return scales_of(p.a.scaling, has_groups(p) ? p.m * matrices_of_rows(p) : p.m, p.k);
+}
+std::int64_t scales_of_b(const Problem& p) { return scales_of(p.b.scaling, has_groups(p) ? p.n * p.batch : p.n, p.k); }
 
 std::int64_t scales_of_d(const Problem& p) { return scales_of(p.d.scaling, p.m, p.n); }
 

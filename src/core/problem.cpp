@@ -10,6 +10,7 @@
 
 #include "core/activations.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/pairing.hpp"
 #include "core/problem_fields.hpp"
@@ -62,7 +63,7 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, operand.vectors), &elements) ||
       __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
     too_large("ld", ld, given.ld == 0, "the matrix larger than 2^50");
-  if (problem.batch <= 1) stride = 0;
+  if (operand.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
     invalid(ErrorCode::invalid_problem,
@@ -70,7 +71,7 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
                 " is negative: give elements, or leave it away where they are packed",
             problem);
   }
-  if (__builtin_mul_overflow(stride, problem.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
+  if (__builtin_mul_overflow(stride, operand.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
       __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
     too_large("stride_", stride, given.stride == packed_stride, "the batch larger than 2^62");
   if (alignment < size || alignment > 16 || !std::has_single_bit(unsigned(alignment))) {
@@ -82,11 +83,27 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   alignment = std::min(alignment, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
 }
 
+/// Where groups share A, C and D these have no strides.
+void normalise_groups(NormalProblem& p, const Problem& problem) {
+  if (!has_groups(p)) {
+    p.expected_m = 0;
+    return;
+  }
+  if (p.expected_m < 0) {
+    invalid(ErrorCode::invalid_problem,
+            "expected_m = " + std::to_string(p.expected_m) +
+                " is negative: give the rows that a group is expected to have, or 0 if they have alike",
+            problem);
+  }
+  p.expected_m = expected_rows(p);
+  if (p.grouping == Grouping::offsets) p.a.stride = p.c.stride = p.d.stride = 0;
+}
+
 /// The matrices of D one after the other or, a row of each within a leading dimension, side by side. Refuses other ways
 /// to interleave, too, though some have no element in two.
 void check_batch_of_d(const Problem& p, const Problem& problem) {
   const OperandMatrix d = matrix_d(p);
-  if (d.batch <= 1 || d.empty()) return;
+  if (p.grouping == Grouping::offsets || d.batch <= 1 || d.empty()) return;
   if (d.stride >= d.span() || (d.stride >= d.extent && d.ld >= (d.batch - 1) * d.stride + d.extent)) return;
   const std::int64_t widest = (d.ld - d.extent) / (d.batch - 1);
   invalid(ErrorCode::invalid_problem,
@@ -210,7 +227,7 @@ class EpilogueValues {
                   .stride = lies.stride,
                   .alignment = int(size_of(operand.type))};
     normalise_matrix("_" + operand.name, lies, matrix, p);
-    if (operand.output && p.batch > 1 && lies.stride < lies.span())
+    if (operand.output && lies.batch > 1 && lies.stride < lies.span())
       invalid(ErrorCode::invalid_operand,
               "stride_" + operand.name + " = " + std::to_string(lies.stride) +
                   " makes the matrices of an output overlap: give at least " + std::to_string(lies.span()) +
@@ -251,6 +268,7 @@ NormalProblem normalise(const Problem& problem) {
   if (has_block_scales(p)) p.accumulation = Accumulation::promoted;
   if (!reads_ab(p)) p.a.scaling = p.b.scaling = Scaling::value;
   p.c.type = type_of_c(p);
+  normalise_groups(p, problem);
   normalise_matrix("a", matrix_a(p), p.a, problem);
   normalise_matrix("b", matrix_b(p), p.b, problem);
   if (reads_c(p)) normalise_matrix("c", matrix_c(p), p.c, problem);
@@ -358,6 +376,9 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   if (p.epilogue.bias != Bias::none)
     check_input({"bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type))}, p.c.type);
 
+  if (has_groups(p))
+    check_input({"group_rows", operands.group_rows, p.batch * std::int64_t(sizeof(std::int32_t))}, s32);
+
   values.check(d, workspace, p, check_input);
 
   const auto check_scales = [&](const char* name, const float* scales, std::int64_t elements, bool applies,
@@ -404,13 +425,17 @@ std::size_t hash_value(const Problem& p) {
   return hash ^ hash >> 32;
 }
 
+double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(matrices_of_rows(p)); }
+
 double minimum_bytes(const Problem& p) {
-  const auto bytes = [&p](const OperandMatrix& matrix) {
+  const auto bytes = [](const OperandMatrix& matrix) {
     const double one = double(matrix.extent) * double(matrix.vectors) * double(size_of(matrix.type));
-    return p.batch > 1 && matrix.stride == 0 ? one : one * double(p.batch);
+    return matrix.batch > 1 && matrix.stride == 0 ? one : one * double(matrix.batch);
   };
   double total = bytes(matrix_d(p));
-  if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(matrix_b(p));
+  OperandMatrix b = matrix_b(p);
+  b.batch = expected_groups(p);
+  if (reads_ab(p)) total += bytes(matrix_a(p)) + bytes(b);
   if (reads_ab(p) && (has_vector_scales(p) || has_block_scales(p)))
     total += double(scales_of_a(p) + scales_of_b(p)) * double(sizeof(float));
   if (has_own_scales_d(p)) total += double(scales_of_d(p)) * double(sizeof(float));

@@ -43,7 +43,8 @@ double minimum_bytes(const Problem& problem);
 /// What an epilogue moves for each of the product's sums, of which a gated one has two for an element of D: that, C and
 /// other matrices.
 double epilogue_bytes_per_sum(const Problem& problem);
-inline double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch); }
+/// Where the device counts rows, of all that there may be.
+double flops(const Problem& p);
 /// Microseconds that a problem takes at least on an H200: max(flops / what tensor cores sustain,
 /// bytes / 4.2 TB/s) + 2 us.
 double floor_us(const Problem& problem);

@@ -53,6 +53,8 @@ constexpr void for_each_field(Visit&& visit) {
         [](auto& p) -> auto& { return p.epilogue.slope; });
   visit(ProblemField{"epilogue"}, [](auto& p) -> auto& { return p.epilogue.function; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });
+  visit(ProblemField{"grouping"}, [](auto& p) -> auto& { return p.grouping; });
+  visit(ProblemField{"expected_m"}, [](auto& p) -> auto& { return p.expected_m; });
   visit(ProblemField{"scaling_a"}, [](auto& p) -> auto& { return p.a.scaling; });
   visit(ProblemField{"scaling_b"}, [](auto& p) -> auto& { return p.b.scaling; });
   visit(ProblemField{"scaling_c"}, [](auto& p) -> auto& { return p.c.scaling; });

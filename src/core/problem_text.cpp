@@ -7,6 +7,7 @@
 #include "core/activations.hpp"
 #include "core/data_types.hpp"
 #include "core/enumerators.hpp"
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
@@ -43,6 +44,8 @@ Problem in_short(const Problem& problem) {
   shorten(p.c, matrix_c(problem));
   shorten(p.d, matrix_d(problem));
   if (!reads_c(p)) p.c.stride = packed_stride;
+  if (p.grouping == Grouping::offsets) p.a.stride = p.c.stride = p.d.stride = packed_stride;
+  if (!has_groups(p)) p.expected_m = 0;
   if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
   return p;
 }

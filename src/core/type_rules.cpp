@@ -4,6 +4,7 @@
 
 #include "core/activations.hpp"
 #include "core/enumerators.hpp"
+#include "core/groups.hpp"
 #include "util/alternatives.hpp"
 
 namespace jitgemm {
@@ -27,6 +28,7 @@ std::string why_block_scales_unsupported(const Problem& p) {
     return "blocks of one operand are scaled, and not of the other: use " +
            std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::block_128x128)) +
            " for both";
+  if (has_groups(p)) return "no kernel scales blocks of groups: use scales of rows and columns, or one value";
   if (p.batch > 1) return "no kernel scales blocks of a batch: call for one matrix after the other";
   if (p.epilogue.function != 0)
     return "no kernel scales blocks and has an epilogue of one's own: use bias and activation, or another scaling";
@@ -41,6 +43,7 @@ std::string why_own_scales_unsupported(const Problem& p) {
            std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::value));
   if (p.d.type != e4m3) return "no kernel gives d = " + name(p.d.type) + " scales of its own: use d = e4m3";
   if (p.batch > 1) return "no kernel gives the matrices of a batch scales of their own: call for one after the other";
+  if (has_groups(p)) return "no kernel gives the rows of groups scales of their own: use scaling_d = value";
   if (p.epilogue.function != 0)
     return "no kernel gives D scales of its own behind an epilogue of one's own: use bias and activation";
   if (p.n % 16 != 0 || p.d.ld % 16 != 0)
@@ -76,6 +79,9 @@ std::string why_types_unsupported(const Problem& p) {
            "scaling_b = "
            "value";
   if (const std::string broken = why_block_scales_unsupported(p); !broken.empty()) return broken;
+  if (!is_known(p.grouping)) return "unknown grouping: use " + names_of_all<Grouping>();
+  if (has_groups(p) && p.a.layout != Layout::row_major)
+    return "groups are of rows, and A is column-major: give a row-major A";
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
   if (compute_type_of(p) == s32 && !info_of(p.epilogue.activation).takes_integers)
     return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +

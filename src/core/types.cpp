@@ -53,6 +53,14 @@ std::span<const Enumerator<Scaling>> enumerators() {
 }
 
 template <>
+std::span<const Enumerator<Grouping>> enumerators() {
+  static constexpr std::array all{Enumerator<Grouping>{Grouping::none, "none"},
+                                  Enumerator<Grouping>{Grouping::offsets, "offsets"},
+                                  Enumerator<Grouping>{Grouping::counts, "counts"}};
+  return all;
+}
+
+template <>
 std::span<const Enumerator<Accumulation>> enumerators() {
   static constexpr std::array all{Enumerator<Accumulation>{Accumulation::fast, "fast"},
                                   Enumerator<Accumulation>{Accumulation::promoted, "promoted"}};
@@ -67,6 +75,7 @@ std::string_view to_string(Layout layout) { return name_of(layout); }
 std::string_view to_string(Bias bias) { return name_of(bias); }
 std::string_view to_string(Activation activation) { return name_of(activation); }
 std::string_view to_string(Scaling scaling) { return name_of(scaling); }
+std::string_view to_string(Grouping grouping) { return name_of(grouping); }
 std::string_view to_string(Accumulation accumulation) { return name_of(accumulation); }
 
 std::optional<DataType> parse_data_type(std::string_view text) { return parse_enumerator<DataType>(text); }
@@ -74,6 +83,7 @@ std::optional<Layout> parse_layout(std::string_view text) { return parse_enumera
 std::optional<Bias> parse_bias(std::string_view text) { return parse_enumerator<Bias>(text); }
 std::optional<Activation> parse_activation(std::string_view text) { return parse_enumerator<Activation>(text); }
 std::optional<Scaling> parse_scaling(std::string_view text) { return parse_enumerator<Scaling>(text); }
+std::optional<Grouping> parse_grouping(std::string_view text) { return parse_enumerator<Grouping>(text); }
 std::optional<Accumulation> parse_accumulation(std::string_view text) { return parse_enumerator<Accumulation>(text); }
 
 }  // namespace jitgemm

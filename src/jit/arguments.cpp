@@ -167,6 +167,7 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
   column = column_of_d(p, column);
   args.first_row = int(row);
   args.first_column = int(column);
+  if (!has_epilogue_function(p)) return args;
   const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
   for (std::size_t i = 0; i < described.size(); ++i) {
     const EpilogueOperand& operand = described[i];
@@ -188,6 +189,21 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
                        std::uint64_t(2 * size) ==
                    0;
   }
+  return args;
+}
+
+device::GroupArguments make_group_arguments(const device::CustomEpilogueArguments& arguments, const NormalProblem& p,
+                                            const KernelConfig& c, const Operands& operands,
+                                            const Workspace& workspace) {
+  device::GroupArguments args{};
+  static_cast<device::CustomEpilogueArguments&>(args) = arguments;
+  const device::Decomposition& d = arguments.decomposition;
+  args.groups = {int(p.batch), int(p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
+  args.group_rows = operands.group_rows;
+  args.broken_groups = workspace.broken_groups;
+  args.stride_scale_a = p.grouping == Grouping::counts ? p.m : 0;
+  args.stride_scale_b = p.n;
+  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
   return args;
 }
 

@@ -13,6 +13,7 @@ namespace jitgemm {
 struct Workspace {
   void* memory = nullptr;
   unsigned* counters = nullptr;
+  unsigned* broken_groups = nullptr;  ///< of calls with groups, see BrokenGroups; null where none can be
 };
 
 /// Encodes TMA descriptors, and may remember them.
@@ -32,10 +33,16 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);
 
-/// Those of a kernel with an epilogue of the caller's own: of a launch that begins at (row, column) of the product.
+/// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch that begins at (row,
+/// column) of the product.
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
                                                                const NormalProblem& problem, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);
+
+/// Those of a kernel of groups.
+device::GroupArguments make_group_arguments(const device::CustomEpilogueArguments& arguments,
+                                            const NormalProblem& problem, const KernelConfig& config,
+                                            const Operands& operands, const Workspace& workspace);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
 /// `all_columns` are those of all of D, of which the problem may be a slab: what halves of B are apart.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -45,7 +46,14 @@ constexpr KernelRole gemm{
           const auto make = [&] {
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
           };
-          if (has_own_scales_d(part.problem))
+          const auto with_epilogue = [&] {
+            return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
+          };
+          if (has_groups(part.problem))
+            step.set_arguments([&] {
+              return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);
+            });
+          else if (has_own_scales_d(part.problem))
             step.set_arguments([&] {
               const auto with_blocks =
                   make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
@@ -55,9 +63,7 @@ constexpr KernelRole gemm{
             step.set_arguments(
                 [&] { return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column); });
           else if (has_epilogue_function(part.problem))
-            step.set_arguments([&] {
-              return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
-            });
+            step.set_arguments(with_epilogue);
           else
             step.set_arguments(make);
         },

@@ -4,6 +4,7 @@
 
 #include "core/activations.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
@@ -31,6 +32,9 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"custom_epilogue_arguments.cuh", template_file("custom_epilogue_arguments.cuh")},
           {"ptx", text_of(files.ptx, "ptx/")},
           {"work_tile.cuh", template_file("work_tile.cuh")},
+          {"group_schedule.cuh", template_file("group_schedule.cuh")},
+          {"group_arguments.cuh", template_file("group_arguments.cuh")},
+          {"groups.cuh", template_file("groups.cuh")},
           {"fragment.cuh", template_file("fragment.cuh")},
           {"pairs.cuh", template_file("pairs.cuh")},
           {"activation.cuh", template_file("activation.cuh")},
@@ -97,7 +101,10 @@ std::string nonzero_scalars(const Problem& p) {
 
 std::string describe_epilogue(const Problem& p) {
   std::string text;
-  if (p.batch > 1) text += ", batched";
+  if (has_groups(p))
+    text += ", groups by " + std::string(to_string(p.grouping));
+  else if (p.batch > 1)
+    text += ", batched";
   if (reads_c(p)) text += ", with C";
   if (p.epilogue.bias != Bias::none) text += ", with bias " + std::string(to_string(p.epilogue.bias));
   if (p.epilogue.activation != Activation::none) text += ", " + std::string(to_string(p.epilogue.activation));
@@ -114,7 +121,7 @@ TemplateValues arithmetic_of(const Problem& p) {
           {"element_c", device_type(type_of_c(p))},
           {"element_d", device_type(p.d.type)},
           {"nonzero", nonzero_scalars(p)},
-          {"batched", flag(p.batch > 1)},
+          {"batched", flag(p.batch > 1 || has_groups(p))},
           {"has_scales", flag(takes_scales(p))},
           {"scaling_a", std::string(to_string(p.a.scaling))},
           {"scaling_b", std::string(to_string(p.b.scaling))},
@@ -141,7 +148,8 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
   return "gemm_" + std::string(to_string(c.main_loop)) + "_" + std::to_string(c.block_m) + "x" +
          std::to_string(c.block_n) + "x" + std::to_string(c.block_k) + "_" + std::string(to_string(p.a.type)) + "_" +
          (p.a.type == p.b.type ? "" : std::string(to_string(p.b.type)) + "_") + std::string(to_string(p.d.type)) + "_" +
-         (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" + std::string(partition_name(partition_of(c)));
+         (a_k_major ? "n" : "t") + (b_k_major ? "t" : "n") + "_" +
+         (has_groups(p) ? std::string(to_string(p.grouping)) : std::string(partition_name(partition_of(c))));
 }
 
 /// The source without its text, and all values that the text depends on.
@@ -184,10 +192,12 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"tensor_cores", flag(!is_simt(p.a.type))},
             {"entry", source.entry},
             {"scaling_d", std::string(to_string(p.d.scaling))},
-            {"arguments", has_epilogue_function(p) ? "CustomEpilogueArguments"
-                          : has_own_scales_d(p)    ? "OwnScalesArguments"
-                          : has_block_scales(p)    ? "BlockScalesArguments"
-                                                   : "Arguments"},
+            {"grouping", std::string(to_string(p.grouping))},
+            {"arguments", has_groups(p)              ? "GroupArguments"
+                          : has_epilogue_function(p) ? "CustomEpilogueArguments"
+                          : has_own_scales_d(p)      ? "OwnScalesArguments"
+                          : has_block_scales(p)      ? "BlockScalesArguments"
+                                                     : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"pairing", std::string(to_string(pairing_of(p)))},
             {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},

@@ -43,7 +43,7 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
   const int cluster = cluster_size_of(c);
   const TileCounts tiles = tile_counts(p, c);
   const Dealing dealing = deal_out(c, tiles, c.grid / cluster);
-  shape.decomposition = {int(tiles.m),        int(tiles.n),      int(p.batch),
+  shape.decomposition = {int(tiles.m),        int(tiles.n),      p.grouping == Grouping::offsets ? 1 : int(p.batch),
                          int(tiles.k_blocks), int(dealing.ctas), int(dealing.stream_k_tiles),
                          int(dealing.splits), c.group_m};
 

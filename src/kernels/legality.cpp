@@ -1,7 +1,9 @@
 #include "kernels/legality.hpp"
 
 #include "core/enumerators.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
+#include "kernels/dealing.hpp"
 #include "kernels/family.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
@@ -13,6 +15,10 @@ namespace {
 
 /// Thread blocks of all tiles, rounded up to whole clusters.
 double tiles_of(const KernelConfig& c, const KernelProblem& p) {
+  if (p.grouping == Grouping::offsets)
+    return double(most_tile_rows(p, c)) *
+           double(c.swap_ab ? ceil_div(p.m, c.block_m * c.cluster_m) : ceil_div(p.n, c.block_n * c.cluster_n)) *
+           cluster_size_of(c);
   return double(ceil_div(p.m, c.block_m * c.cluster_m)) * double(ceil_div(p.n, c.block_n * c.cluster_n)) *
          double(p.batch) * cluster_size_of(c);
 }
@@ -26,6 +32,9 @@ std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& norm
   constexpr double most = 1 << 30;
   if (round_up(p.m, c.block_m * c.cluster_m) > most_rows || round_up(p.n, c.block_n * c.cluster_n) > most_rows)
     return "tiles end at row and column 2^31 at most";
+  // A group, and so a tile, may begin at any row.
+  if (p.grouping == Grouping::offsets && (c.swap_ab ? p.n : p.m) + group_tile_rows(c) > most_rows)
+    return "tiles of groups end at row 2^31 at most";
   const double tiles = tiles_of(c, p);
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
   if (c.grid > 0 && tiles * double(ceil_div(p.k, c.block_k)) >= most) return "tiles x k-blocks is less than 2^30";
@@ -37,6 +46,9 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (!is_known(c.main_loop) || !is_known(c.schedule)) return "main_loop and schedule are enumerators";
   const KernelFamily& family = family_of(c);
   if (std::string why = family.why_illegal(c, normalised, p, device); !why.empty()) return why;
+  if (has_groups(p) && c.schedule != Schedule::persistent)
+    return "groups, whose tiles the device counts, are persistent: a CTA takes tile after tile";
+  if (has_groups(p) && packs(c)) return "no operands of groups are packed";
   if (packs(c) && !family.takes_packed)
     return "the " + std::string(to_string(c.main_loop)) + " main loop takes operands where they are";
   if (c.group_m < 0 || c.group_m > 64) return "group_m is 0..64";

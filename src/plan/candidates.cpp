@@ -1,5 +1,6 @@
 #include "plan/candidates.hpp"
 
+#include "core/groups.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/packing.hpp"
@@ -18,7 +19,8 @@ std::vector<KernelConfig> candidates(const NormalProblem& problem, const DeviceI
 
 std::vector<KernelConfig> refits(const KernelConfig& kernel, const NormalProblem& problem, const DeviceInfo& device) {
   KernelConfig literal = compiled_part(kernel);
-  if (family_of(kernel).takes_packed) {
+  if (has_groups(problem)) literal.schedule = Schedule::persistent;
+  if (family_of(kernel).takes_packed && !has_groups(problem)) {
     literal.pack_a = needs_packing_a(problem);
     literal.pack_b = needs_packing_b(problem);
   }

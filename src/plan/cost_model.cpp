@@ -1,5 +1,6 @@
 #include "plan/cost_model.hpp"
 
+#include "core/groups.hpp"
 #include "kernels/packing.hpp"
 #include "plan/emulated_cost.hpp"
 #include "plan/family.hpp"
@@ -29,6 +30,7 @@ double predict_packing_us(const KernelConfig& config, const NormalProblem& probl
 }
 
 PredictedTime predict(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device) {
+  if (has_groups(problem)) return predict_gemm(config, expected_problem(problem, expected_groups(problem)), device);
   if (!packs(config)) return predict_gemm(config, problem, device);
   KernelConfig gemm = config;
   gemm.pack_a = gemm.pack_b = false;

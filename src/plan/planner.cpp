@@ -16,10 +16,10 @@ std::string Planner::why_not(const KernelConfig& config) const {
   return filter_.why_not(config);
 }
 
-double Planner::predict_us(const KernelConfig& config) const { return jitgemm::predict_us(config, problem_, part_); }
+double Planner::predict_us(const KernelConfig& config) const { return jitgemm::predict_us(config, planned(), part_); }
 
 std::vector<KernelConfig> Planner::refits(const KernelConfig& kernel) const {
-  std::vector<KernelConfig> configs = jitgemm::refits(kernel, problem_, part_);
+  std::vector<KernelConfig> configs = jitgemm::refits(kernel, planned(), part_);
   if (constrained_) std::erase_if(configs, [this](const KernelConfig& config) { return !filter_.allows(config); });
   return configs;
 }
@@ -34,22 +34,24 @@ std::vector<RankedConfig> Planner::predicted(std::size_t limit) const {
   std::vector<RankedConfig> ranked;
   if (limit > 0 && !part_.emulated) {
     for (const PlanFamily* family : plan_families) {
-      if (family->shortlist) ranked = family->shortlist(problem_, part_, limit, constrained_ ? &filter_ : nullptr);
+      if (family->shortlist) ranked = family->shortlist(planned(), part_, limit, constrained_ ? &filter_ : nullptr);
       if (ranked.empty()) continue;
       // A family that has a short list is the faster one, unless it has to pack: what needs no packing may then be.
       if (std::ranges::all_of(ranked, [](const RankedConfig& r) { return packs(r.config); })) {
         for (const PlanFamily* other : plan_families)
-          if (other != family) add(other->candidates(problem_, part_), ranked);
+          if (other != family) add(other->candidates(planned(), part_), ranked);
       }
       return ranked;
     }
   }
-  add(candidates(problem_, part_), ranked);
+  add(candidates(planned(), part_), ranked);
   return ranked;
 }
 
 std::vector<RankedConfig> Planner::ranked(std::size_t limit) const {
   std::vector<RankedConfig> ranked = predicted(limit);
+  if (expected_)  // of which there may be fewer tiles
+    std::erase_if(ranked, [this](const RankedConfig& r) { return !why_illegal(r.config, problem_, part_).empty(); });
   if (const auto& config = filter_.batch_invariant_typical(); ranked.empty() && config)
     ranked.push_back({*config, predict_us(*config)});
   std::stable_sort(ranked.begin(), ranked.end(), sooner);

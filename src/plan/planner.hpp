@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
@@ -16,7 +19,9 @@ class Planner {
  public:
   /// `part`: part_of() the device. It and the (normalised) problem outlive this.
   Planner(const NormalProblem& problem, const RatedDevice& part, const Constraints& constraints)
-      : problem_(problem), part_(part), filter_(constraints, problem, part), constrained_(constrain(constraints)) {}
+      : problem_(problem), part_(part), filter_(constraints, problem, part), constrained_(constrain(constraints)) {
+    if (has_groups(problem)) expected_.emplace(expected_problem(problem, std::max<std::int64_t>(1, problem.batch)));
+  }
 
   const NormalProblem& problem() const { return problem_; }
 
@@ -31,8 +36,11 @@ class Planner {
  private:
   void add(const std::vector<KernelConfig>& configs, std::vector<RankedConfig>& ranked) const;
   std::vector<RankedConfig> predicted(std::size_t limit) const;
+  /// What candidates and predictions are of: groups as they are expected, which depends on no other size.
+  const NormalProblem& planned() const { return expected_ ? *expected_ : problem_; }
 
   const NormalProblem& problem_;
+  std::optional<NormalProblem> expected_;
   const RatedDevice& part_;
   ConstraintFilter filter_;
   bool constrained_;

@@ -37,7 +37,7 @@ double distance(const TuningRecord& record, const NormalProblem& shape, const De
   constexpr double none = std::numeric_limits<double>::infinity();
   if (p.a.type != shape.a.type || p.b.type != shape.b.type || p.d.type != shape.d.type ||
       p.a.layout != shape.a.layout || p.b.layout != shape.b.layout || reads_ab(p) != reads_ab(shape) ||
-      p.batch != shape.batch) {
+      p.batch != shape.batch || p.grouping != shape.grouping) {
     return none;
   }
   if (record.compute_capability != device.compute_capability || record.emulated != device.emulated) return none;

@@ -11,11 +11,6 @@ __device__ __forceinline__ u32 grid_size() { return gridDim.x; }
 /// The value of lane 0, known to the compiler to be uniform across the warp. All 32 lanes call it.
 __device__ __forceinline__ u32 warp_uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
 
-/// The value of one lane of the warp, for all of them.
-__device__ __forceinline__ float warp_broadcast(float value, u32 lane) {
-  return __shfl_sync(0xffffffffu, value, int(lane));
-}
-
 /// Has x computed here. Else the compiler may compute it where it is used, after a wait that would have hidden the
 /// work.
 template <typename T>

@@ -55,6 +55,20 @@ bool arrive_at_named(u32 id, u32 threads, bool reducing, bool predicate) {
   return barrier.result = barrier.any;
 }
 
+/// What `result` makes of all lanes' values, for each lane; they have `value` in x[0] and `detail` in x[1].
+template <typename Result>
+u32 exchange(Collective collective, u32 value, u32 detail, const Result& result) {
+  Thread& thread = *current;
+  Warp& warp = *thread.warp;
+  warp.lanes[thread.lane].x[0] = value;
+  warp.lanes[thread.lane].x[1] = detail;
+  if (arrive(thread, collective)) {
+    for (u32 lane = 0; lane < 32; ++lane) warp.lanes[lane].x[2] = result(warp, lane);
+    finish_collective(warp);
+  }
+  return warp.lanes[thread.lane].x[2];
+}
+
 }  // namespace
 
 Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* operation) {
@@ -116,17 +130,26 @@ void warp_sync() {
   finish_collective(*thread.warp);
 }
 
-u32 warp_broadcast(u32 value, u32 from) {
-  Thread& thread = *current;
-  Warp& warp = *thread.warp;
-  if (from >= 32) thread.launch->fault("warp_broadcast of lane %u", from);
-  warp.lanes[thread.lane].x[0] = value;
-  warp.lanes[thread.lane].x[1] = from;
-  if (arrive(thread, Collective::warp_broadcast)) {
-    for (LaneArguments& lane : warp.lanes) lane.x[2] = warp.lanes[lane.x[1]].x[0];
-    finish_collective(warp);
-  }
-  return warp.lanes[thread.lane].x[2];
+u32 warp_uniform(u32 value) {
+  return exchange(Collective::warp_uniform, value, 0, [](const Warp& warp, u32) { return warp.lanes[0].x[0]; });
+}
+u32 shuffle(u32 value, u32 lane) {
+  if (lane >= 32) current->launch->fault("shuffle: there is no lane %u", lane);
+  return exchange(Collective::shuffle, value, lane,
+                  [](const Warp& warp, u32 own) { return warp.lanes[warp.lanes[own].x[1]].x[0]; });
+}
+u32 shuffle_up(u32 value, u32 by) {
+  return exchange(Collective::shuffle_up, value, by, [](const Warp& warp, u32 own) {
+    const u32 before = warp.lanes[own].x[1];
+    return warp.lanes[before <= own ? own - before : own].x[0];
+  });
+}
+u32 ballot(bool predicate) {
+  return exchange(Collective::ballot, predicate, 0, [](const Warp& warp, u32) {
+    u32 bits = 0;
+    for (u32 lane = 0; lane < 32; ++lane) bits |= warp.lanes[lane].x[0] << lane;
+    return bits;
+  });
 }
 
 void mbarrier_init(u32 address, u32 count) {

@@ -32,7 +32,10 @@ class Launch;
 enum class Collective : std::uint8_t {
   none,
   warp_sync,
-  warp_broadcast,
+  warp_uniform,
+  shuffle,
+  shuffle_up,
+  ballot,
   ldmatrix,
   ldmatrix_trans,
   stmatrix_x1,

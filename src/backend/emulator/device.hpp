@@ -67,10 +67,11 @@ using emulator::runtime;
 
 template <typename T>
 void compute_now(T&) {}
-inline u32 warp_uniform(u32 value) { return runtime.warp_broadcast(value, 0); }
-inline float warp_broadcast(float value, u32 lane) {
-  return __builtin_bit_cast(float, runtime.warp_broadcast(__builtin_bit_cast(u32, value), lane));
+inline u32 shuffle(u32 value, u32 lane) { return runtime.shuffle(value, lane); }
+inline float shuffle(float value, u32 lane) {
+  return __builtin_bit_cast(float, runtime.shuffle(__builtin_bit_cast(u32, value), lane));
 }
+inline int lowest_bit(u32 bits) { return __builtin_ctz(bits); }
 inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
 template <typename T>

@@ -25,9 +25,10 @@ void Launch::fault(const char* format, ...) {
 
 const char* to_string(Collective collective) {
   static constexpr const char* names[] = {
-      "nothing",     "warp_sync",   "warp_broadcast",     "ldmatrix_x4",       "ldmatrix_x4_trans", "stmatrix_x1",
-      "stmatrix_x2", "stmatrix_x4", "stmatrix_x1_trans",  "stmatrix_x2_trans", "stmatrix_x4_trans", "mma",
-      "wgmma_fence", "wgmma",       "wgmma_commit_group", "wgmma_wait_group",  "setmaxnreg"};
+      "nothing",           "warp_sync",         "warp_uniform", "shuffle",     "shuffle_up",  "ballot",
+      "ldmatrix_x4",       "ldmatrix_x4_trans", "stmatrix_x1",  "stmatrix_x2", "stmatrix_x4", "stmatrix_x1_trans",
+      "stmatrix_x2_trans", "stmatrix_x4_trans", "mma",          "wgmma_fence", "wgmma",       "wgmma_commit_group",
+      "wgmma_wait_group",  "setmaxnreg"};
   return names[int(collective)];
 }
 

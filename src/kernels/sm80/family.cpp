@@ -23,8 +23,8 @@ std::string why_illegal(const KernelConfig& config, const NormalProblem&, const 
 TemplateFiles template_files(DataType a) {
   const char* multiply = a == f32 ? "multiply_f32" : a == f64 ? "multiply_f64" : "multiply_mma";
   return {.geometry = {"geometry", "geometry_sm80"},
-          .ptx = {"special_registers", "barrier", "convert", "math", "global", "shared", "dependent_launch", "cp_async",
-                  "mma"},
+          .ptx = {"special_registers", "warp", "barrier", "convert", "math", "global", "shared", "dependent_launch",
+                  "cp_async", "mma"},
           .main_loop = {"operand_tile", "paired_source", multiply, "block_scales_sm80", "mainloop_sm80"}};
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm80.cuh"
@@ -56,7 +57,7 @@ std::vector<int> grids(const KernelConfig& tile, const KernelProblem& problem, c
 /// The tile with each way of dealing out the work that differs from the others and does not cut it too small.
 std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCounts& work, const KernelProblem& problem,
                                          const DeviceInfo& device) {
-  std::vector<KernelConfig> configs{tile};
+  std::vector<KernelConfig> configs;
   const auto add = [&](Schedule schedule, int splits, int grid) {
     KernelConfig config = tile;
     config.schedule = schedule;
@@ -64,6 +65,11 @@ std::vector<KernelConfig> with_schedules(const KernelConfig& tile, const TileCou
     config.grid = grid;
     configs.push_back(config);
   };
+  if (has_groups(problem)) {
+    for (int grid : grids(tile, problem, device)) add(Schedule::persistent, 1, grid);
+    return configs;
+  }
+  configs.push_back(tile);
   for (int splits : split_counts) {
     const bool long_enough = work.k_blocks >= splits * min_steps_per_part;
     const bool needed = work.all < 2 * device.sm_count && work.all * splits <= 4 * device.sm_count;
@@ -124,7 +130,8 @@ std::vector<KernelConfig> schedules_sm80(const KernelConfig& tile, const NormalP
 
 std::vector<KernelConfig> candidates_sm80(const NormalProblem& asked, const DeviceInfo& device) {
   std::vector<KernelConfig> legal;
-  for (const KernelConfig& tile : portable_tiles(device, asked.a.type)) {
+  for (KernelConfig tile : portable_tiles(device, asked.a.type)) {
+    if (has_groups(asked)) tile.schedule = Schedule::persistent;
     if (!why_illegal(tile, asked, device).empty()) continue;
     const KernelProblem problem = kernel_problem(asked, tile);
     const TileCounts work = tile_counts(problem, tile);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -77,7 +78,16 @@ int widest_tile(const Rows& rows, const KernelProblem& problem) {
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
 /// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
-              bool columns_are_pairs, const DeviceInfo& device) {
+              bool columns_are_pairs, bool swapped_groups, const DeviceInfo& device) {
+  if (swapped_groups) {
+    // One tile for all rows of most groups, or for a part of them.
+    Widths of_rows{.widest = widest};
+    for (const std::int64_t parts : {1, 2, 3})
+      for (const std::int64_t rows : {problem.n, problem.n + problem.n / 4, problem.n + problem.n / 2})
+        of_rows.add(int(std::min<std::int64_t>(std::max<std::int64_t>(16, round_up(ceil_div(rows, parts), 16)), 512)));
+    for (const int width : {64, 128, 256}) of_rows.add(width);
+    return of_rows;
+  }
   const bool k_major = problem.b.layout == Layout::column_major;
   const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 || columns_are_pairs ? 16 : 8;
   const int rows_a_block = columns_are_pairs ? 16 : 8;  // of B, and of a cluster's sums
@@ -135,12 +145,14 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
       if (5 * (round_up(tiles_m, cluster.m) - tiles_m) > tiles_m) continue;
-      if (cluster.k > 1 && (rows.ping_pong || k_blocks < cluster.k * min_steps_per_part)) continue;
+      if (cluster.k > 1 && (rows.ping_pong || has_groups(problem) || k_blocks < cluster.k * min_steps_per_part))
+        continue;
       const int slots = usable_sms(cluster.m * cluster.n * cluster.k, device);
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
       const bool columns_are_pairs = has_pairs(problem) && !form.form.swap_ab;
-      for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, device)) {
+      const bool swapped_groups = has_groups(problem) && form.form.swap_ab;
+      for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, swapped_groups, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
         if (5 * (column_blocks - tiles_n) > tiles_n) continue;
         const std::int64_t blocks = row_blocks * column_blocks;
@@ -169,8 +181,8 @@ std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo
     const KernelConfig form{.main_loop = MainLoop::sm90,
                             .block_k = block_k_sm90(asked.a.type),
                             .swap_ab = swap_ab,
-                            .pack_a = needs_packing_a(asked),
-                            .pack_b = needs_packing_b(asked)};
+                            .pack_a = needs_packing_a(asked) && !has_groups(asked),
+                            .pack_b = needs_packing_b(asked) && !has_groups(asked)};
     if (!device.has_wgmma() || !reads_ab(asked)) return TilesSm90{form, kernel_problem(asked, form), true};
     KernelConfig usual = form;
     usual.block_m = usual.block_n = 128;
@@ -197,6 +209,10 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     config.stages = std::min(config.stages, stages_that_fit(config, problem, device, 1));
     if (config.stages >= fewest_stages) result.push_back(config);
   };
+  if (has_groups(problem)) {
+    with(Schedule::persistent, 1, slots);
+    return result;
+  }
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
   if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2 && blocks > slots) {
     KernelConfig two = tile;

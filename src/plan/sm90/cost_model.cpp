@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
@@ -212,7 +213,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
 }
 
 double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* filter) const {
-  const TileCounts counts = tile_counts(problem_, tile);
+  const TileCounts counts = expected_tile_counts(problem_, tile);
   const auto us_if_allowed = [&](const KernelConfig& config) {
     return filter && !filter->allows(config) ? std::numeric_limits<double>::infinity() : time(config, counts).us;
   };
@@ -220,12 +221,12 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
   const int size = cluster_size_of(c);
   const std::int64_t slots = usable_sms_[std::size_t(size)], blocks = counts.all * size;
   const bool fills = blocks > slots;
-  if (fills && c.cluster_k == 1) {
+  if ((fills && c.cluster_k == 1) || has_groups(problem_)) {
     c.schedule = Schedule::persistent;
     c.grid = int(slots);
   }
   double least = us_if_allowed(c);
-  if (c.cluster_k > 1 || c.ping_pong) return least;
+  if (c.cluster_k > 1 || c.ping_pong || has_groups(problem_)) return least;
   if (!fills && 2 * blocks <= slots) {
     c.schedule = Schedule::split_k;
     c.splits = int(std::min<std::int64_t>(most_splits, quotient(slots, blocks)));

@@ -17,7 +17,7 @@ class CostModelSm90 {
  public:
   CostModelSm90(const KernelProblem& kernel_problem, const RatedDevice& device);
 
-  PredictedTime time(const KernelConfig& config) const { return time(config, tile_counts(problem_, config)); }
+  PredictedTime time(const KernelConfig& config) const { return time(config, expected_tile_counts(problem_, config)); }
   double us(const KernelConfig& config) const { return time(config).us; }
   /// About the least us() of a data-parallel tile's schedules, of those that the filter allows; infinite if it allows
   /// none.

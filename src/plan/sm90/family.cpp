@@ -1,6 +1,7 @@
 // The Hopper kernels, for all types but f32 and f64.
 #include "plan/family.hpp"
 
+#include "core/groups.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
@@ -28,9 +29,9 @@ KernelConfig typical(const NormalProblem& problem, int sms) {
           .block_k = block_k_sm90(problem.a.type),
           .stages = 4,
           .warps = 8,
-          .pack_a = needs_packing_a(problem),
-          .pack_b = needs_packing_b(problem),
-          .schedule = sms > 0 ? Schedule::persistent : Schedule::data_parallel,
+          .pack_a = needs_packing_a(problem) && !has_groups(problem),
+          .pack_b = needs_packing_b(problem) && !has_groups(problem),
+          .schedule = sms > 0 || has_groups(problem) ? Schedule::persistent : Schedule::data_parallel,
           .grid = sms};
 }
 

@@ -135,7 +135,14 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
     add_size("--ldc", "ldc", "Of C");
     add_size("--ldd", "ldd", "Of D");
   }
-  add_size("--batch", "batch", "Matrices [1]");
+  add_size("--batch", "batch", "Matrices, or groups [1]");
+  if (whole) {
+    add("--groups", groups_, "So many groups of the rows of A, each with a B; where they end is on the device")
+        ->type_name("INT");
+    add_field("--grouping", "grouping",
+              "Of matrices as groups: " + names_of_all(parse_grouping) + " [none, with --groups offsets]");
+    add_size("--expected-m", "expected_m", "Rows that a group is expected to have, for the choice [all alike]");
+  }
   add_size("--stride-a", "stride_a", "Elements from one A to the next; 0 uses one for all [packed]");
   add_size("--stride-b", "stride_b", "Of B");
   add_size("--stride-c", "stride_c", "Of C");
@@ -179,6 +186,10 @@ Problem ProblemOptions::without_sizes() const {
   if (!scaling_.empty()) {
     set_option(p, "scaling_a", scaling_);
     set_option(p, "scaling_b", scaling_);
+  }
+  if (!groups_.empty()) {
+    set_field(p, "grouping", "offsets");
+    set_option(p, "batch", groups_);
   }
   for (const auto& [name, text] : fields_) {
     if (!text.empty()) set_option(p, name, text);

@@ -46,7 +46,7 @@ class ProblemOptions {
  private:
   Problem without_sizes() const;
 
-  std::string m_, n_, k_, line_, type_, layout_, scaling_, config_, epilogue_;
+  std::string m_, n_, k_, groups_, line_, type_, layout_, scaling_, config_, epilogue_;
   std::map<std::string, std::string> fields_;  // of to_string(Problem), with what was given for them
 };
 

@@ -6,16 +6,19 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.hpp"
 #include "core/element.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "measure/epilogue_check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/reference.hpp"
+#include "measure/routing.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -35,10 +38,42 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
   return indices;
 }
 
+/// A row of matrix `batch`.
+struct RowOfD {
+  std::int64_t batch, row;
+};
+
 /// Row r of the batch is row r % m of matrix r / m.
-std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, std::int64_t row) {
+RowOfD row_at(const Problem& p, std::int64_t r) { return {r / p.m, r % p.m}; }
+
+/// Those that are computed, one matrix or group after the other; how many there are without them.
+class Rows {
+ public:
+  Rows(Backend& backend, const Problem& p, const Operands& operands) : problem_(p), count_(p.batch * p.m) {
+    if (!has_groups(p) || p.batch == 0) return;
+    std::vector<std::int32_t> table(std::size_t(p.batch), 0);
+    backend.copy_to_host(table.data(), operands.group_rows, table.size() * sizeof table[0]);
+    ranges_ = rows_of_groups(p, table);
+    count_ = 0;
+    for (const RowRange& range : ranges_) firsts_.push_back(std::exchange(count_, count_ + range.end - range.begin));
+  }
+  std::int64_t count() const { return count_; }
+  RowOfD at(std::int64_t r) const {
+    if (ranges_.empty()) return row_at(problem_, r);
+    const auto group = std::upper_bound(firsts_.begin(), firsts_.end(), r) - firsts_.begin() - 1;
+    return {group, ranges_[std::size_t(group)].begin + r - firsts_[std::size_t(group)]};
+  }
+
+ private:
+  const Problem& problem_;
+  std::int64_t count_;
+  std::vector<RowRange> ranges_;
+  std::vector<std::int64_t> firsts_;  // the number of each group's first row
+};
+
+std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, const RowOfD& at) {
   const std::size_t size = size_of(p.d.type), count = std::size_t(columns_of_d(p));
-  const std::int64_t begin = row / p.m * p.d.stride + row % p.m * p.d.ld;
+  const std::int64_t begin = at.batch * p.d.stride + at.row * p.d.ld;
   std::vector<std::byte> bytes(count * size);
   backend.copy_to_host(bytes.data(), static_cast<const std::byte*>(d) + std::size_t(begin) * size, bytes.size());
   std::vector<double> values(count);
@@ -106,7 +141,9 @@ void poison(Backend& backend, const Problem& p, const Operands& operands) {
 Check check_against_reference(Backend& backend, const Problem& p, const Operands& operands,
                               std::int64_t most_elements) {
   Check check;
-  const std::int64_t all_rows = p.batch * p.m;
+  const Rows computed(backend, p, operands);
+  const std::int64_t all_rows = computed.count();
+  if (all_rows == 0) return check;
   const std::int64_t width = columns_of_d(p);
   check.whole = all_rows * width <= most_elements && double(all_rows * width) * double(p.k) <= 0x1p27;
   const auto side = std::int64_t(std::clamp(std::sqrt(0x1p24 / double(p.k + 1)), 4.0, 48.0));
@@ -118,10 +155,11 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   }
   Reference reference(backend, normalise(p), operands);
   for (std::int64_t i : rows) {
-    const std::vector<double> d = row_of(backend, p, operands.d, i);
-    reference.fetch(i / p.m, {i % p.m}, columns);
+    const RowOfD at = computed.at(i);
+    const std::vector<double> d = row_of(backend, p, operands.d, at);
+    reference.fetch(at.batch, {at.row}, columns);
     for (std::int64_t j : columns) {
-      check.compare({"D", i / p.m, i % p.m, j}, d[std::size_t(j)], reference.at(i / p.m, i % p.m, j));
+      check.compare({"D", at.batch, at.row, j}, d[std::size_t(j)], reference.at(at.batch, at.row, j));
     }
   }
   return check;
@@ -131,7 +169,7 @@ std::string compare_rows(Backend& backend, const Problem& p, const void* d, cons
   const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
   for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
-    const std::vector<double> x = row_of(backend, p, d, i), y = row_of(backend, p, other, i);
+    const std::vector<double> x = row_of(backend, p, d, row_at(p, i)), y = row_of(backend, p, other, row_at(p, i));
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);
       if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;

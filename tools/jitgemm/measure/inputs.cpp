@@ -107,6 +107,12 @@ void InputPools::add_scales() {
   backend_.copy_to_device(scale_.data(), &one, sizeof one);
 }
 
+void InputPools::set_group_rows(const std::vector<std::int32_t>& table) {
+  const std::size_t bytes = table.size() * sizeof(std::int32_t);
+  group_rows_ = DeviceMemory(backend_, std::max<std::size_t>(bytes, 256));
+  if (bytes > 0) backend_.copy_to_device(group_rows_.data(), table.data(), bytes);
+}
+
 Operands InputPools::operands(int set) const {
   const auto scales = [this](bool is_vector, const DeviceMemory& vector) {
     return reinterpret_cast<const float*>(is_vector ? vector.data() : scale_.data());
@@ -118,6 +124,7 @@ Operands InputPools::operands(int set) const {
           .bias = bias_.data(),
           .scale_a = scales(vectors_a_, scales_a_),
           .scale_b = scales(vectors_b_, scales_b_),
+          .group_rows = reinterpret_cast<const std::int32_t*>(group_rows_.data()),
           .epilogue = values_.empty() ? nullptr : values_[std::size_t(set)].data(),
           .epilogue_count = own_.size()};
 }

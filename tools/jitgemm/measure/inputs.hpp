@@ -30,6 +30,8 @@ class InputPools {
   void prepare(const Problem& normalised, bool rotate, const std::vector<Problem>& beside = {});
   /// From now on A and B have single scales, of 1 in device memory.
   void add_scales();
+  /// From now on calls have this Operands::group_rows.
+  void set_group_rows(const std::vector<std::int32_t>& table);
   int sets() const { return sets_; }
   /// The operands of one set, without workspace.
   Operands operands(int set) const;
@@ -47,7 +49,7 @@ class InputPools {
 
   Backend& backend_;
   DataType type_a_, type_b_;
-  DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_;
+  DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_, group_rows_;
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
   bool vectors_a_ = false, vectors_b_ = false;
   int sets_ = 1;

@@ -6,6 +6,7 @@
 
 #include "core/activations.hpp"
 #include "core/element.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 
@@ -122,8 +123,11 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
     return double(scales[std::size_t(scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block)]);
   };
   const auto scale_at = [&](std::int64_t depth) {
-    return scale(scales_a_, problem_.a.scaling, problem_.m, row, depth) *
-           scale(scales_b_, problem_.b.scaling, problem_.n, column, depth);
+    // Groups have vectors of their own.
+    const std::int64_t first_a = problem_.grouping == Grouping::counts ? batch * problem_.m : 0,
+                       first_b = has_groups(problem_) ? batch * problem_.n : 0;
+    return scale(scales_a_, problem_.a.scaling, problem_.m, first_a + row, depth) *
+           scale(scales_b_, problem_.b.scaling, problem_.n, first_b + column, depth);
   };
   const bool of_blocks = has_block_scales(problem_);
   double sum = 0, absolute = 0;

@@ -4,17 +4,19 @@
 
 #include "backend/backend.hpp"
 #include "context_internals.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm::cli {
 
-Trial::Trial(Context& context, const Plan& plan)
+Trial::Trial(Context& context, const Plan& plan, Distribution distribution)
     : context_(context),
       backend_(ContextInternals::backend(context)),
       plan_(plan),
       stream_(backend_),
       inputs_(backend_, plan.problem.a.type, plan.problem.b.type) {
   inputs_.prepare(plan.problem, !backend_.device().emulated);
+  if (has_groups(plan.problem)) inputs_.set_group_rows(drawn_group_rows(plan.problem, distribution, 1));
 }
 
 double Trial::run() {

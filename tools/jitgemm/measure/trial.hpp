@@ -4,6 +4,7 @@
 #include "measure/check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/memory.hpp"
+#include "measure/routing.hpp"
 #include "measure/timing.hpp"
 
 namespace jitgemm::cli {
@@ -11,8 +12,8 @@ namespace jitgemm::cli {
 /// What a plan says, done with random matrices on its Context's device.
 class Trial {
  public:
-  /// The Context outlives this.
-  Trial(Context& context, const Plan& plan);
+  /// The Context outlives this. Of a problem with groups, how rows come to them.
+  Trial(Context& context, const Plan& plan, Distribution distribution = Distribution::uniform);
 
   /// One call, whose D is NaN before. Its seconds, until it is done.
   double run();

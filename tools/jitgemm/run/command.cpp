@@ -18,6 +18,7 @@ namespace {
 struct Options {
   ProblemOptions problem;
   DeviceOptions device;
+  std::string distribution = "uniform";
   bool json = false;
 };
 
@@ -43,6 +44,7 @@ class Run {
         context_(open_context(context_options_)),
         emulated_(context_.device().emulated),
         config_(options.problem.config()),
+        distribution_(parse_distribution(options.distribution)),
         problem_(options.problem.problem(emulated_ ? 256 : 4096)),
         plan_(config_ ? context_.plan(problem_, *config_) : context_.plan(problem_)) {
     options.device.announce_emulator(context_options_);
@@ -52,7 +54,7 @@ class Run {
     describe();
     choose();
     compile();
-    Trial trial(context_, plan_);
+    Trial trial(context_, plan_, distribution_);
     const bool passed = run_and_check(trial);
     if (!emulated_) measure(trial);
     point_to_source();
@@ -90,8 +92,9 @@ class Run {
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_.counters();
-    const bool tune = !config_ && multiplies(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
-                      plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
+    const bool tune = !config_ && multiplies(problem_) && problem_.grouping == Grouping::none &&
+                      context_options_.tuning.value_or(Tuning::on) == Tuning::on && plan_.source != PlanSource::exact &&
+                      plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");
       const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });
@@ -158,6 +161,7 @@ class Run {
   Context context_;
   bool emulated_;
   std::optional<KernelConfig> config_;
+  Distribution distribution_;
   Problem problem_;
   Plan plan_;
   nlohmann::ordered_json json_;
@@ -171,6 +175,11 @@ void add_run(CLI::App& app) {
   options->problem.add_to(*command);
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
+  command
+      ->add_option(
+          "--distribution", options->distribution,
+          "Of rows among groups: equal, uniform (by chance) or zipf (by chance, the ith group 1 / i as likely)")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Without sizes: 4096 x 4096 x 4096 on a GPU, 256 x 256 x 256 on the emulator.
@@ -181,6 +190,7 @@ Examples:
   jitgemm run -m 300 -n 317 -k 65 --layout nt --activation gelu_tanh --bias --beta 0.5 --tuning off
   jitgemm run -m 512 -n 512 -k 256 --type e4m3 --b e5m2 --layout nt --batch 8 --stride-b 0
   jitgemm run -m 4096 -n 4096 -k 4096 --type bf16 --epilogue tools/examples/epilogues/bias_residual.txt
+  jitgemm run -m 512 -n 768 -k 512 --type bf16 --layout nt --groups 16 --distribution zipf
   jitgemm run --config "sm80 128x128x32 group_m=8 stages=4 warps=4 schedule=stream_k grid=132"
 )");
   command->callback([options] { Run(*options).all(); });

@@ -11,7 +11,7 @@ operators for torch.compile and autograd, and a Linear.
 
 from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, Plan, Problem,
-                           TunedCandidate, TuneReport, default_context, devices, explain, set_default_context, source)
+                           TunedCandidate, TuneReport, default_context, devices, explain, grouped_mm, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ else:
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
            "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate", "__version__", "bench", "block_scales", "cache",
-           "default_context", "devices", "epilogues", "explain", "linear", "matmul", "set_default_context", "source",
+           "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear", "matmul", "set_default_context", "source",
            "torch", "warm", "wisdom"]
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "block_scales": "_scales",

@@ -400,6 +400,16 @@ void bind_context(nb::module_& module) {
       .def(
           "trim", [](ContextHandle& self) { self->trim(); }, nb::call_guard<WithoutLock>(),
           "Frees workspaces that nothing uses, and waits for the device.")
+      .def(
+          "check",
+          [](ContextHandle& self, nb::handle stream) {
+            const Stream waited = stream.is_none() ? nullptr : stream_of(stream);
+            const WithoutLock unlock;
+            self->check(waited);
+          },
+          "stream"_a = nb::none(), nb::sig("def check(self, stream: object = None) -> None"),
+          "Waits for the stream. Raises where offs or counts of a grouped_mm() since the last check went backwards or "
+          "out of range.")
       .def_prop_ro("device", [](ContextHandle& self) { return self->device(); })
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),

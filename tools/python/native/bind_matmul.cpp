@@ -4,6 +4,7 @@
 #include <nanobind/typing.h>
 
 #include "bindings.hpp"
+#include "grouped.hpp"
 #include "operation.hpp"
 
 namespace jitgemm::python {
@@ -160,6 +161,36 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
               "str | None = None, operands: dict[str, Array | float] | None = None) -> typing.Any"),
       "activation(x @ weight.T + bias): x (..., in), weight (out, in), bias (out,), as torch.nn.Linear has them.\n"
       "The other arguments are matmul's.");
+  module.def(
+      "grouped_mm",
+      [](nb::handle a, nb::handle b, nb::handle offs, nb::handle bias, nb::handle out_dtype, nb::handle counts,
+         nb::handle out, nb::handle scale_a, nb::handle scale_b, std::int64_t expected_m, nb::handle config,
+         nb::handle stream, nb::handle context) {
+        return grouped_mm(
+            {a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, expected_m, config, stream, context});
+      },
+      nb::arg("a").none(), nb::arg("b").none(), "offs"_a = nb::none(), "bias"_a = nb::none(),
+      "out_dtype"_a = nb::none(), nb::kw_only(), "counts"_a = nb::none(), "out"_a = nb::none(),
+      "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "expected_m"_a = 0, "config"_a = nb::none(),
+      "stream"_a = nb::none(), "context"_a = nb::none(),
+      nb::sig("def grouped_mm(a: Array, b: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: "
+              "object = None, *, counts: Array | None = None, out: Array | None = None, scale_a: Array | None = None, "
+              "scale_b: Array | None = None, expected_m: int = 0, config: str | None = None, stream: object = None, "
+              "context: Context | None = None) -> Array"),
+      R"(a[rows of group g] @ b[g] for each group, as torch's grouped_mm with a of rows: mixture-of-experts layers.
+
+a, b       (M, K) and (groups, K, N); a's rows lie contiguous, and b's matrices or their transposes do.
+offs       int32 on the arrays' device: the row at which each group ends and the next one begins. Any number of
+           rows, none too; they are read when the kernel runs, so that a captured graph may be replayed with others.
+bias       (N,), the same for all groups, of the result's type.
+counts     in place of offs: a is (groups, M, K), of which each group has as many rows as its int32 says.
+out        the result, (M, N) or (groups, M, N). Rows that are no group's are left as they are; of one that is made
+           here they mean nothing.
+scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with counts (groups, M) and (groups, N).
+expected_m rows that a group is expected to have, which decides what runs; 0: as many as if all had the same.
+
+Has no gradients. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
+written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
   module.def(

@@ -1,0 +1,19 @@
+// What a launch gives a kernel of groups besides. Plain C++, also compiled on the host.
+#ifndef JITGEMM_GROUP_ARGUMENTS_CUH
+#define JITGEMM_GROUP_ARGUMENTS_CUH
+#include "custom_epilogue_arguments.cuh"
+#include "group_schedule.cuh"
+
+namespace jitgemm::device {
+
+/// The epilogue's operands are there in every kernel of groups.
+struct GroupArguments : CustomEpilogueArguments {
+  GroupDecomposition groups;
+  const int* group_rows;                     // where each group's rows end, or how many it has
+  unsigned* broken_groups;                   // counts the launches that have found what is out of range there
+  long long stride_scale_a, stride_scale_b;  // of vectors, from one group's to the next's
+};
+
+}  // namespace jitgemm::device
+
+#endif

@@ -1,0 +1,127 @@
+// Groups of rows that the device alone can count: the scan of group_schedule.cuh by a warp of this kernel, and the work
+// that it finds in the form that main loops take all work in. A tile has rows of one group only, and ends where those
+// end; what is loaded beyond is another group's, and never stored.
+#pragma once
+#include "arguments.cuh"
+#include "group_arguments.cuh"
+#include "group_schedule.cuh"
+#include "ide.cuh"
+#include "ptx/global.cuh"
+#include "ptx/special_registers.cuh"
+#include "ptx/warp.cuh"
+#include "work_tile.cuh"
+
+namespace jitgemm::device {
+
+constexpr bool GROUPED = GROUPING != Grouping::none;
+static_assert(!GROUPED || PARTITION == Partition::whole_tiles, "groups are computed in whole tiles");
+
+__device__ __forceinline__ const GroupArguments& group_arguments(const Arguments& args) {
+  return static_cast<const GroupArguments&>(args);
+}
+
+/// A lane's part of what GroupScan asks of a warp.
+struct ThisWarp {
+  using Ints = int;
+
+  static __device__ __forceinline__ int lanes() { return int(ptx::thread_index() % 32); }
+  template <typename F, typename... T>
+  static __device__ __forceinline__ int each(const F& f, T... x) {
+    return f(x...);
+  }
+  static __device__ __forceinline__ u32 ballot(int x) { return ptx::ballot(x != 0); }
+  static __device__ __forceinline__ int get(int x, int lane) { return int(ptx::shuffle(u32(x), u32(lane))); }
+  static __device__ __forceinline__ int up(int x, int by) { return int(ptx::shuffle_up(u32(x), u32(by))); }
+  static __device__ __forceinline__ int lowest_bit(u32 bits) { return ptx::lowest_bit(bits); }
+  static __device__ __forceinline__ int load(const int* from) { return ptx::ld_global<int>(from); }
+};
+
+/// The rows of the kernel's product, or with SWAP_AB the columns, that a cluster has of a group.
+constexpr int GROUP_TILE_ROWS = SWAP_AB ? BLOCK_N * CLUSTER_N : BLOCK_M * CLUSTER_M;
+
+/// The work of one CTA as TileScheduler has it. All lanes of a warp call it together, when the kernels before have
+/// ended.
+struct GroupScheduler {
+  GroupScan<GROUPING, GROUP_TILE_ROWS, GROUP_M, ThisWarp> scan;
+  const Arguments& args;
+  int cta;
+  GroupTile tile{};  // of the work that was found last
+
+  __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
+      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
+
+  __device__ __forceinline__ bool first(Work& work) {
+    // The lines of the groups to come are on their way together.
+    const GroupArguments& of_groups = group_arguments(args);
+    const int ahead = ThisWarp::lanes() * 32;
+    if (ahead < of_groups.groups.groups) ptx::prefetch_l1(of_groups.group_rows + ahead);
+    return at(cta, work);
+  }
+  __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }
+
+  __device__ __forceinline__ bool at(int index, Work& work) {
+    work = {index, 0, args.decomposition.k_blocks, 1, 0};
+    return scan.find(index, tile);
+  }
+};
+
+/// Counts a launch whose table has something wrong in it, when there is no more work: one thread of each block.
+__device__ __forceinline__ void report(const TileScheduler<PARTITION>&) {}
+__device__ __forceinline__ void report(const GroupScheduler& scheduler) {
+  if (scheduler.scan.is_broken() && ptx::block_index() == 0)
+    ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu);
+}
+
+template <bool>
+struct SchedulerOf {
+  using type = TileScheduler<PARTITION>;
+};
+template <>
+struct SchedulerOf<true> {
+  using type = GroupScheduler;
+};
+using Scheduler = typename SchedulerOf<GROUPED>::type;
+
+/// Of a CTA, or where these compute tiles together a cluster.
+__device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
+  if constexpr (GROUPED)
+    return GroupScheduler(args, cta);
+  else
+    return TileScheduler<PARTITION>{args.decomposition, cta};
+}
+
+/// The tile of a block at (m, n) of its cluster, of the work that the scheduler gave last.
+__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileScheduler<PARTITION>&, const Work& work,
+                                              int m, int n) {
+  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
+  return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
+}
+__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const GroupScheduler& scheduler, const Work&,
+                                              int m, int n) {
+  const GroupTile& tile = scheduler.tile;
+  if constexpr (SWAP_AB)
+    return {(tile.across * CLUSTER_M + m) * BLOCK_M, tile.row + n * BLOCK_N, args.m, tile.row_end, tile.group};
+  else
+    return {tile.row + m * BLOCK_M, (tile.across * CLUSTER_N + n) * BLOCK_N, tile.row_end, args.n, tile.group};
+}
+
+/// Where D is one matrix for all groups, it has no other.
+__device__ __forceinline__ int matrix_of_d(const WorkTile& tile) {
+  return GROUPING == Grouping::offsets ? 0 : tile.batch;
+}
+
+/// A tile's vectors of scales: groups have their own.
+__device__ __forceinline__ const float* scales_of_a(const Arguments& args, const WorkTile& tile) {
+  if constexpr (GROUPED)
+    return args.scale_a + tile.batch * group_arguments(args).stride_scale_a;
+  else
+    return args.scale_a;
+}
+__device__ __forceinline__ const float* scales_of_b(const Arguments& args, const WorkTile& tile) {
+  if constexpr (GROUPED)
+    return args.scale_b + tile.batch * group_arguments(args).stride_scale_b;
+  else
+    return args.scale_b;
+}
+
+}  // namespace jitgemm::device

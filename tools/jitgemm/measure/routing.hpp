@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "jitgemm/problem.hpp"
+
+namespace jitgemm::cli {
+
+/// How rows come to groups: as many each, by chance, or by chance where the ith most frequent group has 1 / i of the
+/// first one's.
+enum class Distribution : std::uint8_t { equal, uniform, zipf };
+/// Throws Error{invalid_option}.
+Distribution parse_distribution(std::string_view text);
+
+/// Operands::group_rows of a normalised problem with groups: of offsets for all of its rows, of counts for as many as
+/// are expected in all. The same for the same seed.
+std::vector<std::int32_t> drawn_group_rows(const Problem& normalised, Distribution distribution, std::uint64_t seed);
+
+/// The rows of D that groups have, half-open, for such a table of no other values.
+struct RowRange {
+  std::int64_t begin, end;
+};
+std::vector<RowRange> rows_of_groups(const Problem& normalised, const std::vector<std::int32_t>& table);
+
+}  // namespace jitgemm::cli

@@ -1,0 +1,174 @@
+#include "grouped.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include "core/type_rules.hpp"
+#include "torch_state.hpp"
+
+namespace jitgemm::python {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw nb::value_error(why.c_str()); }
+
+std::string described(const char* name, const View& view) { return name + (" is " + to_string(shape_of(view))); }
+
+/// How the last two dimensions lie in memory; those before them are steps between matrices.
+void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_columns) {
+  const auto rows = std::size_t(view.rank - 2), columns = std::size_t(view.rank - 1);
+  const auto lies_in = [&](std::size_t lines, std::size_t along) {
+    return (view.shape[along] <= 1 || view.strides[along] == 1) &&
+           (view.shape[lines] <= 1 || view.strides[lines] >= view.shape[along]);
+  };
+  const bool as_rows = lies_in(rows, columns), as_columns = may_be_columns && lies_in(columns, rows);
+  if (!as_rows && !as_columns && view.elements() > 0)
+    refuse(described(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
+           " not lie contiguous in memory; pass a contiguous one");
+  matrix.layout = as_rows ? Layout::row_major : Layout::column_major;
+  const std::size_t lines = as_rows ? rows : columns;
+  matrix.ld = view.shape[lines] <= 1 ? 0 : view.strides[lines];
+  if (view.rank == 3 && view.shape[0] > 1) matrix.stride = view.strides[0];
+}
+
+/// One value, or a contiguous vector of each group's. nullptr: none.
+const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling) {
+  if (!scales) return nullptr;
+  const View& view = scales->view();
+  if (view.type != DataType::f32) throw nb::type_error((std::string(name) + " must be float32").c_str());
+  if (view.elements() != 1) {
+    const View contiguous = contiguous_view(vectors, DataType::f32);
+    if (!alike(view, contiguous))
+      refuse(described(name, view) + ": pass one value, or a contiguous " + to_string(vectors));
+    scaling = Scaling::vector;
+  }
+  return static_cast<const float*>(view.data);
+}
+
+void refuse_gradients(const std::vector<const std::optional<Array>*>& arrays) {
+  bool of_torch = false, asks_for_gradients = false;
+  for (const auto* array : arrays) {
+    if (!*array || !(*array)->type().is_torch()) continue;
+    of_torch = true;
+    asks_for_gradients = asks_for_gradients || requires_gradient(**array);
+  }
+  if (!of_torch) return;
+  const TorchState state = torch_state();
+  if (state.watched)
+    throw std::runtime_error(
+        "grouped_mm computes past torch's operators, which something here looks at (torch.func, a mode, a trace); call "
+        "it outside of that");
+  if (state.gradients && asks_for_gradients)
+    throw std::runtime_error("grouped_mm has no gradients; call it under torch.no_grad(), or with detached tensors");
+}
+
+}  // namespace
+
+nb::object grouped_mm(const GroupedArguments& it) {
+  const bool by_counts = !it.counts.is_none();
+  if (by_counts == !it.offs.is_none())
+    refuse(
+        "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
+        "them");
+  std::optional<std::intptr_t> used;
+  Stream stream = nullptr;
+  if (!it.stream.is_none()) {
+    stream = stream_of(it.stream);
+    used = reinterpret_cast<std::intptr_t>(stream);
+  }
+  const auto loaded = [&](nb::handle argument, const char* name, bool written = false) {
+    std::optional<Array> array;
+    if (!argument.is_none()) array.emplace(argument, name, written, used);
+    return array;
+  };
+  const std::optional<Array> a = loaded(it.a, "a"), b = loaded(it.b, "b"), bias = loaded(it.bias, "bias"),
+                             table = by_counts ? loaded(it.counts, "counts") : loaded(it.offs, "offs"),
+                             scale_a = loaded(it.scale_a, "scale_a"), scale_b = loaded(it.scale_b, "scale_b");
+  std::optional<Array> d = loaded(it.out, "out", true);
+  if (!a || !b) throw nb::type_error("a and b are arrays; pass both");
+  for (const auto& [array, name] : {std::pair{&b, "b"},
+                                    {&bias, "bias"},
+                                    {&table, by_counts ? "counts" : "offs"},
+                                    {&scale_a, "scale_a"},
+                                    {&scale_b, "scale_b"},
+                                    {&d, "out"}})
+    if (*array && (*array)->place() != a->place())
+      refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
+             "; move one of them");
+  refuse_gradients({&a, &b, &bias, &d});
+
+  const View &left = a->view(), &right = b->view(), &rows = table->view();
+  if (left.rank != (by_counts ? 3 : 2))
+    refuse(described("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
+  if (right.rank != 3) refuse(described("b", right) + ": it is (groups, K, N)");
+  const std::int64_t groups = right.shape[0], n = right.shape[2], k = right.shape[1];
+  if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
+    refuse(described("a", left) + " and " + described("b", right) + ": they have the same K" +
+           (by_counts ? ", and as many groups" : ""));
+  if (rows.type != DataType::s32) throw nb::type_error("offs and counts are int32; convert them");
+  if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
+    refuse(described(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
+           ",), a number for each group of b");
+
+  Product product;
+  Problem& p = product.problem;
+  p.grouping = by_counts ? Grouping::counts : Grouping::offsets;
+  p.m = left.shape[by_counts ? 1 : 0];
+  p.n = n;
+  p.k = k;
+  p.batch = groups;
+  p.expected_m = it.expected_m;
+  p.a.type = left.type;
+  p.b.type = right.type;
+  p.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
+             : d                     ? d->view().type
+                                     : default_output(left.type);
+  set_matrix(p.a, left, "a", false);
+  set_matrix(p.b, right, "b", true);
+  Operands operands;
+  operands.scale_a = scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
+  operands.scale_b = scales_of(scale_b, Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+  if (bias) {
+    const View expected = contiguous_view(Shape{1, {n}}, type_of_c(p));
+    if (!alike(bias->view(), expected))
+      refuse("bias is " + form_text(bias->view()) + ": pass " + form_text(expected) + ", the same for all groups");
+    p.epilogue.bias = Bias::along_n;
+    operands.bias = bias->view().data;
+  }
+
+  const Shape shape = by_counts ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
+  nb::object out = nb::borrow(it.out);
+  const bool made_out = !d;
+  if (made_out) {
+    out = empty_array(*a, shape, p.d.type);
+    d.emplace(out, "out", true, used);
+  }
+  const View& result = d->view();
+  if (result.rank != shape.rank ||
+      !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
+    refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
+  if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
+  set_matrix(p.d, result, "out", false);
+  operands.a = left.data;
+  operands.b = right.data;
+  operands.d = result.data;
+  operands.group_rows = static_cast<const std::int32_t*>(rows.data);
+
+  ContextHandle* context = nullptr;
+  if (it.context.is_none()) {
+    context = &default_context(a->place());
+  } else if (!nb::try_cast<ContextHandle*>(it.context, context) || !context) {
+    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
+  } else {
+    context->require(a->place());
+  }
+  std::optional<KernelConfig> config;
+  if (!it.config.is_none()) config = parse_kernel_config(nb::cast<std::string>(it.config));
+  if (it.stream.is_none()) stream = current_stream(a->type(), a->place());
+  bool waits = false;
+  for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
+  run_product(**context, product, operands, stream, config ? &*config : nullptr, waits || must_wait(d));
+  if (made_out) return finished_array(*a, out);
+  if (d->type().is_torch()) note_written(out);
+  return out;
+}
+
+}  // namespace jitgemm::python

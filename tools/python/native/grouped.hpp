@@ -1,0 +1,17 @@
+#pragma once
+
+#include "matmul.hpp"
+
+namespace jitgemm::python {
+
+/// The arguments of jitgemm.grouped_mm(), as Python gives them.
+struct GroupedArguments {
+  nb::handle a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b;
+  std::int64_t expected_m = 0;
+  nb::handle config, stream, context;
+};
+
+/// Queues the products of all groups. Returns `out`, or the array that was made for it.
+nb::object grouped_mm(const GroupedArguments& arguments);
+
+}  // namespace jitgemm::python
