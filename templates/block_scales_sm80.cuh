@@ -15,7 +15,7 @@ class BlockScales {
   static constexpr bool OF_EACH_ROW = Factors::OF_EACH_ROW, OF_EACH_COLUMN = Factors::OF_EACH_COLUMN;
 
   const BlockScalesArguments& args;
-  int rows[Factors::OF_A];  // that have scales, of all of D
+  int rows[Factors::OF_A];   // that have scales, of all of D
   int first_column, column;  // of the fragment and of the thread's first
   int last_column;
   int k;  // the next k-block
@@ -44,11 +44,12 @@ class BlockScales {
   __device__ __forceinline__ void load_next() {
     const int k_block = k++ * BLOCK_K / SCALE_EXTENT;
 #pragma unroll
-    for (int i = 0; i < Factors::OF_A; ++i) factors.a[i] = at<SCALING_A>(args.scale_a, args.ld_scale_a, rows[i], k_block);
+    for (int i = 0; i < Factors::OF_A; ++i)
+      factors.a[i] = at<SCALING_A>(args.scale_a, args.ld_scale_a, rows[i], k_block);
 #pragma unroll
     for (int i = 0; i < Factors::OF_B; ++i) {
-      const int at_column = OF_EACH_COLUMN ? column + Fragment::first_column_of(i / 2) + i % 2
-                                           : first_column + i * SCALE_EXTENT;
+      const int at_column =
+          OF_EACH_COLUMN ? column + Fragment::first_column_of(i / 2) + i % 2 : first_column + i * SCALE_EXTENT;
       factors.b[i] = at<SCALING_B>(args.scale_b, args.ld_scale_b, min_of(at_column, last_column), k_block);
     }
   }

@@ -17,10 +17,10 @@ struct KernelParameters {
   int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's
   bool a_k_major, b_k_major;             // else M-major, N-major
   int align_a, align_b, align_d;
-  bool block_scales;   // of A and B: each k-block's sums are multiplied by them
+  bool block_scales;               // of A and B: each k-block's sums are multiplied by them
   bool row_scales, column_scales;  // of A one for each row, of B one for each column
-  bool scales_d;       // D gets scales of its own, one for each row and 128 columns
-  bool pairs;          // two columns of the product, with swap_ab two rows, are one of D
+  bool scales_d;                   // D gets scales of its own, one for each row and 128 columns
+  bool pairs;                      // two columns of the product, with swap_ab two rows, are one of D
 
   /// Rows and columns of the kernel's product that are one of D's.
   constexpr int row_fold() const { return pairs && swap_ab ? 2 : 1; }

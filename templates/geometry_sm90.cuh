@@ -15,7 +15,8 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
-  int scale_a_bytes, scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
+  int scale_a_bytes,
+      scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
   // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
   // boxes whose width (with swap_ab: whose height) divides the CTA's columns.
   int store_columns;    // of D, for one CTA
@@ -73,9 +74,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.d_stages = g.d_in_ring ? p.stages * (g.consumer_rows / 64) : 2;
 
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
-  g.smem_bytes =
-      p.stages * (g.stage_bytes + g.scale_bytes) +
-      (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
+  g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
+                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
   return g;
 }
 

@@ -158,7 +158,16 @@ __device__ void run(const Arguments& p) {
 }
 )";
 
-enum Kernel { convert_all, round_all, multiply_f16, multiply_bf16, matrix_round_trip, places, row_of_bytes, tell_lanes };
+enum Kernel {
+  convert_all,
+  round_all,
+  multiply_f16,
+  multiply_bf16,
+  matrix_round_trip,
+  places,
+  row_of_bytes,
+  tell_lanes
+};
 
 }  // namespace
 

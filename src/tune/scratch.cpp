@@ -35,7 +35,8 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   scale_b_bytes_ = scale_bytes(scales_of_b(p));
 
   const DeviceInfo& device = backend.device();
-  const std::size_t set_bytes = a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_ + scale_a_bytes_ + scale_b_bytes_;
+  const std::size_t set_bytes =
+      a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_ + d_bytes_ + scale_a_bytes_ + scale_b_bytes_;
   const std::size_t wanted = device.emulated ? 2 : 2 * device.l2_bytes / set_bytes + 1;
   sets_ = int(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(1, memory_budget / set_bytes)));
   workspace_memory_ = allocate_memory(backend, workspace_bytes);
