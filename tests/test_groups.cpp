@@ -524,3 +524,17 @@ TEST_CASE("NVRTC makes kernels of groups without spills", "[groups][cuda]") {
       }
     }
 }
+
+TEST_CASE("Groups are as on the emulator, on a GPU", "[groups][gpu]") {
+  if (cuda_devices().empty()) SKIP("no CUDA device");
+  TestDevice device(GemmDevice::cuda());
+  if (device.context.device().architecture != "sm_90a") SKIP("these configurations are Hopper's");
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  ways_to_d(device, random);
+  numbers_of_groups(device, random);
+  hostile_tables(device, random);
+  types_and_epilogues(device, random);
+  as_chosen(device, random);
+  epilogues_of_ones_own(device, random);
+}
