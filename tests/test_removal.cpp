@@ -118,6 +118,26 @@ std::vector<GemmCase> sm90_cases() {
   };
 }
 
+/// Stages that are used again, edges of scales that are rows and of such that are squares, k-blocks beyond a lane's
+/// first.
+std::vector<GemmCase> block_scale_cases() {
+  constexpr Scaling rows = Scaling::block_1x128, squares = Scaling::block_128x128;
+  const auto of = [](const char* config, std::int64_t m, std::int64_t n, std::int64_t k, Scaling a, Scaling b) {
+    return plain_case({.m = m,
+                       .n = n,
+                       .k = k,
+                       .a = {.type = e4m3, .scaling = a},
+                       .b = {.type = e4m3, .layout = columns, .scaling = b},
+                       .d = {f32}},
+                      parse_kernel_config(config));
+  };
+  return {
+      of("sm90 64x96x128 stages=2 warps=4 schedule=persistent grid=2", 150, 272, 700, rows, squares),
+      of("sm90 128x64x128 stages=2 warps=8 schedule=persistent grid=2", 190, 144, 400, rows, rows),
+      of("sm90 64x32x128 stages=2 warps=4 swap_ab=true schedule=data_parallel", 40, 70, 4300, rows, squares),
+      of("sm90 64x64x128 stages=2 warps=8 consumers=ping_pong schedule=stream_k grid=3", 140, 140, 500, squares, rows)};
+}
+
 std::vector<GemmCase> mechanisms(const std::string& part) {
   std::vector<GemmCase> cases;
   for (const Mechanism& mechanism : hopper_mechanisms()) {
@@ -178,6 +198,10 @@ TEST_CASE("Small portable kernels are right in many orders", "[.][full][removal]
 
 TEST_CASE("Small Hopper kernels are right in many orders", "[.][full][removal][sm90]") {
   run_in_many_orders(sm90_cases());
+}
+
+TEST_CASE("Small kernels with scales of blocks are right in many orders", "[.][full][removal][block_scales]") {
+  run_in_many_orders(block_scale_cases());
 }
 
 TEST_CASE("Small clusters are right in many orders", "[.][full][removal][cluster]") {

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
-         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups"],
+         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"], "fixup.cuh": ["sm80", "sm90"],
          "groups.cuh": ["groups"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
