@@ -34,11 +34,6 @@ constexpr int box_columns = 64;                  // of an N-major B, the last on
 constexpr double wgmma_rows = 64, wgmmas_of_step = 4;
 constexpr double columns_a_clock = 2, a_clocks = 16, b_columns_a_clock = 4;
 
-// Products of a tile whose columns may lie in two of B's blocks of scales: 1.18 to 1.30 on an H200
-// (tools/results/NOTES.md, 37).
-constexpr double straddled_scales = 1.25;
-constexpr int scale_columns = 128;
-
 // Of a row of A or B in a k-block; what an SM takes into its shared memory (tools/results/NOTES.md, 13).
 constexpr double row_bytes_of_step = 128, ingest_bytes_a_clock = 64;
 
@@ -106,8 +101,6 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
 
   step.product_clocks =
       m / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
-  if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % c.block_n != 0)
-    step.product_clocks *= straddled_scales;
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
   const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
   step.promotion_clocks = promotes_alone ? l.elements / rates_.promotions : 0;
