@@ -19,6 +19,7 @@
 #include "measure/inputs.hpp"
 #include "measure/reference.hpp"
 #include "measure/routing.hpp"
+#include "tune/tolerance.hpp"
 
 namespace jitgemm::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "jitgemm/problem.hpp"
-#include "tune/tolerance.hpp"
 
 namespace jitgemm {
 class Backend;
-}
+struct ExpectedElement;
+}  // namespace jitgemm
 
 namespace jitgemm::cli {
 

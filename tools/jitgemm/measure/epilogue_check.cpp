@@ -10,6 +10,7 @@
 #include "core/type_rules.hpp"
 #include "measure/epilogue_evaluator.hpp"
 #include "measure/reference.hpp"
+#include "tune/tolerance.hpp"
 
 namespace jitgemm::cli {
 namespace {
