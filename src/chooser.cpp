@@ -18,6 +18,17 @@ namespace {
 
 constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
 
+/// Whether what was measured in the place of a shape took what the shape takes.
+bool takes_as_long(const NormalProblem& tuned, const NormalProblem& shape) {
+  return tuned.m == shape.m && tuned.batch == shape.batch;
+}
+
+std::string size_of_tuned(const NormalProblem& tuned) {
+  if (!has_groups(tuned)) return "m=" + std::to_string(tuned.m);
+  return std::to_string(tuned.batch) + " groups of about " + std::to_string(tuned.expected_m) +
+         (tuned.expected_m == 1 ? " row" : " rows");
+}
+
 }  // namespace
 
 class Chooser::Measuring {
@@ -80,9 +91,9 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       } else if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
         choice = {.config = result->config,
                   .source = PlanSource::measured,
-                  .why = why_chosen(*result),
+                  .why = why_chosen(*result) + measured_as(problem),
                   .predicted_us = planner.predict_us(result->config),
-                  .measured_us = result->median_us,
+                  .measured_us = takes_as_long(tuned_shape(shape), shape) ? result->median_us : 0,
                   .spread = result->spread,
                   .runners_up = runners_up_of(*result),
                   .tuned = true};
@@ -96,11 +107,6 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
-  if (has_groups(problem))
-    throw Error(
-        ErrorCode::invalid_problem,
-        "groups are not measured, since what is best depends on how rows come to them: call without tuning; the "
-        "cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
@@ -113,6 +119,11 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
   }
   forget();
   return *result;
+}
+
+std::string Chooser::measured_as(const NormalProblem& problem) const {
+  const NormalProblem shape = shape_of(problem), tuned = tuned_shape(shape);
+  return takes_as_long(tuned, shape) ? std::string() : ", as for " + size_of_tuned(tuned);
 }
 
 std::optional<Choice> Chooser::remembered(const NormalProblem& shape) {
@@ -180,7 +191,7 @@ std::optional<Choice> Chooser::measured_at_hand(const Planner& planner, const No
   const NormalProblem tuned = tuned_shape(shape);
   const TuningLookup found = at_hand_db_.find(tuned, device_, options_.constraints);
   if (found.match == Match::exact && may_serve(found.config)) {
-    Choice best = made(found.config, tuned.m == shape.m ? found.measured_us : 0, found.why);
+    Choice best = made(found.config, takes_as_long(tuned, shape) ? found.measured_us : 0, found.why);
     const double times = compares ? found.measured_us / choice.measured_us : best.expected_regret;
     if (times > options_.at_hand_within) return choice;
     best.spread = found.spread;
@@ -230,12 +241,13 @@ Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) 
   if (const auto best = judge_nearest(found, planner, &why)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
-  if (tuned.m != shape.m) found.why += ", as for m=" + std::to_string(tuned.m);
+  const bool as_tuned = takes_as_long(tuned, shape);
+  found.why += measured_as(shape);
   return {.config = found.config,
           .source = found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           .why = found.why,
           .predicted_us = planner.predict_us(found.config),
-          .measured_us = tuned.m == shape.m ? found.measured_us : 0,
+          .measured_us = as_tuned ? found.measured_us : 0,
           .spread = found.spread,
           .expected_regret = found.expected_regret,
           .runners_up = found.runners_up,
@@ -308,6 +320,7 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
   if (has_vector_scales(tuned)) tuned.a.scaling = tuned.b.scaling = Scaling::value;  // so are vectors of scales
   tuned.d.scaling = Scaling::value;                                                  // and D's own
+  if (has_groups(tuned)) return typical_problem(tuned);
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
   if (bucket > INT32_MAX) return tuned;
@@ -318,8 +331,7 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem) ||
-      has_groups(problem))
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
     return false;
   if (!is_bounded()) return true;
   // With vectors of scales, or D's own, it would be other kernels that are measured, which may not be at hand.

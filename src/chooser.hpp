@@ -71,6 +71,9 @@ class Chooser {
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
 
+  /// What tune() measures in the problem's place, to follow on a reason; empty if it is the problem.
+  std::string measured_as(const NormalProblem& problem) const;
+
   /// Of what choose() may choose for the problem. Both outlive it.
   Planner planner(const NormalProblem& problem) const { return {problem, part_, options_.constraints}; }
 

@@ -360,9 +360,10 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     const TuneResult result = self.chooser.tune(problem, progress);
     self.ready_table.clear();
     TuneReport report;
-    report.plan = self.make_plan(problem, {result.config, PlanSource::measured, why_chosen(result),
-                                           self.chooser.planner(problem).predict_us(result.config), result.median_us,
-                                           result.spread, 0, runners_up_of(result)});
+    report.plan = self.make_plan(
+        problem, {result.config, PlanSource::measured, why_chosen(result) + self.chooser.measured_as(problem),
+                  self.chooser.planner(problem).predict_us(result.config), result.median_us, result.spread, 0,
+                  runners_up_of(result)});
     report.candidates = result.candidates;
     report.seconds = result.seconds;
     return report;

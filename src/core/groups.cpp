@@ -1,8 +1,37 @@
 #include "core/groups.hpp"
 
+#include "core/data_types.hpp"
 #include "core/operand_matrix.hpp"
 
 namespace jitgemm {
+namespace {
+
+// More rows a group, or groups with rows, change no choice: a group is then as a matrix alone, or an H200's 132 SMs
+// have eight tiles of 128 x 128 each. Fewer groups than four show little of how their sizes differ; so much memory of B
+// is taken for others only.
+constexpr std::int64_t most_typical_rows = 8192, most_typical_tiles = 8 * 132, few_groups = 4;
+constexpr std::int64_t typical_tile = 128;
+constexpr double most_typical_bytes = double(1 << 30);
+
+/// Rows of tiles, rows and columns of matrices one behind the other, of `rows` rows each.
+void one_behind_the_other(NormalProblem& p, std::int64_t rows) {
+  const auto follow = [&](Matrix& matrix) { matrix.stride = p.batch > 1 ? rows * matrix.ld : 0; };
+  follow(p.a);
+  follow(p.d);
+  if (reads_c(p)) follow(p.c);
+  if (p.batch <= 1) p.b.stride = 0;
+}
+
+std::int64_t typical_groups(const NormalProblem& p, std::int64_t rows) {
+  const auto tiles_of = [](std::int64_t x) { return (x + typical_tile - 1) / typical_tile; };
+  const double bytes = std::max(1.0, double(p.n) * double(p.k) * double(size_of(p.b.type)));
+  const double by_tiles =
+      double(most_typical_tiles) / double(std::max<std::int64_t>(1, tiles_of(rows) * tiles_of(p.n)));
+  const auto enough = std::int64_t(std::max(double(few_groups), std::min(by_tiles, most_typical_bytes / bytes)));
+  return std::min(bucket_of(std::max<std::int64_t>(1, expected_groups(p))), enough);
+}
+
+}  // namespace
 
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups) {
   NormalProblem p = problem;
@@ -10,11 +39,36 @@ NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups
   p.grouping = Grouping::counts;
   p.m = p.expected_m = expected_rows(problem);
   p.batch = groups;
-  const auto one_behind_the_other = [&p](Matrix& matrix) { matrix.stride = p.batch > 1 ? p.m * matrix.ld : 0; };
-  one_behind_the_other(p.a);
-  one_behind_the_other(p.d);
-  if (reads_c(p)) one_behind_the_other(p.c);
+  one_behind_the_other(p, p.m);
+  return p;
+}
+
+NormalProblem typical_problem(const NormalProblem& problem) {
+  NormalProblem p = problem;
+  if (!has_groups(p)) return p;
+  const std::int64_t rows = p.expected_m = std::min(expected_rows(problem), most_typical_rows);
+  p.batch = typical_groups(problem, rows);
+  if (p.grouping == Grouping::offsets) {
+    p.m = p.batch * rows;
+  } else {
+    p.m = std::clamp(problem.m, rows, 4 * rows);
+    one_behind_the_other(p, p.m);
+  }
   if (p.batch <= 1) p.b.stride = 0;
+  return p;
+}
+
+NormalProblem as_batch(const NormalProblem& typical) {
+  NormalProblem p = typical;
+  if (!has_groups(p)) return p;
+  p.grouping = Grouping::none;
+  p.expected_m = 0;
+  if (typical.grouping == Grouping::offsets) {
+    p.m = typical.m / std::max<std::int64_t>(1, typical.batch);
+    one_behind_the_other(p, p.m);
+  } else {
+    p.m = typical.expected_m;
+  }
   return p;
 }
 

@@ -17,13 +17,17 @@ inline std::int64_t matrices_of_rows(const Problem& problem) {
   return problem.grouping == Grouping::offsets ? std::min<std::int64_t>(problem.batch, 1) : problem.batch;
 }
 
-/// The bucket of a group's expected rows: a power of two, or half as much again.
+/// The next power of two, or half as much again.
+inline std::int64_t bucket_of(std::int64_t x) {
+  const auto power = std::int64_t(std::bit_ceil(std::uint64_t(x)));
+  return x <= power / 4 * 3 ? power / 4 * 3 : power;
+}
+
+/// The bucket of a group's expected rows.
 inline std::int64_t expected_rows(const Problem& p) {
   const std::int64_t groups = std::max<std::int64_t>(1, p.batch);
   const std::int64_t alike = p.grouping == Grouping::offsets ? (p.m + groups - 1) / groups : p.m;
-  const std::int64_t expected = std::clamp<std::int64_t>(p.expected_m > 0 ? p.expected_m : alike, 1, 1 << 30);
-  const auto power = std::int64_t(std::bit_ceil(std::uint64_t(expected)));
-  return expected <= power / 4 * 3 ? power / 4 * 3 : power;
+  return bucket_of(std::clamp<std::int64_t>(p.expected_m > 0 ? p.expected_m : alike, 1, 1 << 30));
 }
 
 /// The groups that have rows, if each of these has as many as are expected.
@@ -44,8 +48,16 @@ inline double expected_tile_rows(std::int64_t rows, std::int64_t tile_rows) {
   return (sum(most) - sum(fewest - 1)) / double(most - fewest + 1);
 }
 
-/// The problem whose `groups` groups all have as many rows as are expected: by counts that are all of M, so that it is
-/// a batch that also other than grouped kernels compute, and plans and measurements need to know no table.
+/// The problem whose `groups` groups all have as many rows as are expected: by counts that are all of M, so that plans
+/// need to know no table.
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups);
+
+/// The problem that is chosen for and measured in the place of others, itself if it has no groups: it has a bucket of
+/// the groups that are expected to have rows, as many at most as fill a large GPU several times, and room for as many
+/// rows as they are expected to have (offsets) or up to four times as many (counts).
+NormalProblem typical_problem(const NormalProblem& problem);
+
+/// A typical problem as a batch, itself if it has no groups: the same if all groups have the rows expected.
+NormalProblem as_batch(const NormalProblem& typical);
 
 }  // namespace jitgemm

@@ -20,7 +20,9 @@ class Planner {
   /// `part`: part_of() the device. It and the (normalised) problem outlive this.
   Planner(const NormalProblem& problem, const RatedDevice& part, const Constraints& constraints)
       : problem_(problem), part_(part), filter_(constraints, problem, part), constrained_(constrain(constraints)) {
-    if (has_groups(problem)) expected_.emplace(expected_problem(problem, std::max<std::int64_t>(1, problem.batch)));
+    if (!has_groups(problem)) return;
+    const NormalProblem typical = typical_problem(problem);
+    expected_.emplace(expected_problem(typical, typical.batch));
   }
 
   const NormalProblem& problem() const { return problem_; }
@@ -36,7 +38,7 @@ class Planner {
  private:
   void add(const std::vector<KernelConfig>& configs, std::vector<RankedConfig>& ranked) const;
   std::vector<RankedConfig> predicted(std::size_t limit) const;
-  /// What candidates and predictions are of: groups as they are expected, which depends on no other size.
+  /// What candidates and predictions are of: a typical problem's groups as they are expected.
   const NormalProblem& planned() const { return expected_ ? *expected_ : problem_; }
 
   const NormalProblem& problem_;

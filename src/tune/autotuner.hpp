@@ -44,12 +44,12 @@ std::vector<MeasuredConfig> runners_up_of(const TuneResult& result);
 /// Names the set that these configurations are, in whatever order: 16 hex digits.
 std::string candidate_set(const std::vector<RankedConfig>& ranked);
 
-/// Measures the best-ranked candidates of a normalised problem on scratch operands and a stream of its own: warm-up,
-/// interleaved repeats, inputs rotated past the L2, near-ties again. Two candidates are compared by the ratios of their
-/// times of the same rounds. The model's first choice is always measured and kept unless another beats it by more than
-/// the noise. A candidate's D is checked on the device, by a kernel without which nothing is measured
-/// (output_check.hpp); one that fails to compile, launch or agree is reported and skipped. Not for a thread that
-/// captures a stream.
+/// Measures the best-ranked candidates of a normalised problem, with groups a typical one (core/groups.hpp), on scratch
+/// operands and a stream of its own: warm-up, interleaved repeats, inputs rotated past the L2, near-ties again. Two
+/// candidates are compared by the ratios of their times of the same rounds. The model's first choice is always measured
+/// and kept unless another beats it by more than the noise. A candidate's D is checked on the device, by a kernel
+/// without which nothing is measured (output_check.hpp); one that fails to compile, launch or agree is reported and
+/// skipped. Not for a thread that captures a stream.
 ///
 /// It stops early: from eight rounds on, a candidate is out, with no more samples, once the fastest is ahead of it by
 /// 0.5 % and by five standard errors of the median ratio, and measuring ends when all others are out. Of two with

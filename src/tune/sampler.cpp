@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "util/log.hpp"
@@ -27,7 +28,7 @@ Sampler::Sampler(Backend& backend, const NormalProblem& problem, std::size_t wor
 
 void Sampler::run(const Runnable& runnable) {
   scratch_.zero_counters();  // one that failed may have left some
-  launch_call(runnable, 0, timer_.stream());
+  launch_call(runnable, 0, Distribution::equal, timer_.stream());
   backend_.synchronize(timer_.stream());
 }
 
@@ -37,7 +38,8 @@ void Sampler::prepare(Runnable& runnable) {
   sample(runnable);  // the first launches of a kernel are slower
   const double once_us = sample(runnable);
   runnable.about_us = once_us > long_kernel_us ? long_sample_us : sample_us;
-  const int launches = std::clamp(int(runnable.about_us / std::max(once_us, 0.1)), 1, most_launches);
+  const int fewest = has_groups(problem_) ? 2 : 1;
+  const int launches = std::clamp(int(runnable.about_us / std::max(once_us, 0.1)), fewest, most_launches);
   record(runnable, launches < 2 ? launches : launches / 2 * 2);
 }
 
@@ -55,7 +57,9 @@ void Sampler::record(Runnable& runnable, int launches) {
   runnable.recording = backend_.record([this, call, launches, first_set](Stream stream) {
     for (int i = 0; i < launches; ++i) {
       if (has_neighbour_ && i >= launches - launches / 2) backend_.launch_neighbour(stream);
-      launch_call(call, (first_set + i) % scratch_.sets(), stream);
+      // Those of a half, or of all where there is one, come with both.
+      const bool skewed = i % 2 == 1;
+      launch_call(call, (first_set + i) % scratch_.sets(), skewed ? Distribution::zipf : Distribution::uniform, stream);
     }
   });
   set_ = (first_set + launches - 1) % scratch_.sets();
@@ -82,8 +86,8 @@ double Sampler::time_us(Recording& recording, double about_us) {
   return timer_.time_us([&] { recording.replay(stream); });
 }
 
-void Sampler::launch_call(const Ready& ready, int set, Stream stream) {
-  for_each_step(ready, problem_, scratch_.operands(set), scratch_.workspace(), encode_,
+void Sampler::launch_call(const Ready& ready, int set, Distribution distribution, Stream stream) {
+  for_each_step(ready, problem_, scratch_.operands(set, distribution), scratch_.workspace(), encode_,
                 [&](const Step& step) { launch(backend_, step, stream); });
 }
 

@@ -19,7 +19,7 @@ struct Runnable : Ready {
 /// Runs and times configurations of one problem on scratch operands and a stream of its own. A sample is a recording of
 /// many calls, with inputs rotated past the L2: the first half one behind the other, where starting early gains and
 /// what several calls do to each other shows; the second half each behind a small kernel, as streams of others have
-/// them between calls.
+/// them between calls. Rows come to groups by chance, in every other call to some much more often.
 class Sampler {
  public:
   Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
@@ -34,7 +34,7 @@ class Sampler {
   double sample(const Runnable& runnable);
 
  private:
-  void launch_call(const Ready& ready, int set, Stream stream);
+  void launch_call(const Ready& ready, int set, Distribution distribution, Stream stream);
   void record(Runnable& runnable, int launches);
   double time_us(Recording& recording, double about_us);
   void time_neighbour();

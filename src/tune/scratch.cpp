@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -15,6 +16,8 @@ constexpr std::uint64_t seed = 2024;
 constexpr unsigned char same_scales = 0x3f;  // each byte of an f32: 0.747
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+std::size_t group_table_bytes(const Problem& p) { return padded(std::size_t(p.batch) * sizeof(std::int32_t)); }
 
 char* at(void* memory, std::size_t offset) { return static_cast<char*>(memory) + offset; }
 
@@ -51,6 +54,7 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
     }
   }
   zero_counters();
+  deal_rows_to_groups();
   backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a.type)), p.a.type, seed);
   if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
     backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(addend)), addend, seed + 1);
@@ -71,7 +75,20 @@ void Scratch::allocate_sets() {
   scales_ = allocate_memory(backend_, sets * (scale_a_bytes_ + scale_b_bytes_));
 }
 
-Operands Scratch::operands(int set) const {
+void Scratch::deal_rows_to_groups() {
+  if (!has_groups(problem_)) return;
+  group_rows_ = allocate_memory(backend_, group_table_bytes(problem_) * distributions.size());
+  for (const Distribution distribution : distributions) {
+    const std::vector<std::int32_t> table = drawn_group_rows(problem_, distribution, seed);
+    backend_.copy_to_device(group_table(distribution), table.data(), table.size() * sizeof(std::int32_t));
+  }
+}
+
+void* Scratch::group_table(Distribution distribution) const {
+  return at(group_rows_.get(), std::size_t(distribution) * group_table_bytes(problem_));
+}
+
+Operands Scratch::operands(int set, Distribution distribution) const {
   const std::size_t input = std::size_t(set) * (a_bytes_ + b_bytes_),
                     addend = std::size_t(set) * (c_bytes_ + bias_bytes_);
   Operands operands;
@@ -84,6 +101,7 @@ Operands Scratch::operands(int set) const {
     operands.scale_a = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes));
     operands.scale_b = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes + scale_a_bytes_));
   }
+  if (has_groups(problem_)) operands.group_rows = static_cast<const std::int32_t*>(group_table(distribution));
   return operands;
 }
 

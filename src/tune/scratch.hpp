@@ -3,18 +3,21 @@
 #include "backend/backend.hpp"
 #include "jit/arguments.hpp"
 #include "tune/device_memory.hpp"
+#include "tune/group_rows.hpp"
 
 namespace jitgemm {
 
 /// Memory of a problem that belongs to nobody: sets of random operands, enough that going round them leaves nothing of
 /// use in the L2, and a workspace. Scales of blocks, which a problem may have, are all the same.
+/// Groups have all rows of a typical problem (core/groups.hpp).
 class Scratch {
  public:
   /// Throws Error{out_of_memory} when not even one set fits.
   Scratch(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
 
   int sets() const { return sets_; }
-  Operands operands(int set) const;
+  /// Of a problem with groups: how rows come to them. A problem without has no other operands for it.
+  Operands operands(int set, Distribution distribution = Distribution::equal) const;
   Workspace workspace() const;
   void zero_counters();
 
@@ -27,6 +30,8 @@ class Scratch {
 
  private:
   void allocate_sets();
+  void deal_rows_to_groups();
+  void* group_table(Distribution distribution) const;
 
   Backend& backend_;
   NormalProblem problem_;
@@ -34,7 +39,7 @@ class Scratch {
   std::size_t workspace_bytes_;
   int counters_;
   int sets_ = 1;
-  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_, scales_;
+  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_, scales_, group_rows_;
 };
 
 }  // namespace jitgemm

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "plan/constraints.hpp"
@@ -37,7 +38,7 @@ double distance(const TuningRecord& record, const NormalProblem& shape, const De
   constexpr double none = std::numeric_limits<double>::infinity();
   if (p.a.type != shape.a.type || p.b.type != shape.b.type || p.d.type != shape.d.type ||
       p.a.layout != shape.a.layout || p.b.layout != shape.b.layout || reads_ab(p) != reads_ab(shape) ||
-      p.batch != shape.batch || p.grouping != shape.grouping) {
+      p.grouping != shape.grouping || (p.batch != shape.batch && !has_groups(p))) {
     return none;
   }
   if (record.compute_capability != device.compute_capability || record.emulated != device.emulated) return none;
@@ -45,8 +46,9 @@ double distance(const TuningRecord& record, const NormalProblem& shape, const De
   if (counts_on_sms && record.sm_count != device.sm_count) return none;
 
   const auto ratio = [](double x, double y) { return std::abs(std::log2(std::max(1.0, x) / std::max(1.0, y))); };
-  const double m = ratio(double(p.m), double(shape.m)), n = ratio(double(p.n), double(shape.n)),
-               k = ratio(double(p.k), double(shape.k));
+  const auto rows = [](const NormalProblem& x) { return double(has_groups(x) ? x.expected_m : x.m); };
+  const double m = ratio(rows(p), rows(shape)) + ratio(double(p.batch), double(shape.batch)),
+               n = ratio(double(p.n), double(shape.n)), k = ratio(double(p.k), double(shape.k));
   if (std::max({m, n, k}) > 1) return none;
   // Rows that are aligned otherwise, or another size of device, count as distance too.
   return m + n + k + ratio(p.a.alignment, shape.a.alignment) + ratio(p.b.alignment, shape.b.alignment) +

@@ -18,7 +18,7 @@
 #include "measure/epilogue_check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/reference.hpp"
-#include "measure/routing.hpp"
+#include "tune/group_rows.hpp"
 #include "tune/tolerance.hpp"
 
 namespace jitgemm::cli {

@@ -4,8 +4,8 @@
 #include "measure/check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/memory.hpp"
-#include "measure/routing.hpp"
 #include "measure/timing.hpp"
+#include "tune/group_rows.hpp"
 
 namespace jitgemm::cli {
 

@@ -1,4 +1,4 @@
-#include "measure/routing.hpp"
+#include "tune/group_rows.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 #include "core/groups.hpp"
 #include "jitgemm/error.hpp"
 
-namespace jitgemm::cli {
+namespace jitgemm {
 
 Distribution parse_distribution(std::string_view text) {
   if (text == "equal") return Distribution::equal;
@@ -54,4 +54,4 @@ std::vector<RowRange> rows_of_groups(const Problem& p, const std::vector<std::in
   return ranges;
 }
 
-}  // namespace jitgemm::cli
+}  // namespace jitgemm

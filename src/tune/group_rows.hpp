@@ -1,16 +1,18 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "jitgemm/problem.hpp"
 
-namespace jitgemm::cli {
+namespace jitgemm {
 
 /// How rows come to groups: as many each, by chance, or by chance where the ith most frequent group has 1 / i of the
 /// first one's.
 enum class Distribution : std::uint8_t { equal, uniform, zipf };
+inline constexpr std::array distributions{Distribution::equal, Distribution::uniform, Distribution::zipf};
 /// Throws Error{invalid_option}.
 Distribution parse_distribution(std::string_view text);
 
@@ -24,4 +26,4 @@ struct RowRange {
 };
 std::vector<RowRange> rows_of_groups(const Problem& normalised, const std::vector<std::int32_t>& table);
 
-}  // namespace jitgemm::cli
+}  // namespace jitgemm
