@@ -41,7 +41,7 @@ constexpr long long most_tile_rows(Grouping grouping, long long groups, long lon
 /// A tile of a group's rows.
 struct GroupTile {
   int group;
-  int row, row_end;  // its first row, and where the group's end; of all groups' (offsets), of its own (counts)
+  int row, row_end;  // its first row, and where its or the group's end; of all groups' (offsets), of its own (counts)
   int across;        // its place among those side by side
 };
 
@@ -58,7 +58,10 @@ constexpr int clamped(int x, int low, int high) { return x < low ? low : x > hig
 /// `Warp` has a value for each lane, `Ints`, and what a warp does with them: each(f, x, y...) is f(x, y...) in each
 /// lane, ballot() the bits of those that are not 0, get() that of one lane to all, up() that of so many lanes before,
 /// of which the first lanes have none.
-template <Grouping GROUPING, int TILE_ROWS, int GROUP_M, typename Warp>
+///
+/// Tiles have TILE_ROWS rows, or where that is more than STEP as few as share a group's rows evenly, in multiples of
+/// STEP: as many tiles, of which none is much narrower than the others.
+template <Grouping GROUPING, int TILE_ROWS, int STEP, int GROUP_M, typename Warp>
 class GroupScan {
   using Ints = typename Warp::Ints;
   static constexpr int LANES = 32;
@@ -125,20 +128,22 @@ class GroupScan {
 
   /// False if there are fewer tiles; then the whole table has been read.
   constexpr bool find(int tile, GroupTile& found) {
-    const int row = tile / d_.across;
-    while (row >= Warp::get(until_, LANES - 1)) {
+    const int tile_row = tile / d_.across;
+    while (tile_row >= Warp::get(until_, LANES - 1)) {
       if (d_.groups - window_ <= LANES) return false;
       tile_rows_ = Warp::get(until_, LANES - 1);
       end_ = Warp::get(ends_, LANES - 1);
       window_ += LANES;
       read_window();
     }
-    const int lane = Warp::lowest_bit(Warp::ballot(Warp::each([&](int until) { return int(until > row); }, until_)));
+    const int lane =
+        Warp::lowest_bit(Warp::ballot(Warp::each([&](int until) { return int(until > tile_row); }, until_)));
     const GroupRows rows{Warp::get(begins_, lane), Warp::get(ends_, lane)};
     const int down = tile_rows_of(rows, TILE_ROWS);
     const int in_group = tile - (Warp::get(until_, lane) - down) * d_.across.value;
     const TileIndex at = place(in_group, down);
-    found = {window_ + lane, rows.begin + at.m * TILE_ROWS, rows.end, at.n};
+    const int height = height_of(rows, down), row = rows.begin + at.m * height;
+    found = {window_ + lane, row, STEP < TILE_ROWS ? min_of(rows.end, row + height) : rows.end, at.n};
     return true;
   }
 
@@ -146,6 +151,11 @@ class GroupScan {
   constexpr bool is_broken() const { return is_broken_; }
 
  private:
+  static constexpr int height_of(GroupRows rows, int down) {
+    if constexpr (STEP >= TILE_ROWS) return TILE_ROWS;
+    return min_of(TILE_ROWS, ceil_div(ceil_div(rows.end - rows.begin, down), STEP) * STEP);
+  }
+
   /// As raster() has it, of a group with so many rows of tiles.
   constexpr TileIndex place(int in_group, int down) const {
     const int first = in_group / d_.raster_tiles, in_first = in_group - first * d_.raster_tiles.value;

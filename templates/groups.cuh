@@ -1,6 +1,6 @@
 // Groups of rows that the device alone can count: the scan of group_schedule.cuh by a warp of this kernel, and the work
 // that it finds in the form that main loops take all work in. A tile has rows of one group only, and ends where those
-// end; what is loaded beyond is another group's, and never stored.
+// end; what is loaded beyond is another tile's or group's, and never stored.
 #pragma once
 #include "arguments.cuh"
 #include "group_arguments.cuh"
@@ -13,7 +13,7 @@
 
 namespace jitgemm::device {
 
-constexpr bool GROUPED = GROUPING != Grouping::none;
+constexpr bool GROUPED = GROUPING != Grouping::none, NARROWS = PARAMETERS.narrows;
 static_assert(!GROUPED || PARTITION == Partition::whole_tiles, "groups are computed in whole tiles");
 
 __device__ __forceinline__ const GroupArguments& group_arguments(const Arguments& args) {
@@ -39,10 +39,13 @@ struct ThisWarp {
 /// The rows of the kernel's product, or with SWAP_AB the columns, that a cluster has of a group.
 constexpr int GROUP_TILE_ROWS = SWAP_AB ? BLOCK_N * CLUSTER_N : BLOCK_M * CLUSTER_M;
 
+/// What a tile's rows are multiples of, but for the last of a group.
+constexpr int GROUP_STEP = NARROWS ? width_step(BLOCK_N) : GROUP_TILE_ROWS;
+
 /// The work of one CTA as TileScheduler has it. All lanes of a warp call it together, when the kernels before have
 /// ended.
 struct GroupScheduler {
-  GroupScan<GROUPING, GROUP_TILE_ROWS, GROUP_M, ThisWarp> scan;
+  GroupScan<GROUPING, GROUP_TILE_ROWS, GROUP_STEP, GROUP_M, ThisWarp> scan;
   const Arguments& args;
   int cta;
   GroupTile tile{};  // of the work that was found last

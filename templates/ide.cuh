@@ -36,16 +36,16 @@ __device__ double exp2(double x);
 
 // wgmma_macros.cpp's, as if d were one register.
 #define WGMMA_TYPES WGMMA_f16_f16
-#define WGMMA_N "128"
-#define WGMMA_D "{%0}"
-#define WGMMA_D_OPERANDS(C) C(d[0])
-#define WGMMA_A "%1"
-#define WGMMA_B "%2"
-#define WGMMA_ACCUMULATE "%3"
-#define WGMMA_STEP_A "%4"
-#define WGMMA_STEP_B "%5"
-#define WGMMA_TRANSPOSE_A "%6"
-#define WGMMA_TRANSPOSE_B "%7"
+#define WGMMA_D_128 "{%0}"
+#define WGMMA_D_OPERANDS_128(C) C(d[0])
+#define WGMMA_A_128 "%1"
+#define WGMMA_B_128 "%2"
+#define WGMMA_ACCUMULATE_128 "%3"
+#define WGMMA_STEP_A_128 "%4"
+#define WGMMA_STEP_B_128 "%5"
+#define WGMMA_TRANSPOSE_A_128 "%6"
+#define WGMMA_TRANSPOSE_B_128 "%7"
+#define WGMMA_WIDTHS(F) F(128)
 
 namespace jitgemm::device {
 
@@ -87,7 +87,7 @@ constexpr KernelParameters PARAMETERS{
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
     SCALING_D == Scaling::block_1x128,
-    PAIRING != Pairing::none};
+    PAIRING != Pairing::none, false};
 // clang-format on
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);

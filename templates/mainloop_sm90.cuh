@@ -182,7 +182,8 @@ constexpr u32 MMA_K_BYTES = K_MAJOR ? 32 : 16 * 128;
 /// Bytes from 64 rows of A to the next.
 constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 
-/// Multiplies one k-block, once it is there, into the accumulators, as one group of wgmma.
+/// Multiplies one k-block, once it is there, into the accumulators of the first WIDTH columns, as one group of wgmma.
+template <int WIDTH>
 __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 parity, bool accumulate,
                                          Accumulator (&accumulators)[COUNT]) {
   const u64 a = wgmma_descriptor(wgmma_address(smem_a)), b = wgmma_descriptor(wgmma_address(smem_b));
@@ -191,20 +192,26 @@ __device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 p
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma)
     ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
-        ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(accumulators[mma * BLOCK_N / 2]),
+        ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators[mma * BLOCK_N / 2]),
         a + mma * MMA_M_BYTES / 16, b, accumulate);
   ptx::wgmma_commit_group();
 }
 
+/// Of columns, as a constant.
+template <int WIDTH>
+struct Width {
+  static constexpr int value = WIDTH;
+};
+
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
 /// of each stage that has been read; `scales` are those of blocks of k, or nothing.
-template <typename Release, typename OfBlocks>
+template <int WIDTH, typename Release, typename OfBlocks>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
                                               int k_blocks, PipelineState& state, const Release& release,
                                               OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
   const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
-    multiply(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
-             state.phase, accumulate, into);
+    multiply<WIDTH>(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
+                    state.phase, accumulate, into);
   };
   if constexpr (PROMOTED) {
 #pragma unroll
@@ -223,7 +230,8 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
         scales.add(of_step, accumulators);
       } else {
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) accumulators[i] = ptx::add(accumulators[i], of_step[i]);
+        for (int i = 0; i < COUNT; ++i)
+          if (i % (BLOCK_N / 2) < WIDTH / 2) accumulators[i] = ptx::add(accumulators[i], of_step[i]);
       }
     }
     if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
@@ -244,6 +252,19 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
 #pragma unroll
       for (Accumulator& x : accumulators) ptx::compute_now(x);
     release(previous);
+  }
+}
+
+/// Calls multiply(width) with the least of the widths from WIDTH on that has so many columns, a constant.
+template <int WIDTH, typename Multiply>
+__device__ __forceinline__ void with_width(int columns, const Multiply& multiply) {
+  if constexpr (WIDTH >= BLOCK_N) {
+    multiply(Width<BLOCK_N>{});
+  } else {
+    if (columns <= WIDTH)
+      multiply(Width<WIDTH>{});
+    else
+      with_width<WIDTH + GROUP_STEP>(columns, multiply);
   }
 }
 
@@ -294,7 +315,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     Accumulator accumulators[COUNT];
     BlockScales<HAS_BLOCK_SCALES, TileFragment, MMAS_M> scales_of_blocks(args, tile, thread, row, first_row,
                                                                          k_begin_of(work, place.k));
-    multiply_tile(smem, consumer, lane, first_row, k_blocks, state, release, scales_of_blocks, accumulators);
+    // Uniform as k_blocks are.
+    const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
+    with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) {
+      multiply_tile<decltype(width)::value>(smem, consumer, lane, first_row, k_blocks, state, release, scales_of_blocks,
+                                            accumulators);
+    });
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       const Epilogue epilogue{args, scales, tile};

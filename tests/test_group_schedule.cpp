@@ -79,8 +79,18 @@ struct Draw {
   int rows, across, ctas;
 };
 
+/// The least multiple of STEP of which so many tiles have all rows; TILE_ROWS where these are no more than STEP.
+template <int TILE_ROWS, int STEP>
+int height_of(int rows) {
+  if (STEP >= TILE_ROWS) return TILE_ROWS;
+  const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+  int height = STEP;
+  while (height < TILE_ROWS && height * tiles < rows) height += STEP;
+  return std::min(height, TILE_ROWS);
+}
+
 /// Empty, or the first rule that the work of all CTAs breaks.
-template <Grouping GROUPING, int TILE_ROWS, int GROUP_M>
+template <Grouping GROUPING, int TILE_ROWS, int STEP, int GROUP_M>
 std::string broken_rule(const Draw& draw) {
   const GroupDecomposition d(int(draw.table.size()), draw.rows, draw.across, GROUP_M);
   bool broken = false;
@@ -91,18 +101,20 @@ std::string broken_rule(const Draw& draw) {
     return "no more rows of tiles than the bound";
   std::vector<unsigned char> seen(std::size_t(first.back()) * std::size_t(draw.across));
   for (int cta = 0; cta < draw.ctas; ++cta) {
-    GroupScan<GROUPING, TILE_ROWS, GROUP_M, HostWarp> scan(d, draw.table.data());
+    GroupScan<GROUPING, TILE_ROWS, STEP, GROUP_M, HostWarp> scan(d, draw.table.data());
     GroupTile tile{};
     int group = 0;
     for (int index = cta; scan.find(index, tile); index += draw.ctas) {
       if (tile.group < group || tile.group >= d.groups) return "groups come in order";
       group = tile.group;
       const Rows& rows = expected[std::size_t(group)];
-      if (tile.row_end != rows.end || tile.row < rows.begin || tile.row >= rows.end)
-        return "a tile has rows of its group";
-      if ((tile.row - rows.begin) % TILE_ROWS != 0) return "a group's tiles follow each other from its first row on";
+      const int height = height_of<TILE_ROWS, STEP>(rows.end - rows.begin);
+      if (tile.row < rows.begin || tile.row >= rows.end) return "a tile has rows of its group";
+      if (tile.row_end != (STEP < TILE_ROWS ? std::min(rows.end, tile.row + height) : rows.end))
+        return "a tile ends where the next one begins";
+      if ((tile.row - rows.begin) % height != 0) return "a group's tiles follow each other from its first row on";
       if (tile.across < 0 || tile.across >= draw.across) return "a tile lies within N";
-      const int down = first[std::size_t(group)] + (tile.row - rows.begin) / TILE_ROWS;
+      const int down = first[std::size_t(group)] + (tile.row - rows.begin) / height;
       if (seen[std::size_t(down) * std::size_t(draw.across) + std::size_t(tile.across)]++) return "a tile comes once";
       // One group's tiles before the next one's.
       const int begin = first[std::size_t(group)] * draw.across, end = first[std::size_t(group) + 1] * draw.across;
@@ -114,10 +126,10 @@ std::string broken_rule(const Draw& draw) {
   return "";
 }
 
-template <int TILE_ROWS, int GROUP_M>
+template <int TILE_ROWS, int GROUP_M, int STEP = TILE_ROWS>
 std::string broken_rule_of(const Draw& draw) {
-  return draw.grouping == Grouping::offsets ? broken_rule<Grouping::offsets, TILE_ROWS, GROUP_M>(draw)
-                                            : broken_rule<Grouping::counts, TILE_ROWS, GROUP_M>(draw);
+  return draw.grouping == Grouping::offsets ? broken_rule<Grouping::offsets, TILE_ROWS, STEP, GROUP_M>(draw)
+                                            : broken_rule<Grouping::counts, TILE_ROWS, STEP, GROUP_M>(draw);
 }
 
 std::string check(const Draw& draw, int kind) {
@@ -130,6 +142,10 @@ std::string check(const Draw& draw, int kind) {
       return broken_rule_of<128, 1>(draw);
     case 3:
       return broken_rule_of<8, 3>(draw);
+    case 4:
+      return broken_rule_of<128, 8, 16>(draw);
+    case 5:
+      return broken_rule_of<104, 4, 16>(draw);
     default:
       return broken_rule_of<1, 16>(draw);
   }
@@ -174,7 +190,7 @@ TEST_CASE("Every tile of every group comes once, whatever the table holds", "[gr
   HostWarp::loads = 0;
   for (int i = 0; i < 20'000; ++i) {
     const Draw draw = drawn(random);
-    const int kind = random.between(0, 4);
+    const int kind = random.between(0, 6);
     if (const std::string rule = check(draw, kind); !rule.empty()) {
       std::string table;
       for (const int x : draw.table) table += std::to_string(x) + " ";
@@ -191,7 +207,7 @@ TEST_CASE("Groups' tiles near the limits of 32 bits do not overflow", "[groups][
   const int most = INT32_MAX;
   const GroupDecomposition d(3, most, 31, 64);
   const std::array ends{0, most, most};
-  GroupScan<Grouping::offsets, 64, 64, HostWarp> scan(d, ends.data());
+  GroupScan<Grouping::offsets, 64, 64, 64, HostWarp> scan(d, ends.data());
   GroupTile tile{};
   const int rows = most / 64 + 1;
   REQUIRE(scan.find(rows * 31 - 1, tile));
@@ -203,7 +219,7 @@ TEST_CASE("Groups' tiles near the limits of 32 bits do not overflow", "[groups][
   // More tiles side by side than GROUP_M of them can be counted.
   const GroupDecomposition wide(1, 5, 1 << 27, 64);
   const int five = 5;
-  GroupScan<Grouping::counts, 1, 64, HostWarp> across(wide, &five);
+  GroupScan<Grouping::counts, 1, 1, 64, HostWarp> across(wide, &five);
   REQUIRE(across.find(5 * (1 << 27) - 1, tile));
   CHECK(tile.row == 4);
   CHECK(tile.across == (1 << 27) - 1);
@@ -216,7 +232,7 @@ TEST_CASE("A group's tiles come as a matrix's of as many rows do", "[groups][sch
     const Decomposition matrix(down, across, 1, 1, 1, 0, 1, 4);
     const GroupDecomposition d(2, 5000, across, 4);
     const std::array ends{7, 7 + rows};
-    GroupScan<Grouping::offsets, 16, 4, HostWarp> scan(d, ends.data());
+    GroupScan<Grouping::offsets, 16, 16, 4, HostWarp> scan(d, ends.data());
     GroupTile tile{};
     for (int index = 0; index < down * across; ++index) {
       const TileIndex expected = raster(index, matrix, 4);

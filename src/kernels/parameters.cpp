@@ -1,11 +1,16 @@
 #include "kernels/parameters.hpp"
 
+#include "core/groups.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
 
 namespace jitgemm {
+
+bool narrows(const KernelConfig& c, const KernelProblem& p) {
+  return has_groups(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 && !has_block_scales(p);
+}
 
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
   return {.block_m = c.block_m,
@@ -33,7 +38,8 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .row_scales = p.a.scaling == Scaling::block_1x128,
           .column_scales = p.b.scaling == Scaling::block_1x128,
           .scales_d = has_own_scales_d(p),
-          .pairs = has_pairs(p)};
+          .pairs = has_pairs(p),
+          .narrows = narrows(c, p)};
 }
 
 }  // namespace jitgemm

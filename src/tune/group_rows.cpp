@@ -18,7 +18,8 @@ Distribution parse_distribution(std::string_view text) {
               "unknown distribution \"" + std::string(text) + "\": use equal, uniform or zipf");
 }
 
-std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distribution, std::uint64_t seed) {
+std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distribution, std::uint64_t seed,
+                                           std::int64_t least) {
   if (p.batch == 0) return {};
   const auto groups = std::size_t(p.batch);
   const bool by_offsets = p.grouping == Grouping::offsets;
@@ -32,7 +33,8 @@ std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distri
     double sum = 0;
     for (std::size_t g = 0; g < groups; ++g)
       until[g] = sum += distribution == Distribution::zipf ? 1 / double(g + 1) : 1;
-    for (std::int64_t row = 0; row < rows; ++row) {
+    std::ranges::fill(sizes, least);
+    for (std::int64_t row = least * p.batch; row < rows; ++row) {
       const double at = double(random() >> 11) * 0x1p-53 * sum;
       ++sizes[std::min(groups - 1, std::size_t(std::upper_bound(until.begin(), until.end(), at) - until.begin()))];
     }

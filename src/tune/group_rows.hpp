@@ -17,8 +17,10 @@ inline constexpr std::array distributions{Distribution::equal, Distribution::uni
 Distribution parse_distribution(std::string_view text);
 
 /// Operands::group_rows of a normalised problem with groups: of offsets for all of its rows, of counts for as many as
-/// are expected in all. The same for the same seed.
-std::vector<std::int32_t> drawn_group_rows(const Problem& normalised, Distribution distribution, std::uint64_t seed);
+/// are expected in all. The same for the same seed. By chance come those rows that are left when each group has
+/// `least`, as many as there are for all or fewer.
+std::vector<std::int32_t> drawn_group_rows(const Problem& normalised, Distribution distribution, std::uint64_t seed,
+                                           std::int64_t least = 0);
 
 /// The rows of D that groups have, half-open, for such a table of no other values.
 struct RowRange {

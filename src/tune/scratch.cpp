@@ -79,7 +79,7 @@ void Scratch::deal_rows_to_groups() {
   if (!has_groups(problem_)) return;
   group_rows_ = allocate_memory(backend_, group_table_bytes(problem_) * distributions.size());
   for (const Distribution distribution : distributions) {
-    const std::vector<std::int32_t> table = drawn_group_rows(problem_, distribution, seed);
+    const std::vector<std::int32_t> table = drawn_group_rows(problem_, distribution, seed, 1);
     backend_.copy_to_device(group_table(distribution), table.data(), table.size() * sizeof(std::int32_t));
   }
 }

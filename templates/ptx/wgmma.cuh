@@ -31,34 +31,35 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 }
 
 // An asm statement knows its operands by their numbers, which depend on how many d has. So the top of the kernel names
-// them, for its BLOCK_N: WGMMA_N is that number as text, WGMMA_D what an instruction says of d, WGMMA_D_OPERANDS what
-// the statement says of it; WGMMA_A to WGMMA_TRANSPOSE_B are the operands behind d, in this order. WGMMA_TYPES is the
-// one function that the kernel has. Four statements instead of one take 5 % longer to compile.
+// them, for each N of WGMMA_WIDTHS: WGMMA_D_N is what an instruction says of d, WGMMA_D_OPERANDS_N what the statement
+// says of it; WGMMA_A_N to WGMMA_TRANSPOSE_B_N are the operands behind d, in this order. WGMMA_TYPES is the one
+// function that the kernel has for each. Four statements instead of one take 5 % longer to compile.
 // clang-format off
-#define WGMMA(DEPTH_AND_TYPES, ACCUMULATE, MODIFIERS)                                                                         \
-  " wgmma.mma_async.sync.aligned.m64n" WGMMA_N DEPTH_AND_TYPES " " WGMMA_D ", a, b, " ACCUMULATE MODIFIERS ";"
-#define WGMMA_NEXT " add.s64 a, a, " WGMMA_STEP_A "; add.s64 b, b, " WGMMA_STEP_B ";"
-#define WGMMA_K_BLOCK(A, B, ACCUMULATOR, CONSTRAINT, DEPTH_AND_TYPES, MODIFIERS)                                              \
+#define WGMMA(N, DEPTH_AND_TYPES, ACCUMULATE, MODIFIERS)                                                                      \
+  " wgmma.mma_async.sync.aligned.m64n" #N DEPTH_AND_TYPES " " WGMMA_D_##N ", a, b, " ACCUMULATE MODIFIERS ";"
+#define WGMMA_NEXT(N) " add.s64 a, a, " WGMMA_STEP_A_##N "; add.s64 b, b, " WGMMA_STEP_B_##N ";"
+#define WGMMA_K_BLOCK(N, A, B, ACCUMULATOR, CONSTRAINT, DEPTH_AND_TYPES, MODIFIERS)                                           \
   template <bool TRANSPOSE_A, bool TRANSPOSE_B, u32 STEP_A, u32 STEP_B>                                                       \
-  __device__ __forceinline__ void wgmma_k_block(A, B, ACCUMULATOR (&d)[BLOCK_N / 2], u64 a, u64 b, bool accumulate) {         \
+  __device__ __forceinline__ void wgmma_k_block(A, B, ACCUMULATOR (&d)[N / 2], u64 a, u64 b, bool accumulate) {               \
     asm volatile("{ .reg .pred p; .reg .b64 a, b;"                                                                            \
-                 " mov.b64 a, " WGMMA_A "; mov.b64 b, " WGMMA_B "; setp.ne.b32 p, " WGMMA_ACCUMULATE ", 0;"                   \
-                 WGMMA(DEPTH_AND_TYPES, "p", MODIFIERS) WGMMA_NEXT WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) WGMMA_NEXT          \
-                 WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) WGMMA_NEXT WGMMA(DEPTH_AND_TYPES, "1", MODIFIERS) " }"                \
-                 : WGMMA_D_OPERANDS(CONSTRAINT)                                                                               \
+                 " mov.b64 a, " WGMMA_A_##N "; mov.b64 b, " WGMMA_B_##N "; setp.ne.b32 p, " WGMMA_ACCUMULATE_##N ", 0;"       \
+                 WGMMA(N, DEPTH_AND_TYPES, "p", MODIFIERS) WGMMA_NEXT(N) WGMMA(N, DEPTH_AND_TYPES, "1", MODIFIERS)            \
+                 WGMMA_NEXT(N) WGMMA(N, DEPTH_AND_TYPES, "1", MODIFIERS) WGMMA_NEXT(N)                                        \
+                 WGMMA(N, DEPTH_AND_TYPES, "1", MODIFIERS) " }"                                                               \
+                 : WGMMA_D_OPERANDS_##N(CONSTRAINT)                                                                           \
                  : "l"(a), "l"(b), "r"(int(accumulate)), "n"(STEP_A), "n"(STEP_B), "n"(TRANSPOSE_A), "n"(TRANSPOSE_B));       \
   }
 // The modifiers: that neither floating-point operand is negated; of 16-bit ones, which is transposed.
-#define WGMMA_16_BIT ", 1, 1, " WGMMA_TRANSPOSE_A ", " WGMMA_TRANSPOSE_B
-#define WGMMA_f16_f16 WGMMA_K_BLOCK(F16, F16, float, "+f", "k16.f32.f16.f16", WGMMA_16_BIT)
-#define WGMMA_bf16_bf16 WGMMA_K_BLOCK(BF16, BF16, float, "+f", "k16.f32.bf16.bf16", WGMMA_16_BIT)
-#define WGMMA_tf32_tf32 WGMMA_K_BLOCK(TF32, TF32, float, "+f", "k8.f32.tf32.tf32", ", 1, 1")
-#define WGMMA_e4m3_e4m3 WGMMA_K_BLOCK(E4M3, E4M3, float, "+f", "k32.f32.e4m3.e4m3", ", 1, 1")
-#define WGMMA_e4m3_e5m2 WGMMA_K_BLOCK(E4M3, E5M2, float, "+f", "k32.f32.e4m3.e5m2", ", 1, 1")
-#define WGMMA_e5m2_e4m3 WGMMA_K_BLOCK(E5M2, E4M3, float, "+f", "k32.f32.e5m2.e4m3", ", 1, 1")
-#define WGMMA_e5m2_e5m2 WGMMA_K_BLOCK(E5M2, E5M2, float, "+f", "k32.f32.e5m2.e5m2", ", 1, 1")
-#define WGMMA_s8_s8 WGMMA_K_BLOCK(s8, s8, int, "+r", "k32.s32.s8.s8", "")
-WGMMA_TYPES
+#define WGMMA_16_BIT(N) ", 1, 1, " WGMMA_TRANSPOSE_A_##N ", " WGMMA_TRANSPOSE_B_##N
+#define WGMMA_f16_f16(N) WGMMA_K_BLOCK(N, F16, F16, float, "+f", "k16.f32.f16.f16", WGMMA_16_BIT(N))
+#define WGMMA_bf16_bf16(N) WGMMA_K_BLOCK(N, BF16, BF16, float, "+f", "k16.f32.bf16.bf16", WGMMA_16_BIT(N))
+#define WGMMA_tf32_tf32(N) WGMMA_K_BLOCK(N, TF32, TF32, float, "+f", "k8.f32.tf32.tf32", ", 1, 1")
+#define WGMMA_e4m3_e4m3(N) WGMMA_K_BLOCK(N, E4M3, E4M3, float, "+f", "k32.f32.e4m3.e4m3", ", 1, 1")
+#define WGMMA_e4m3_e5m2(N) WGMMA_K_BLOCK(N, E4M3, E5M2, float, "+f", "k32.f32.e4m3.e5m2", ", 1, 1")
+#define WGMMA_e5m2_e4m3(N) WGMMA_K_BLOCK(N, E5M2, E4M3, float, "+f", "k32.f32.e5m2.e4m3", ", 1, 1")
+#define WGMMA_e5m2_e5m2(N) WGMMA_K_BLOCK(N, E5M2, E5M2, float, "+f", "k32.f32.e5m2.e5m2", ", 1, 1")
+#define WGMMA_s8_s8(N) WGMMA_K_BLOCK(N, s8, s8, int, "+r", "k32.s32.s8.s8", "")
+WGMMA_WIDTHS(WGMMA_TYPES)
 #undef WGMMA_K_BLOCK
 #undef WGMMA_NEXT
 #undef WGMMA

@@ -43,7 +43,11 @@ TemplateFiles template_files(DataType) {
 }
 
 std::string macros(const KernelProblem& p, const KernelConfig& c) {
-  return wgmma_macros(p.a.type, p.b.type, c.block_n);
+  std::vector<int> widths;
+  const int step = narrows(c, p) ? device::width_step(c.block_n) : c.block_n;
+  for (int width = step; width < c.block_n; width += step) widths.push_back(width);
+  widths.push_back(c.block_n);
+  return wgmma_macros(p.a.type, p.b.type, widths);
 }
 
 }  // namespace

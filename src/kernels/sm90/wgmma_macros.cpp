@@ -17,19 +17,23 @@ std::string list(int count, const std::string& line_break, Item item) {
 
 }  // namespace
 
-std::string wgmma_macros(DataType a, DataType b, int block_n) {
-  int registers = block_n / 2;
+std::string wgmma_macros(DataType a, DataType b, const std::vector<int>& widths) {
   const auto name = [](int i) { return "%" + std::to_string(i); };
   const auto operand = [](int i) { return "C(d[" + std::to_string(i) + "])"; };
   std::string text =
       "\n#define WGMMA_TYPES WGMMA_" + std::string(to_string(a)) + "_" + std::string(to_string(b)) + "\n";
   text += "// What the wgmma statement calls its operands: the accumulators d, and those behind them.\n";
-  text += "#define WGMMA_N \"" + std::to_string(block_n) + "\"\n";
-  text += "#define WGMMA_D  \\\n  \"{" + list(registers, "\"  \\\n  \"", name) + "}\"\n";
-  text += "#define WGMMA_D_OPERANDS(C)  \\\n  " + list(registers, " \\\n  ", operand) + "\n";
-  for (const char* behind : {"A", "B", "ACCUMULATE", "STEP_A", "STEP_B", "TRANSPOSE_A", "TRANSPOSE_B"})
-    text += "#define WGMMA_" + std::string(behind) + " \"" + name(registers++) + "\"\n";
-  return text;
+  std::string all;
+  for (const int width : widths) {
+    const std::string n = std::to_string(width);
+    int registers = width / 2;
+    all += " F(" + n + ")";
+    text += "#define WGMMA_D_" + n + "  \\\n  \"{" + list(registers, "\"  \\\n  \"", name) + "}\"\n";
+    text += "#define WGMMA_D_OPERANDS_" + n + "(C)  \\\n  " + list(registers, " \\\n  ", operand) + "\n";
+    for (const char* behind : {"A", "B", "ACCUMULATE", "STEP_A", "STEP_B", "TRANSPOSE_A", "TRANSPOSE_B"})
+      text += "#define WGMMA_" + std::string(behind) + "_" + n + " \"" + name(registers++) + "\"\n";
+  }
+  return text + "#define WGMMA_WIDTHS(F)" + all + "\n";
 }
 
 }  // namespace jitgemm

@@ -80,8 +80,12 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
   launch.tiles = counts.all * c.cluster_m * c.cluster_n;
   launch.rows = c.block_m;
   launch.columns = c.block_n;
+  if (narrows(c, problem_)) {
+    const double tiles = expected_tile_rows(problem_.n, c.block_n);
+    launch.columns = std::min(launch.columns, double(problem_.n) / tiles + device::width_step(c.block_n) / 2.);
+  }
   launch.elements = launch.rows * launch.columns;
-  launch.loaded_columns = b_k_major_ ? launch.columns : double(round_up(c.block_n, box_columns));
+  launch.loaded_columns = b_k_major_ ? c.block_n : double(round_up(c.block_n, box_columns));
   return launch;
 }
 
@@ -150,8 +154,9 @@ void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
 void CostModelSm90::add_rounds(const Launch& l, PredictedTime& time) const {
   const Step step = step_of(l);
   const std::int64_t grid = l.dealing.ctas * l.cluster, full = quotient(l.tiles, grid), rest = l.tiles - full * grid;
-  time.main_loop_us = double(l.cluster_tiles.k_blocks) *
-                      (double(full) * step_us(step, double(grid), 1) + (rest > 0 ? step_us(step, double(rest), 1) : 0));
+  const auto share_of = [&](std::int64_t blocks) { return blocks > l.usable ? l.resident : 1; };
+  time.main_loop_us = double(l.cluster_tiles.k_blocks) * (double(full) * step_us(step, double(grid), share_of(grid)) +
+                                                          (rest > 0 ? step_us(step, double(rest), share_of(rest)) : 0));
 
   const double epilogue = epilogue_us(l);
   const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;

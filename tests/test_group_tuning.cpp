@@ -1,0 +1,98 @@
+// How groups are measured: by a typical problem, whose rows come to them as a router's might.
+#include "catch.hpp"
+#include "context_fixtures.hpp"
+#include "core/groups.hpp"
+#include "core/problem.hpp"
+#include "jitgemm/context.hpp"
+#include "tune/group_rows.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+Problem experts(std::int64_t m, std::int64_t groups, std::int64_t expected, Grouping grouping = Grouping::offsets) {
+  Problem p{.m = m, .n = 4096, .k = 7168};
+  p.a.type = p.b.type = p.d.type = DataType::bf16;
+  p.b.layout = Layout::column_major;
+  p.batch = groups, p.grouping = grouping, p.expected_m = expected;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("What is measured for groups is few of them, of as many rows as are expected", "[groups][tuning]") {
+  const auto typical = [](const Problem& p) { return typical_problem(normalise(p)); };
+  // A row each for 8 of 256: 8 groups. For all of them: no more than 1 GiB of B.
+  CHECK(typical(experts(8, 256, 1)).batch == 8);
+  const NormalProblem all = typical(experts(256, 256, 1));
+  CHECK(all.batch == 18);
+  CHECK(all.m == 18);
+  CHECK(equal(all, typical(experts(200, 256, 1))));
+  // Rows by the expectation's bucket; many groups of many rows are no more than fill the device.
+  const NormalProblem many = typical(experts(32 * 190, 32, 0));
+  CHECK(many.expected_m == 192);
+  CHECK(many.batch == 16);
+  CHECK(many.m == many.batch * 192);
+  // Of counts, up to four times as many as expected.
+  const NormalProblem counts = typical(experts(4096, 32, 20, Grouping::counts));
+  CHECK(counts.m == 4 * 24);
+  CHECK(counts.a.stride == counts.m * counts.a.ld);
+  CHECK(typical(experts(20, 32, 20, Grouping::counts)).m == 24);
+  // It is typical of itself, and has a text.
+  for (const NormalProblem& p : {all, many, counts}) {
+    CHECK(equal(typical_problem(p), p));
+    CHECK(equal(normalise(parse_problem(to_string(p))), p));
+    const NormalProblem batch = as_batch(p);
+    CHECK(batch.grouping == Grouping::none);
+    CHECK(batch.m == p.expected_m);
+    CHECK(equal(normalise(parse_problem(to_string(batch))), batch));
+  }
+  const NormalProblem dense = normalise({.m = 64, .n = 64, .k = 64});
+  CHECK(equal(typical_problem(dense), dense));
+}
+
+TEST_CASE("Rows come to groups by chance, to each as many as it must have", "[groups][tuning]") {
+  const NormalProblem offsets = normalise(experts(1000, 32, 0)),
+                      counts = normalise(experts(100, 32, 20, Grouping::counts));
+  for (const Distribution distribution : distributions) {
+    CAPTURE(int(distribution));
+    const auto ends = drawn_group_rows(offsets, distribution, 1, 1);
+    REQUIRE(ends.size() == 32);
+    CHECK(ends.back() == 1000);
+    CHECK(ends.front() >= 1);
+    for (std::size_t g = 1; g < ends.size(); ++g) CHECK(ends[g] > ends[g - 1]);
+    CHECK(ends == drawn_group_rows(offsets, distribution, 1, 1));
+    int rows = 0;
+    for (const int count : drawn_group_rows(counts, distribution, 1, 1)) {
+      CHECK((count >= 1 && count <= 100));
+      rows += count;
+    }
+    CHECK(rows <= 32 * 24);
+    CHECK(rows >= 32 * 24 / 2);
+  }
+}
+
+TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[groups][tuning][emulator]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache);
+  options.tuning = Tuning::on;
+  Context context(options);
+  const auto small = [](std::int64_t m, std::int64_t groups) {
+    Problem p = experts(m, groups, 8);
+    p.n = 64, p.k = 128;
+    return p;
+  };
+  const TuneReport report = context.tune(small(60, 9));
+  CHECK(report.candidates.size() > 3);
+  for (const TunedCandidate& candidate : report.candidates) CHECK(candidate.skipped.empty());
+  CHECK_THAT(report.plan.why, ContainsSubstring("as for 8 groups of about 8 rows"));
+  for (const Problem& p : {small(60, 9), small(64, 8), small(58, 200)}) {
+    const Plan plan = context.plan(p);
+    CHECK(plan.source == PlanSource::exact);
+    CHECK(plan.config == report.plan.config);
+    CHECK((plan.measured_us > 0) == (p.batch == 8 && p.m == 64));
+  }
+  CHECK(context.plan(small(640, 80)).source != PlanSource::exact);
+}
