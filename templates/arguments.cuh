@@ -33,8 +33,9 @@ struct Arguments {
   Scalars<Scalar> scalars;
 
   Decomposition decomposition;
-  void* partials;      // slots of split tiles, see fixup.cuh
-  unsigned* counters;  // one per split tile and consumer group; zero before and after the launch
+  void* partials;  // slots of split tiles, see fixup.cuh
+  unsigned*
+      counters;  // one per split tile and consumer group, or one of fetched tiles; zero before and after the launch
 };
 
 }  // namespace jitgemm::device

@@ -22,6 +22,7 @@ struct KernelParameters {
   bool scales_d;                   // D gets scales of its own, one for each row and 128 columns
   bool pairs;                      // two columns of the product, with swap_ab two rows, are one of D
   bool narrows;                    // tiles are as narrow as their group's rows let them be
+  bool fetches;                    // CTAs take the next tile when they are done with one, from a counter
 
   /// Rows and columns of the kernel's product that are one of D's.
   constexpr int row_fold() const { return pairs && swap_ab ? 2 : 1; }

@@ -26,11 +26,13 @@ struct Geometry {
   int d_stages;         // of each consumer
   int d_box_bytes;      // across, of a row in memory
   int d_box_rows;       // rows in memory
+  int queue_bytes;      // of the tiles that the producer fetches for the consumers
   int smem_bytes;
 };
 
 constexpr int d_stage_bytes = 64 * 128;  // of D's way out: also what 64 rows of A take of a k-block
-constexpr int smem_align = 1024;         // of the 128-byte swizzle's pattern, 8 rows
+constexpr int queue_slots = 2, queue_slot_bytes = 32;
+constexpr int smem_align = 1024;  // of the 128-byte swizzle's pattern, 8 rows
 
 constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
   return ping_pong ? block_m : block_m / max_of(1, warps / 4);
@@ -74,8 +76,9 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.d_stages = g.d_in_ring ? p.stages * (g.consumer_rows / 64) : 2;
 
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
+  g.queue_bytes = p.fetches ? queue_slots * queue_slot_bytes : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
-                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + smem_align;
+                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes + smem_align;
   return g;
 }
 

@@ -3,8 +3,9 @@
 // arithmetic without a dependency, compiled into the kernel, the host and the tests.
 //
 // The tiles of all groups with rows come one group after the other, those of a group in raster order. CTA c takes tiles
-// c, c + ctas, ... Whatever the table holds, no group has rows outside of what the host knows to be there: ends that go
-// backwards count as the largest before them, ends and counts out of range as the nearest in range.
+// c, c + ctas, ..., or tile c and then whichever is next (work_queue_sm90.cuh). Whatever the table holds, no group has
+// rows outside of what the host knows to be there: ends that go backwards count as the largest before them, ends and
+// counts out of range as the nearest in range.
 #ifndef JITGEMM_GROUP_SCHEDULE_CUH
 #define JITGEMM_GROUP_SCHEDULE_CUH
 #include "schedule.cuh"
@@ -146,6 +147,9 @@ class GroupScan {
     found = {window_ + lane, row, STEP < TILE_ROWS ? min_of(rows.end, row + height) : rows.end, at.n};
     return true;
   }
+
+  /// All there are, once find() has found none.
+  constexpr int tiles() const { return Warp::get(until_, LANES - 1) * d_.across.value; }
 
   /// Whether some of what has been read goes backwards or out of range.
   constexpr bool is_broken() const { return is_broken_; }

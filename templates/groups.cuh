@@ -13,7 +13,7 @@
 
 namespace jitgemm::device {
 
-constexpr bool GROUPED = GROUPING != Grouping::none, NARROWS = PARAMETERS.narrows;
+constexpr bool GROUPED = GROUPING != Grouping::none, NARROWS = PARAMETERS.narrows, FETCHES = PARAMETERS.fetches;
 static_assert(!GROUPED || PARTITION == Partition::whole_tiles, "groups are computed in whole tiles");
 
 __device__ __forceinline__ const GroupArguments& group_arguments(const Arguments& args) {
@@ -53,11 +53,15 @@ struct GroupScheduler {
   __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
       : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
 
-  __device__ __forceinline__ bool first(Work& work) {
-    // The lines of the groups to come are on their way together.
+  /// The lines of the groups to come are on their way together.
+  __device__ __forceinline__ void prefetch() const {
     const GroupArguments& of_groups = group_arguments(args);
     const int ahead = ThisWarp::lanes() * 32;
     if (ahead < of_groups.groups.groups) ptx::prefetch_l1(of_groups.group_rows + ahead);
+  }
+
+  __device__ __forceinline__ bool first(Work& work) {
+    prefetch();
     return at(cta, work);
   }
   __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }

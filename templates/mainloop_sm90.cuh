@@ -12,6 +12,7 @@
 //               consumer, once its products are issued                                              of 0 one passes
 // peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
 //               of each block that adds up the tile          x CLUSTER_K
+// fetched       work_queue_sm90.cuh, of groups' tiles
 // bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
@@ -20,7 +21,8 @@
 //               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
-// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage. Blocks
+// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage, and
+// before it fetches for the tile before the last to be known, which consumers ask for as they come to it. Blocks
 // of a cluster are resident together and may wait for each other; no cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"
@@ -42,6 +44,7 @@
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "store_sm90.cuh"
+#include "work_queue_sm90.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -138,7 +141,8 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       ptx::griddepcontrol_wait();
       if (is_elected) ptx::griddepcontrol_launch_dependents();
     }
-    for (bool more = scheduler.first(work); more; more = scheduler.next(work))
+    auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem);
+    for (bool more = items.first(work); more; more = items.next(work))
       if (is_elected) producer.load(work, tile_of(args, scheduler, work, place));
     if (is_elected) {
       producer.await_sharers();
@@ -289,7 +293,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   PipelineState state;
   u32 item = 0, subtiles = 0;
   Work work;
-  for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {
+  auto&& items = WorkOf<FETCHES>::consumer(scheduler, smem);
+  for (bool more = items.first(work); more; more = items.next(work)) {
     // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
     // (fixup.cuh).
     const int k_blocks = int(ptx::warp_uniform(u32(k_begin_of(work, place.k + 1) - k_begin_of(work, place.k))));
@@ -356,6 +361,7 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
     ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
     ptx::mbarrier_init(smem.turn(1), 4);
   }
+  if constexpr (FETCHES) WorkQueue::initialise(smem);
   if constexpr (CLUSTER_K > 1)
     ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
   ptx::fence_mbarrier_init();

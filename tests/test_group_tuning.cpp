@@ -24,16 +24,16 @@ Problem experts(std::int64_t m, std::int64_t groups, std::int64_t expected, Grou
 
 TEST_CASE("What is measured for groups is few of them, of as many rows as are expected", "[groups][tuning]") {
   const auto typical = [](const Problem& p) { return typical_problem(normalise(p)); };
-  // A row each for 8 of 256: 8 groups. For all of them: no more than 1 GiB of B.
+  // A row each for 8 of 256: 8 groups. For all of them: no more than 3 GiB of B.
   CHECK(typical(experts(8, 256, 1)).batch == 8);
   const NormalProblem all = typical(experts(256, 256, 1));
-  CHECK(all.batch == 18);
-  CHECK(all.m == 18);
+  CHECK(all.batch == 54);
+  CHECK(all.m == 54);
   CHECK(equal(all, typical(experts(200, 256, 1))));
-  // Rows by the expectation's bucket; many groups of many rows are no more than fill the device.
+  // Rows by the expectation's bucket.
   const NormalProblem many = typical(experts(32 * 190, 32, 0));
   CHECK(many.expected_m == 192);
-  CHECK(many.batch == 16);
+  CHECK(many.batch == 32);
   CHECK(many.m == many.batch * 192);
   // Of counts, up to four times as many as expected.
   const NormalProblem counts = typical(experts(4096, 32, 20, Grouping::counts));
@@ -78,6 +78,7 @@ TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[grou
   const TemporaryDirectory cache;
   ContextOptions options = emulator_options(cache);
   options.tuning = Tuning::on;
+  options.tuning_budget_seconds = 20;
   Context context(options);
   const auto small = [](std::int64_t m, std::int64_t groups) {
     Problem p = experts(m, groups, 8);
@@ -86,7 +87,7 @@ TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[grou
   };
   const TuneReport report = context.tune(small(60, 9));
   CHECK(report.candidates.size() > 3);
-  for (const TunedCandidate& candidate : report.candidates) CHECK(candidate.skipped.empty());
+  for (const TunedCandidate& candidate : report.candidates) CHECK_THAT(candidate.skipped, !ContainsSubstring("wrong"));
   CHECK_THAT(report.plan.why, ContainsSubstring("as for 8 groups of about 8 rows"));
   for (const Problem& p : {small(60, 9), small(64, 8), small(58, 200)}) {
     const Plan plan = context.plan(p);

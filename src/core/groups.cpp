@@ -7,11 +7,11 @@ namespace jitgemm {
 namespace {
 
 // More rows a group, or groups with rows, change no choice: a group is then as a matrix alone, or an H200's 132 SMs
-// have eight tiles of 128 x 128 each. Fewer groups than four show little of how their sizes differ; so much memory of B
+// have 32 tiles of 128 x 128 each. Fewer groups than four show little of how their sizes differ; so much memory of B
 // is taken for others only.
-constexpr std::int64_t most_typical_rows = 8192, most_typical_tiles = 8 * 132, few_groups = 4;
+constexpr std::int64_t most_typical_rows = 8192, most_typical_tiles = 32 * 132, few_groups = 4;
 constexpr std::int64_t typical_tile = 128;
-constexpr double most_typical_bytes = double(1 << 30);
+constexpr double most_typical_bytes = 3.0 * (1 << 30);
 
 /// Rows of tiles, rows and columns of matrices one behind the other, of `rows` rows each.
 void one_behind_the_other(NormalProblem& p, std::int64_t rows) {

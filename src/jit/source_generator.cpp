@@ -200,6 +200,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
                                                      : "Arguments"},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"narrows", flag(narrows(c, p))},
+            {"fetches", flag(fetches(c, p))},
             {"pairing", std::string(to_string(pairing_of(p)))},
             {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},
             {"custom_epilogue",

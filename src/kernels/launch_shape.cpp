@@ -57,7 +57,8 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
   shape.smem_bytes = std::size_t(footprint.smem_bytes);
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m * c.cluster_m) *
                         std::size_t(c.block_n * c.cluster_n) * size_of(accumulator_of(p));
-  shape.counters = device::split_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
+  shape.counters =
+      fetches(c, p) ? 1 : device::split_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
   shape.packed_bytes = packing_of(normalised, c).bytes;
   return shape;
 }

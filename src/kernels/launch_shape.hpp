@@ -12,8 +12,8 @@ namespace jitgemm {
 struct LaunchShape : LaunchGrid {
   device::Decomposition decomposition;  ///< what schedule.cuh works on
   std::size_t partial_bytes = 0;        ///< slots for partial tiles
-  int counters = 0;                     ///< arrival counters of split tiles, zero before and after each launch
-  std::size_t packed_bytes = 0;         ///< packed operands
+  int counters = 0;              ///< of arrivals at split tiles, or of fetched tiles: zero before and after each launch
+  std::size_t packed_bytes = 0;  ///< packed operands
 
   /// Where the packed operands begin in the workspace, behind the slots.
   std::size_t packed_offset() const { return (partial_bytes + 255) / 256 * 256; }

@@ -12,6 +12,10 @@ bool narrows(const KernelConfig& c, const KernelProblem& p) {
   return has_groups(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 && !has_block_scales(p);
 }
 
+bool fetches(const KernelConfig& c, const KernelProblem& p) {
+  return has_groups(p) && c.main_loop == MainLoop::sm90 && cluster_size_of(c) == 1;
+}
+
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
   return {.block_m = c.block_m,
           .block_n = c.block_n,
@@ -39,7 +43,8 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .column_scales = p.b.scaling == Scaling::block_1x128,
           .scales_d = has_own_scales_d(p),
           .pairs = has_pairs(p),
-          .narrows = narrows(c, p)};
+          .narrows = narrows(c, p),
+          .fetches = fetches(c, p)};
 }
 
 }  // namespace jitgemm

@@ -13,6 +13,10 @@ device::KernelParameters parameters_of(const KernelConfig& config, const KernelP
 /// wgmma's columns, and no other block of a cluster has the next ones.
 bool narrows(const KernelConfig& config, const KernelProblem& kernel_problem);
 
+/// Whether CTAs take the tiles of groups, which take unlike long, one by one as they are done, instead of every
+/// ctas-th each. Those of a cluster would have to tell each other.
+bool fetches(const KernelConfig& config, const KernelProblem& kernel_problem);
+
 /// Thread blocks.
 inline int cluster_size_of(const KernelConfig& config) {
   return config.cluster_m * config.cluster_n * config.cluster_k;

@@ -209,21 +209,16 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     config.stages = std::min(config.stages, stages_that_fit(config, problem, device, 1));
     if (config.stages >= fewest_stages) result.push_back(config);
   };
-  KernelConfig two = tile;
-  two.stages = stages_that_fit(two, problem, device, 2);
-  const bool two_share_sm = may_share_sm(size) && blocks > slots && two.stages >= fewest_stages &&
-                            device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2;
   if (has_groups(problem)) {
     with(Schedule::persistent, 1, slots);
-    if (two_share_sm) {
-      two.schedule = Schedule::persistent;
-      two.grid = 2 * slots;
-      result.push_back(two);
-    }
     return result;
   }
   if (!tile.ping_pong) with(Schedule::data_parallel, 1, 0);
-  if (two_share_sm) result.push_back(two);
+  if (may_share_sm(size) && device::sm90::geometry(parameters_of(tile, problem)).ctas_per_sm == 2 && blocks > slots) {
+    KernelConfig two = tile;
+    two.stages = stages_that_fit(two, problem, device, 2);
+    if (two.stages >= fewest_stages) result.push_back(two);
+  }
   if (tile.cluster_k > 1) return result;
   if (blocks > slots) with(Schedule::persistent, 1, slots);
   if (tile.ping_pong) return result;

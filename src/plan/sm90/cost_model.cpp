@@ -154,9 +154,8 @@ void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
 void CostModelSm90::add_rounds(const Launch& l, PredictedTime& time) const {
   const Step step = step_of(l);
   const std::int64_t grid = l.dealing.ctas * l.cluster, full = quotient(l.tiles, grid), rest = l.tiles - full * grid;
-  const auto share_of = [&](std::int64_t blocks) { return blocks > l.usable ? l.resident : 1; };
-  time.main_loop_us = double(l.cluster_tiles.k_blocks) * (double(full) * step_us(step, double(grid), share_of(grid)) +
-                                                          (rest > 0 ? step_us(step, double(rest), share_of(rest)) : 0));
+  time.main_loop_us = double(l.cluster_tiles.k_blocks) *
+                      (double(full) * step_us(step, double(grid), 1) + (rest > 0 ? step_us(step, double(rest), 1) : 0));
 
   const double epilogue = epilogue_us(l);
   const double rounds = double(full + (rest > 0)), in_turn = time.main_loop_us / rounds + epilogue;
