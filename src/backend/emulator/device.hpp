@@ -240,6 +240,9 @@ inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline int fma(int x, int y, int z) { return int(u32(x) * u32(y) + u32(z)); }
 
+inline float abs(float x) { return __builtin_fabsf(x); }
+inline float max_or_nan(float x, float y) { return x != x || x > y ? x : y; }
+
 inline float erf(float x) { return __builtin_erff(x); }
 inline double erf(double x) { return __builtin_erf(x); }
 inline double exp2(double x) { return __builtin_exp2(x); }
