@@ -126,7 +126,7 @@ inline u32 prmt(u32 low, u32 high) {
 
 inline void check_global(const void* address, u32 bytes) {
   if constexpr (DEPENDENT_LAUNCH) runtime.check_dependencies("an access of global memory");
-  if ((u64)address % bytes) runtime.misaligned_global(address, bytes);
+  if ((u64)address % bytes || (u64)address < 0x10000) runtime.broken_global(address, bytes);
 }
 template <typename T>
 inline T ld_global(const void* address) {
