@@ -1,6 +1,6 @@
-// Matrices of 16-bit elements that the epilogue reads, or writes beside D, where D leaves through shared memory: 16 bytes a
-// thread between memory and D's stage, and by ldmatrix and stmatrix between the stage and where the accumulators are.
-// Each warp moves what it needs itself, in the part of the stage that it fills with D afterwards.
+// Matrices of 16-bit elements that the epilogue reads, or writes beside D, where D leaves through shared memory: 16
+// bytes a thread between memory and D's stage, and by ldmatrix and stmatrix between the stage and where the
+// accumulators are. Each warp moves what it needs itself, in the part of the stage that it fills with D afterwards.
 #pragma once
 #include "arguments.cuh"
 #include "custom_epilogue.cuh"
@@ -62,10 +62,10 @@ struct SubtileMatrices {
 };
 
 // A warp's part of a subtile: 16 rows of the kernel's, which are columns of memory's with SWAP_AB.
-[[maybe_unused]] constexpr int CHUNK = 8;                                            // elements, 16 bytes
-constexpr int LANE_CHUNKS = ceil_div(2 * SUBTILE_COLUMNS, 32);      // of a lane
+[[maybe_unused]] constexpr int CHUNK = 8;                             // elements, 16 bytes
+constexpr int LANE_CHUNKS = ceil_div(2 * SUBTILE_COLUMNS, 32);        // of a lane
 constexpr int SUBTILE_PAIRS = ceil_div(SUBTILE_COLUMNS, 16) * 2 * 2;  // of a thread
-constexpr int MATRICES = HAS_CUSTOM_EPILOGUE ? 8 : 1;               // by an operand's number; C
+constexpr int MATRICES = HAS_CUSTOM_EPILOGUE ? 8 : 1;                 // by an operand's number; C
 
 /// A thread's chunks of each matrix.
 struct StagedChunks {
@@ -175,13 +175,16 @@ struct StagedSubtile {
       const int left = (SWAP_AB ? tile.row_end : tile.column_end) - n;
       const bool has_row = WHOLE || m < (SWAP_AB ? tile.column_end : tile.row_end);
       visit(i, SWAP_AB ? swizzled_d(down, warp * 32 + first * 16) : swizzled_d(warp * 16 + down, first * 16), m, n,
-            WHOLE ? CHUNK : has_row ? left : 0);
+            WHOLE     ? CHUNK
+            : has_row ? left
+                      : 0);
     }
   }
 
   template <typename T>
   __device__ __forceinline__ void load_matrix(const T* matrix, i64 ld, U32x4 (&chunks)[LANE_CHUNKS]) const {
-    for_each_chunk([&](int i, u32, int m, int n, int left) { chunks[i] = load_staged_chunk(matrix + (m * ld + n), left); });
+    for_each_chunk(
+        [&](int i, u32, int m, int n, int left) { chunks[i] = load_staged_chunk(matrix + (m * ld + n), left); });
   }
   __device__ __forceinline__ void take_matrix(const U32x4 (&chunks)[LANE_CHUNKS], u32 stage,
                                               u32 (&pairs)[SUBTILE_PAIRS]) const {

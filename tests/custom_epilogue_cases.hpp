@@ -80,7 +80,7 @@ class TestDevice {
 
 /// Runs it and says which element is wrong first; empty if none is.
 inline std::string run(TestDevice& device, Problem problem, const Case& one, const KernelConfig* config, Random& random,
-                std::int64_t pad = 0, std::int64_t shift = 0) {
+                       std::int64_t pad = 0, std::int64_t shift = 0) {
   const EpilogueFunction function = parse_epilogue(one.text);
   problem.epilogue.function = define_epilogue(function);
   const DataType accumulator = problem.a.type == f64 ? f64 : problem.a.type == s8 ? s32 : f32;
@@ -191,7 +191,7 @@ inline const Case everything{
     }};
 
 inline const Case identity{"__device__ float epilogue(float x, const Args&, Out&) { return x; }",
-                    [](double x, const std::vector<double>&, int, int, int) { return std::vector<double>{x}; }};
+                           [](double x, const std::vector<double>&, int, int, int) { return std::vector<double>{x}; }};
 
 inline Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType d = f32) {
   return {.m = m, .n = n, .k = k, .a = {f16}, .b = {f16, Layout::column_major}, .d = {d}};

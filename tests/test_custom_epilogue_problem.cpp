@@ -1,4 +1,5 @@
-// Epilogues of the caller's own as part of a problem: what they are called, what a launch is given, what they cost a plan.
+// Epilogues of the caller's own as part of a problem: what they are called, what a launch is given, what they cost a
+// plan.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -75,7 +75,8 @@ TEST_CASE("A hostile epilogue that its words give away is refused before any com
       {"closes our namespace", line_2("} namespace jitgemm {"), "line 2", "\"}\" closes nothing"},
       {"opens a namespace", line_2("namespace other {}"), "line 2", "\"namespace\" has no place"},
       {"has a name of ours", line_2("__device__ float jitgemm_call(float x) { return x; }"), "line 2", "jitgemm_call"},
-      {"has an operand of two names", operand + operand + head + "  return x; }\n", "", "two operands are called residual"},
+      {"has an operand of two names", operand + operand + head + "  return x; }\n", "",
+       "two operands are called residual"},
       {"describes an operand late", head + "  return x; }\n" + operand, "line 3", "operands come first"},
       {"has no function", operand + "constexpr float x = 1;\n", "", "there is no function \"epilogue\""},
       {"is a megabyte", line_3("  return x; //" + std::string(1 << 20, 'x')), "", "give 65536 at most"},
@@ -91,20 +92,23 @@ TEST_CASE("A hostile epilogue that its words give away is refused before any com
   }
 }
 
-TEST_CASE("A hostile epilogue that a compiler gives away is refused at its line by both", "[hostile][custom_epilogue]") {
+TEST_CASE("A hostile epilogue that a compiler gives away is refused at its line by both",
+          "[hostile][custom_epilogue]") {
   const std::vector<Hostile> all = {
       {"reads what it did not declare", line_3("  return x + args.other;"), "3", "other"},
       {"writes what it did not declare", line_3("  out.other = x; return x;"), "3", "other"},
       {"writes what it reads", line_3("  args.residual = x; return x;"), "3", ""},
       {"reads what is the launch's", line_3("  return x + args.operands[1].ld;"), "3", "operands"},
-      {"recurses in templates", line_2("template <int N> __device__ float f(float y) { return f<N + 1>(y); } constexpr "
-                                       "int n = 0; __device__ float g(float y) { return f<0>(y); }"),
+      {"recurses in templates",
+       line_2("template <int N> __device__ float f(float y) { return f<N + 1>(y); } constexpr "
+              "int n = 0; __device__ float g(float y) { return f<0>(y); }"),
        "2", ""},
-      {"recurses in types", line_2("template <int N> struct S { typename S<N + 1>::type y; using type = float; }; "
-                                   "__device__ float g(float y) { return S<0>{y}.y; }"),
+      {"recurses in types",
+       line_2("template <int N> struct S { typename S<N + 1>::type y; using type = float; }; "
+              "__device__ float g(float y) { return S<0>{y}.y; }"),
        "2", ""},
-      {"recurses in constants", line_2("constexpr int f(int n) { return f(n + 1); } constexpr int forever = f(0);"), "2",
-       ""},
+      {"recurses in constants", line_2("constexpr int f(int n) { return f(n + 1); } constexpr int forever = f(0);"),
+       "2", ""},
       {"says Args anew", line_2("struct Args { float residual; };"), "2", "Args"},
       {"says Out anew", line_2("using Out = float;"), "2", "Out"},
       {"says a constant anew", line_2("constexpr float NAN = 0;"), "2", "NAN"},
@@ -112,8 +116,8 @@ TEST_CASE("A hostile epilogue that a compiler gives away is refused at its line 
       {"takes one argument", operand + "__device__ float epilogue(float x) { return x; }\n", "call", ""},
       {"takes five", operand + "__device__ float epilogue(float x, const Args& a, Out& o, int, int) { return x; }\n",
        "call", ""},
-      {"takes a value for the reference", operand + "__device__ float epilogue(float x, Args& a, Out& o) { return x; }\n",
-       "call", ""},
+      {"takes a value for the reference",
+       operand + "__device__ float epilogue(float x, Args& a, Out& o) { return x; }\n", "call", ""},
       {"gives nothing", operand + "__device__ void epilogue(float x, const Args& args, Out& out) {}\n", "call", ""},
       {"is no C++", line_3("  return x x;"), "3", ""},
   };
@@ -155,14 +159,13 @@ TEST_CASE("Names of the library's functions are the text's own if it wants them"
   const TemporaryDirectory cache;
   TestDevice device(on_emulator(cache.path()));
   Random random(test_seed());
-  const Case own{"__device__ float sigmoid(float x) { return x + 1; }\n"
-                 "__device__ float gelu_erf(float x) { return sigmoid(x) * 2; }\n"
-                 "struct Arguments { float x; };\nenum Bias { none };\n"
-                 "__device__ float load(float x) { return Arguments{x}.x; }\n"
-                 "__device__ float epilogue(float x, const Args&, Out&) { return load(gelu_erf(x)) + none; }\n",
-                 [](double x, const std::vector<double>&, int, int, int) {
-                   return std::vector<double>{2 * (x + 1)};
-                 }};
+  const Case own{
+      "__device__ float sigmoid(float x) { return x + 1; }\n"
+      "__device__ float gelu_erf(float x) { return sigmoid(x) * 2; }\n"
+      "struct Arguments { float x; };\nenum Bias { none };\n"
+      "__device__ float load(float x) { return Arguments{x}.x; }\n"
+      "__device__ float epilogue(float x, const Args&, Out&) { return load(gelu_erf(x)) + none; }\n",
+      [](double x, const std::vector<double>&, int, int, int) { return std::vector<double>{2 * (x + 1)}; }};
   CHECK(run(device, problem_of(20, 24, 64), own, nullptr, random) == "");
   CHECK(why_refused(own.text, Device::compile_only) == "");
 }
@@ -173,7 +176,8 @@ TEST_CASE("NaN and infinity as constants come out as they are", "[hostile][custo
   const std::string text =
       "constexpr float nan = NAN, big = INFINITY;\n"
       "__device__ float epilogue(float x, const Args& args, Out&) {\n"
-      "  return args.column == 0 ? nan : args.column == 1 ? -big : args.column == 2 ? x * 0 * big : fmaxf(x, nan);\n}\n";
+      "  return args.column == 0 ? nan : args.column == 1 ? -big : args.column == 2 ? x * 0 * big : fmaxf(x, "
+      "nan);\n}\n";
   Problem problem{.m = 1, .n = 4, .k = 1, .d = {f32}};
   problem.epilogue.function = define_epilogue(parse_epilogue(text));
   const std::vector<std::uint16_t> ones(8, 0x3c00);
@@ -186,7 +190,8 @@ TEST_CASE("NaN and infinity as constants come out as they are", "[hostile][custo
   CHECK(why_refused(text, Device::compile_only) == "");
 }
 
-TEST_CASE("The emulator finds a planted read of an operand that nobody declared", "[hostile][custom_epilogue][emulator]") {
+TEST_CASE("The emulator finds a planted read of an operand that nobody declared",
+          "[hostile][custom_epilogue][emulator]") {
   const TemporaryDirectory templates;
   std::filesystem::copy(JITGEMM_SOURCE_DIR "/templates", templates.path(), std::filesystem::copy_options::recursive);
   const std::filesystem::path file = templates.path() / "custom_epilogue.cuh";
@@ -203,12 +208,11 @@ TEST_CASE("The emulator finds a planted read of an operand that nobody declared"
       TestDevice device(on_emulator(cache.path()));
       Random random(test_seed());
       const KernelConfig parsed = parse_kernel_config(config);
-      const Case one{"// operand in given " + shape + " f16\n" + head + "  return x + args.given;\n}\n",
-                     [](double x, const std::vector<double>& in, int, int, int) {
-                       return std::vector<double>{x + in[0]};
-                     }};
-      CHECK_THAT(refusal(ErrorCode::emulator_fault,
-                         [&] { run(device, problem_of(64, 64, 64, f16), one, &parsed, random); }),
-                 ContainsSubstring("where an operand is that no call gives"));
+      const Case one{
+          "// operand in given " + shape + " f16\n" + head + "  return x + args.given;\n}\n",
+          [](double x, const std::vector<double>& in, int, int, int) { return std::vector<double>{x + in[0]}; }};
+      CHECK_THAT(
+          refusal(ErrorCode::emulator_fault, [&] { run(device, problem_of(64, 64, 64, f16), one, &parsed, random); }),
+          ContainsSubstring("where an operand is that no call gives"));
     }
 }
