@@ -228,6 +228,18 @@ Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) 
   if (options_.tuning == Tuning::off) return by_model(planner, options_.constraints);
   const NormalProblem tuned = tuned_shape(shape);
   TuningLookup found = db_.find(tuned, device_, options_.constraints);
+  if (found.match != Match::exact && has_vector_scales(tuned)) {
+    // Better than another shape's: only the epilogue's few microseconds are others.
+    NormalProblem single = tuned;
+    single.a.scaling = single.b.scaling = Scaling::value;
+    if (TuningLookup other = db_.find(single, device_, options_.constraints); other.match == Match::exact) {
+      found = std::move(other);
+      found.match = Match::nearest;
+      found.measured_us = found.spread = 0;
+      found.runners_up.clear();
+      found.why += ", with single scales";
+    }
+  }
   if (found.match == Match::none) return by_model(planner, options_.constraints);
 
   // The look-up has checked this for the bucket, which is another problem.
@@ -318,8 +330,7 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
 
 NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
   NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
-  if (has_vector_scales(tuned)) tuned.a.scaling = tuned.b.scaling = Scaling::value;  // so are vectors of scales
-  tuned.d.scaling = Scaling::value;                                                  // and D's own
+  tuned.d.scaling = Scaling::value;                        // so are D's own scales
   if (has_groups(tuned)) return typical_problem(tuned);
   if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
   const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
@@ -334,9 +345,8 @@ bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const
   if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
     return false;
   if (!is_bounded()) return true;
-  // With vectors of scales, or D's own, it would be other kernels that are measured, which may not be at hand.
-  return !has_vector_scales(problem) && !has_own_scales_d(problem) && at_hand_.has(problem, choice.config) &&
-         at_hand_.has_check(problem);
+  // With D's own scales it would be other kernels that are measured, which may not be at hand.
+  return !has_own_scales_d(problem) && at_hand_.has(problem, choice.config) && at_hand_.has_check(problem);
 }
 
 }  // namespace jitgemm

@@ -8,6 +8,7 @@
 #include "ide.cuh"
 #include "memory.cuh"
 #include "pairs.cuh"
+#include "ptx/convert.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -35,7 +36,17 @@ enum class OperandShape { scalar, along_m, along_n, matrix };
 /// The operand of this number.
 template <int INDEX, OperandShape SHAPE, typename T>
 struct EpilogueOperand {
-  static constexpr bool IS_MATRIX = SHAPE == OperandShape::matrix;
+  static constexpr bool IS_MATRIX = SHAPE == OperandShape::matrix, IS_SCALAR = SHAPE == OperandShape::scalar,
+                        IS_ALONG_M = SHAPE == OperandShape::along_m;
+  static constexpr int NUMBER = INDEX;
+  using Element = T;
+
+  /// Whether it comes as pairs where 16-bit matrices do.
+  template <bool MATRICES_DO>
+  static constexpr bool is_staged() {
+    if constexpr (MATRICES_DO && IS_MATRIX) return sizeof(T) == 2;
+    return false;
+  }
 
   static __device__ __forceinline__ const EpilogueOperandArguments& of(const Arguments& args) {
     return static_cast<const CustomEpilogueArguments&>(args).operands[INDEX];
@@ -79,9 +90,10 @@ struct EpilogueOperand {
 
 /// Replaces alpha * sum at (row, column) and (row, column + 1) of D by what the function makes of it, and with PAIRS of
 /// `up`, and stores its outputs.
-template <bool INTERIOR, typename Function>
+template <bool INTERIOR, typename Function, typename Staged>
 __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTile& tile, int row, int column,
-                                             ElementCompute (&x)[2], [[maybe_unused]] const ElementCompute (&up)[2]) {
+                                             ElementCompute (&x)[2], [[maybe_unused]] const ElementCompute (&up)[2],
+                                             [[maybe_unused]] const Staged& staged) {
   const CustomEpilogueArguments& own = static_cast<const CustomEpilogueArguments&>(args);
   const ElementPair<INTERIOR> pair(tile, row, column);
   typename Function::Args in[2]{};
@@ -93,22 +105,30 @@ __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTi
     in[i].batch = pair.batch;
   }
   Function::for_each_input([&](auto operand, auto member) {
+    using Operand = decltype(operand);
     ElementCompute values[2]{};
-    decltype(operand)::load(args, pair, values);
+    if constexpr (Operand::template is_staged<Staged::HAS_MATRICES>())
+      unpack(typename Operand::Element{}, staged(Operand::NUMBER), values[0], values[1]);
+    else
+      Operand::load(args, pair, values);
     in[0].*member = values[0];
     in[1].*member = values[1];
   });
+  // What does not exist, too: without branches, elements are computed side by side.
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
-    if (pair.has[i]) {
-      if constexpr (PAIRS)
-        x[i] = Function::call(x[i], up[i], in[i], out[i]);
-      else
-        x[i] = Function::call(x[i], in[i], out[i]);
-    }
+  for (int i = 0; i < 2; ++i) {
+    if constexpr (PAIRS)
+      x[i] = Function::call(x[i], up[i], in[i], out[i]);
+    else
+      x[i] = Function::call(x[i], in[i], out[i]);
+  }
   Function::for_each_output([&](auto operand, auto member) {
+    using Operand = decltype(operand);
     const ElementCompute values[2]{out[0].*member, out[1].*member};
-    decltype(operand)::store(args, pair, values);
+    if constexpr (Operand::template is_staged<Staged::HAS_MATRICES>())
+      staged(Operand::NUMBER) = ptx::pack(typename Operand::Element{}, values[0], values[1]);
+    else
+      Operand::store(args, pair, values);
   });
 }
 

@@ -4,10 +4,30 @@
 #include "activation.cuh"
 #include "ide.cuh"
 
-namespace epilogue_text {
+// What machines compute each in its own way, and who checks them may give errors.
+#ifndef JITGEMM_APPROXIMATE
+#define JITGEMM_APPROXIMATE(x) (x)
+#endif
+// Macros where <math.h> is included, as nvcc does.
+#undef INFINITY
+#undef NAN
+#undef FLT_MAX
 
-__device__ __forceinline__ float sigmoid(float x) { return jitgemm::device::sigmoid(x); }
-__device__ __forceinline__ double sigmoid(double x) { return jitgemm::device::sigmoid(x); }
+/// The caller's own functions of these names hide them.
+namespace epilogue_functions {
+#define JITGEMM_ACTIVATION(name)                                                                           \
+  __device__ __forceinline__ float name(float x) { return JITGEMM_APPROXIMATE(jitgemm::device::name(x)); } \
+  __device__ __forceinline__ double name(double x) { return JITGEMM_APPROXIMATE(jitgemm::device::name(x)); }
+JITGEMM_ACTIVATION(sigmoid)
+JITGEMM_ACTIVATION(gelu_erf)
+JITGEMM_ACTIVATION(gelu_tanh)
+JITGEMM_ACTIVATION(silu)
+#undef JITGEMM_ACTIVATION
+}  // namespace epilogue_functions
+
+namespace epilogue_text {
+using namespace epilogue_functions;
+
 [[maybe_unused]] constexpr double log2_e = jitgemm::device::LOG2_E;
 
 [[maybe_unused]] constexpr float INFINITY = __builtin_bit_cast(float, 0x7f800000u),
@@ -18,14 +38,17 @@ using int64_t = long long;
 using uint64_t = unsigned long long;
 
 #ifdef JITGEMM_EMULATOR
-#define JITGEMM_MATH_1(name)                                   \
+#define JITGEMM_MATH_1(name)                                                        \
+  inline double name(double x) { return JITGEMM_APPROXIMATE(__builtin_##name(x)); } \
+  inline float name##f(float x) { return JITGEMM_APPROXIMATE(__builtin_##name##f(x)); }
+#define JITGEMM_EXACT_1(name)                                  \
   inline double name(double x) { return __builtin_##name(x); } \
   inline float name##f(float x) { return __builtin_##name##f(x); }
-#define JITGEMM_MATH_2(name)                                                \
+#define JITGEMM_EXACT_2(name)                                               \
   inline double name(double x, double y) { return __builtin_##name(x, y); } \
   inline float name##f(float x, float y) { return __builtin_##name##f(x, y); }
-JITGEMM_MATH_1(fabs)
-JITGEMM_MATH_1(sqrt)
+JITGEMM_EXACT_1(fabs)
+JITGEMM_EXACT_1(sqrt)
 JITGEMM_MATH_1(cbrt)
 JITGEMM_MATH_1(exp)
 JITGEMM_MATH_1(exp2)
@@ -36,22 +59,23 @@ JITGEMM_MATH_1(log1p)
 JITGEMM_MATH_1(tanh)
 JITGEMM_MATH_1(atan)
 JITGEMM_MATH_1(erf)
-JITGEMM_MATH_1(floor)
-JITGEMM_MATH_1(ceil)
-JITGEMM_MATH_1(rint)
-JITGEMM_MATH_1(trunc)
-JITGEMM_MATH_1(round)
-JITGEMM_MATH_2(fmax)
-JITGEMM_MATH_2(fmin)
-JITGEMM_MATH_2(fmod)
-JITGEMM_MATH_2(copysign)
+JITGEMM_EXACT_1(floor)
+JITGEMM_EXACT_1(ceil)
+JITGEMM_EXACT_1(rint)
+JITGEMM_EXACT_1(trunc)
+JITGEMM_EXACT_1(round)
+JITGEMM_EXACT_2(fmax)
+JITGEMM_EXACT_2(fmin)
+JITGEMM_EXACT_2(fmod)
+JITGEMM_EXACT_2(copysign)
 #undef JITGEMM_MATH_1
-#undef JITGEMM_MATH_2
+#undef JITGEMM_EXACT_1
+#undef JITGEMM_EXACT_2
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
-inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
-inline float powf(float x, float y) { return __builtin_powf(x, y); }
+inline double rsqrt(double x) { return JITGEMM_APPROXIMATE(1 / __builtin_sqrt(x)); }
+inline float rsqrtf(float x) { return JITGEMM_APPROXIMATE(1 / __builtin_sqrtf(x)); }
+inline float powf(float x, float y) { return JITGEMM_APPROXIMATE(__builtin_powf(x, y)); }
 #define JITGEMM_OF_EACH_TYPE(T)                \
   inline T abs(T x) { return x < 0 ? -x : x; } \
   inline bool isnan(T x) { return x != x; }    \

@@ -27,9 +27,9 @@ struct Epilogue {
 
   /// C's elements (row, column) and (row, column + 1), and the bias's; column is even. What lies outside of D means
   /// nothing, and nothing is read for it, nor what the kernel does not have. INTERIOR promises that both are inside.
-  template <bool INTERIOR>
+  template <bool INTERIOR, typename Staged>
   __device__ __forceinline__ void load_addends(int row, int column, ElementCompute (&its_c)[2],
-                                               ElementCompute (&its_bias)[2]) const {
+                                               ElementCompute (&its_bias)[2], const Staged& staged) const {
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
@@ -40,7 +40,9 @@ struct Epilogue {
     if constexpr (BIAS == Bias::along_m) {
       if (has_x) its_bias[0] = its_bias[1] = load(bias + row);
     }
-    if constexpr (READS_C) {
+    if constexpr (READS_C && Staged::HAS_MATRICES && sizeof(ElementC) == 2) {
+      unpack(ElementC{}, staged(0), its_c[0], its_c[1]);
+    } else if constexpr (READS_C) {
       const ElementC* c = static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c);
       if (!SWAP_AB && ALIGN_C >= 2 * int(sizeof(ElementC)) && has_y) {
         load_pair(c + at(row, column, args.ldc), its_c[0], its_c[1]);
@@ -52,13 +54,13 @@ struct Epilogue {
   }
 
   /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told; with PAIRS those
-  /// of both gates, with what they let through.
-  template <bool INTERIOR>
+  /// of both gates, with what they let through. `staged` has pairs of the matrices that need not be loaded here.
+  template <bool INTERIOR, typename Staged = NotStaged>
   __device__ __forceinline__ void finish(int row, int column, const Factors (&factors)[2], ElementCompute& x,
                                          ElementCompute& y, [[maybe_unused]] ElementCompute up_x = 0,
-                                         [[maybe_unused]] ElementCompute up_y = 0) const {
+                                         [[maybe_unused]] ElementCompute up_y = 0, const Staged& staged = {}) const {
     ElementCompute c[2] = {}, bias[2] = {};
-    load_addends<INTERIOR>(row, column, c, bias);
+    load_addends<INTERIOR>(row, column, c, bias, staged);
     const EpilogueFunctor functor{args.scalars, scales.d};
     ElementCompute values[] = {x, y};
     if constexpr (HAS_CUSTOM_EPILOGUE) {
@@ -66,7 +68,7 @@ struct Epilogue {
       ElementCompute up[] = {up_x, up_y};
       if constexpr (PAIRS)
         for (int i = 0; i < 2; ++i) up[i] = functor.linear(up[i], factors[i], 0);
-      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values, up);
+      apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values, up, staged);
       for (ElementCompute& value : values) value = functor.scaled(value);
     } else {
       functor(values, factors, c, bias);
@@ -75,20 +77,31 @@ struct Epilogue {
     y = values[1];
   }
 
-  /// Brings the lines of ROWS x COLUMNS elements of C, and of what else is a matrix to the epilogue, into the L2, by
-  /// `threads` threads; what lies outside is replaced by the nearest inside.
+  /// Brings what ROWS x COLUMNS elements are finished with on its way, by `threads` threads: the lines of C, and of
+  /// what else is a matrix to the epilogue, into the L2, those of vectors into the L1. What lies outside is replaced by
+  /// the nearest inside.
   template <int ROWS, int COLUMNS, typename Function = CustomEpilogue>
-  static __device__ __forceinline__ void prefetch_matrices(const Arguments& args, const WorkTile& tile, int row,
+  static __device__ __forceinline__ void prefetch_operands(const Arguments& args, const WorkTile& tile, int row,
                                                            int column, u32 thread, u32 threads) {
+    const auto prefetch_along = [&](const auto* vector, auto along_rows) {
+      if constexpr (decltype(along_rows)::value)
+        prefetch_vector<ROWS>(vector, row, tile.row_end, thread, threads);
+      else
+        prefetch_vector<COLUMNS>(vector, column, tile.column_end, thread, threads);
+    };
     if constexpr (READS_C)
       prefetch<ROWS, COLUMNS>(static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c), args.ldc,
                               tile, row, column, thread, threads);
+    if constexpr (BIAS != Bias::none)
+      prefetch_along(static_cast<const ElementC*>(args.bias), Flag < BIAS == Bias::along_m > {});
     if constexpr (HAS_CUSTOM_EPILOGUE) {
       Function::for_each_input([&](auto operand, auto) {
         using Operand = decltype(operand);
         if constexpr (Operand::IS_MATRIX)
           prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column, thread,
                                   threads);
+        else if constexpr (!Operand::IS_SCALAR)
+          prefetch_along(Operand::at(args, 0, 0, tile.batch), Flag < Operand::IS_ALONG_M != SWAP_AB > {});
       });
     }
   }

@@ -37,6 +37,22 @@ constexpr int SCALE_BYTES = GEOMETRY.scale_bytes, SCALE_A_BYTES = GEOMETRY.scale
 using TileFragment = Fragment<4, BLOCK_N>;
 using StoreFragment = Fragment<4, BLOCK_N / CLUSTER_K>;
 
+constexpr int STORE_ROWS = 64 / ROW_FOLD;                           // of D, of one wgmma's
+constexpr int SUBTILES = ceil_div(STORE_COLUMNS, SUBTILE_COLUMNS);  // of these rows; the last may be narrower
+using SubtileFragment = Elements<Fragment<4, SUBTILE_COLUMNS * COLUMN_FOLD>>;
+constexpr int STORE_COUNT = StoreFragment::count(CONSUMER_ROWS);  // accumulators a thread
+constexpr bool THROUGH_SHARED = TMA_STORE || (sizeof(ElementD) == 2 && ROW_FOLD == 1);
+
+/// Where byte `at` of D's row lies in a stage: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
+/// by side.
+__device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
+  constexpr u32 ROWS = SWAP_AB ? SUBTILE_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH,
+                CHUNKS = D_BOX_WIDTH / 16;
+  const u32 inner = at % D_BOX_WIDTH;
+  return at / D_BOX_WIDTH * (ROWS * D_BOX_WIDTH) + row * D_BOX_WIDTH +
+         (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 + inner % 16;
+}
+
 struct SharedMemory {
   u32 base;  // 1024-byte aligned, as the swizzle needs
 

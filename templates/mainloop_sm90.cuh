@@ -311,9 +311,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const int row = tile.row + first_row / ROW_FOLD, column = tile.column + place.k * STORE_COLUMNS;
     int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
-    if constexpr (READS_C || HAS_CUSTOM_EPILOGUE) {
+    if constexpr (READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE) {
       if (work.peer == 0)
-        Epilogue::prefetch_matrices<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+        Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);

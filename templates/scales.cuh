@@ -46,15 +46,6 @@ struct Scales {
     if constexpr (SCALING_B == Scaling::vector)
       prefetch_vector<COLUMNS>(scales_of_b(args, tile), column, tile.column_end, thread, threads);
   }
-
- private:
-  template <int COUNT>
-  static __device__ __forceinline__ void prefetch_vector(const float* scales, int first, int end, u32 thread,
-                                                         u32 threads) {
-    constexpr int LINE = 32;                                        // of 128 bytes
-    for (int i = thread; i <= ceil_div(COUNT, LINE); i += threads)  // one more: the first may begin within a line
-      ptx::prefetch_l1(scales + min_of(first + i * LINE, end - 1));
-  }
 };
 
 /// The vectors' scales of a thread's part of `DOWN` blocks of a fragment whose tile begins at (row, column), each

@@ -14,6 +14,7 @@
 #include "ptx/shared.cuh"
 #include "ptx/stmatrix.cuh"
 #include "ptx/tma.cuh"
+#include "staged_matrices.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -21,31 +22,16 @@ namespace jitgemm::device {
 __device__ __forceinline__ u32 bits(float x) { return __builtin_bit_cast(u32, x); }
 __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
-constexpr int STORE_ROWS = 64 / ROW_FOLD;                           // of D, of one wgmma's
-constexpr int SUBTILES = ceil_div(STORE_COLUMNS, SUBTILE_COLUMNS);  // of these rows; the last may be narrower
-using SubtileFragment = Elements<Fragment<4, SUBTILE_COLUMNS * COLUMN_FOLD>>;
-constexpr int STORE_COUNT = StoreFragment::count(CONSUMER_ROWS);  // accumulators a thread
-constexpr bool THROUGH_SHARED = TMA_STORE || (sizeof(ElementD) == 2 && ROW_FOLD == 1);
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
-constexpr bool EDGES_DIFFER =
-    READS_C || BIAS != Bias::none || HAS_VECTOR_SCALES || HAS_CUSTOM_EPILOGUE || HAS_OWN_SCALES || !THROUGH_SHARED;
-
-/// Where byte `at` of D's row lies in a stage: boxes of D_BOX_WIDTH bytes, each with TMA's swizzle of that width, side
-/// by side.
-__device__ __forceinline__ u32 swizzled_d(u32 row, u32 at) {
-  constexpr u32 ROWS = SWAP_AB ? SUBTILE_COLUMNS : 64, ROWS_A_SWIZZLE_STEP = 128 / D_BOX_WIDTH,
-                CHUNKS = D_BOX_WIDTH / 16;
-  const u32 inner = at % D_BOX_WIDTH;
-  return at / D_BOX_WIDTH * (ROWS * D_BOX_WIDTH) + row * D_BOX_WIDTH +
-         (inner / 16 ^ row / ROWS_A_SWIZZLE_STEP % CHUNKS) * 16 + inner % 16;
-}
+constexpr bool EDGES_DIFFER = LOADS_BY_ELEMENT || HAS_VECTOR_SCALES || HAS_OWN_SCALES || !THROUGH_SHARED;
 
 /// Finishes the subtile from (row, column) on, as far as it is the block's, and leaves it in the stage. `first` is the
-/// index of the thread's first accumulator; `groups` are of 8 columns.
+/// index of the thread's first accumulator; `groups` are of 8 columns; `chunks` are of the matrices that come by the
+/// stage.
 template <bool INTERIOR, typename T = ElementD>
 __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, u32 consumer, u32 thread, int row,
-                                           int column, int first, int groups,
+                                           int column, int first, int groups, const StagedChunks& chunks,
                                            const Accumulator (&accumulators)[STORE_COUNT]) {
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
@@ -53,6 +39,9 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
   const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
                                                             row, column, groups);
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
+  StagedPairs pairs;
+  const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
+  if constexpr (STAGES_INPUTS) subtile.take(chunks, stage, pairs);
   ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
@@ -66,8 +55,9 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
       scales.get(0, half, j, factors);
       epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i], x[i + 1],
                                 ElementCompute(accumulators[first + i + UP]),
-                                ElementCompute(accumulators[first + i + UP + 1]));
+                                ElementCompute(accumulators[first + i + UP + 1]), StagedPair{pairs, j * 2 + half});
     }
+  if constexpr (STAGES_OUTPUTS) subtile.store(pairs, stage);
 
   if constexpr (HAS_OWN_SCALES)
     scale_rows(epilogue.args, epilogue.tile, stage, 1 + consumer, thread, fragment, row, column, x);
@@ -89,20 +79,13 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
     const auto pair = [&](int group, int i) {
       return ptx::pack(T{}, x[group * OF_GROUP + i], x[group * OF_GROUP + i + 1]);
     };
-    // 8 x 8 matrices, two down and two across; lanes 8i.. give the rows of the ith. Eight rows on, the swizzle is the
-    // same again; two groups of columns on, it is the exclusive or, since lane / 16 is the lowest bit of a group.
-    const u32 own = stage + (SWAP_AB ? swizzled_d(lane / 16 * 8 + lane % 8, warp * 32 + lane / 8 % 2 * 16)
-                                     : swizzled_d(warp * 16 + lane % 16, lane / 16 * 16));
-    const auto address = [&](int group) {
-      return SWAP_AB ? own + group * (8 * D_BOX_WIDTH)
-                     : (own ^ group * 16 % D_BOX_WIDTH) + group * 16 / D_BOX_WIDTH * (64 * D_BOX_WIDTH);
-    };
+    const SubtileMatrices matrices(stage, warp, lane);
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 2) {
       if (j + 1 < groups)
-        ptx::stmatrix_x4<SWAP_AB>(address(j), pair(j, 0), pair(j, 2), pair(j + 1, 0), pair(j + 1, 2));
+        ptx::stmatrix_x4<SWAP_AB>(matrices.at(j), pair(j, 0), pair(j, 2), pair(j + 1, 0), pair(j + 1, 2));
       else if (j < groups)
-        ptx::stmatrix_x2<SWAP_AB>(address(j), pair(j, 0), pair(j, 2));
+        ptx::stmatrix_x2<SWAP_AB>(matrices.at(j), pair(j, 0), pair(j, 2));
     }
   } else {
 #pragma unroll
@@ -213,6 +196,20 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
                                       int row, int column, const Accumulator (&accumulators)[STORE_COUNT],
                                       u32& subtiles) {
   const u32 warp = thread / 32, lane = thread % 32;
+  // Subtiles are numbered through all rows.
+  const auto load_chunks = [&](int number, StagedChunks& chunks) {
+    const int across = number % SUBTILES * SUBTILE_COLUMNS;
+    const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args,
+                                                          epilogue.tile,
+                                                          warp,
+                                                          lane,
+                                                          row + number / SUBTILES * STORE_ROWS,
+                                                          column + across,
+                                                          min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8};
+    subtile.load(chunks);
+  };
+  StagedChunks chunks, next;
+  if constexpr (STAGES_INPUTS) load_chunks(0, next);
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma) {
     const int its_row = row + mma * STORE_ROWS;
@@ -224,6 +221,11 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       // Of a group's rows, those that the subtile has; more than it can have: all of them.
       [[maybe_unused]] const int of_group =
           SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
+      if constexpr (STAGES_INPUTS) {
+        chunks = next;
+        const int number = mma * SUBTILES + subtile;
+        if (number + 1 < MMAS_M * SUBTILES) load_chunks(number + 1, next);  // while this one is finished
+      }
       if constexpr (GROUPED)
         if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {
@@ -233,7 +235,8 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
           ptx::bar_sync(1 + consumer, 128);  // the stage is free
         }
         ++subtiles;
-        fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, accumulators);
+        fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, chunks,
+                             accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {

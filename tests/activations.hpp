@@ -51,7 +51,7 @@ inline constexpr std::array expected_activations{
                        .value = [](double x, double) { return 0.5 * x * (1 + std::erf(x * 0.70710678118654752)); },
                        .largest_slope = [](double, double) { return 1.13; },
                        .exact = false,
-                       .operations = std::nullopt},
+                       .operations = Operations{7, 0, 0}},
     ExpectedActivation{
         .activation = Activation::gelu_tanh,
         .value = [](double x,

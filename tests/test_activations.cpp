@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "activations.hpp"
 #include "catch.hpp"
 #include "core/activations.hpp"
 #include "core/enumerators.hpp"
+#include "jitgemm/jitgemm.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -47,4 +51,38 @@ TEST_CASE("The host's activations are those that tests expect, and no steeper th
     }
     CHECK(std::isnan(info.value(NAN, 1)));
   }
+}
+
+TEST_CASE("gelu_erf in f32 is as near as templates/README.md says, and ends at 0", "[activations][emulator]") {
+  const TemporaryDirectory cache;
+  ContextOptions options;
+  options.device = Device::emulator;
+  options.tuning = Tuning::off;
+  options.cache_dir = cache.path().string();
+  Context context(options);
+  std::vector<float> x, d;
+  for (int i = -20000; i <= 20000; ++i) x.push_back(float(i) / 1024);
+  for (int i = -140; i <= 120; i += 4)
+    for (const float sign : {1.f, -1.f}) x.push_back(std::ldexp(sign * 1.37f, i));
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  x.insert(x.end(), {infinity, -infinity, NAN});
+  d.resize(x.size());
+  Problem problem{.m = std::int64_t(x.size()), .n = 1, .k = 1, .a = {f32}, .b = {f32}, .d = {f32}};
+  problem.epilogue.activation = Activation::gelu_erf;
+  const float one = 1;
+  context.gemm(problem, {.a = x.data(), .b = &one, .d = d.data()});
+  double worst = 0, worst_of_itself = 0;
+  for (std::size_t i = 0; i < x.size() - 3; ++i) {
+    const double from = x[i], expected = 0.5 * from * std::erfc(-from * 0.70710678118654752),
+                 error = std::abs(d[i] - expected);
+    if (std::abs(from) > 0x1p-100) worst = std::max(worst, error / std::abs(from));
+    if (from >= -5.6 && std::abs(expected) > 0x1p-100)
+      worst_of_itself = std::max(worst_of_itself, error / std::abs(expected));
+  }
+  CHECK(worst <= std::exp2(-21.5));
+  CHECK(worst_of_itself <= 0x1p-11);
+  CHECK(worst_of_itself > 0x1p-13);  // else it is another function, and the comment wants to know
+  CHECK(d[x.size() - 3] == infinity);
+  CHECK(std::abs(d[x.size() - 2]) < 1e-30f);
+  CHECK(std::isnan(d[x.size() - 1]));
 }

@@ -85,9 +85,61 @@ TEST_CASE("jitgemm bench has the product alone and the built-in beside an epilog
     CHECK((record.find("built_in") != std::string::npos) == bool(*built_in));
     std::filesystem::remove(csv);
   }
+  const Output other = jitgemm(bench + epilogue("residual") + " --built-in beta=0.5");
+  INFO(other.out << other.err);
+  CHECK_THAT(read_file(csv).value(), ContainsSubstring("built_in (") && ContainsSubstring(" here and "));
+  std::filesystem::remove(csv);
   const Output alone = jitgemm(bench + "--built-in beta=1");
   CHECK(alone.status != 0);
   CHECK_THAT(alone.err, ContainsSubstring("what --epilogue says: add that"));
+}
+
+TEST_CASE("What is compared with an epilogue of one's own has its operands as C and bias",
+          "[epilogue_files][emulator]") {
+  const TemporaryDirectory cache;
+  Context context(on_emulator(cache.path()));
+  Problem own = problem_with(
+      "// operand out before matrix f32\n// operand in scale matrix bf16\n// operand in residual matrix f32\n"
+      "// operand in limit along_n bf16\n// operand in bias along_n f32\n"
+      "__device__ float epilogue(float x, const Args& args, Out&) { return x + args.residual + args.bias; }\n");
+  Problem built_in = own;
+  built_in.epilogue.function = 0;
+  built_in.epilogue.bias = Bias::along_n;
+  built_in.beta = 1;
+  cli::InputPools inputs(ContextInternals::backend(context), bf16);
+  inputs.prepare(normalise(own), false, {normalise(built_in)});
+  const Operands same = inputs.operands(0);
+  CHECK(same.c == same.epilogue[2].in);
+  CHECK(same.bias == same.epilogue[4].in);
+  built_in.epilogue.bias = Bias::along_m;  // which none of the operands is
+  inputs.prepare(normalise(own), false, {normalise(built_in)});
+  const Operands other = inputs.operands(0);
+  CHECK(other.c == other.epilogue[2].in);
+  CHECK(other.bias != nullptr);
+  for (std::size_t i = 0; i < other.epilogue_count; ++i) CHECK(other.bias != other.epilogue[i].in);
+}
+
+TEST_CASE("The check of an epilogue of one's own allows what other machines' functions leave of a difference",
+          "[epilogue_files][emulator]") {
+  const TemporaryDirectory cache;
+  Context context(on_emulator(cache.path()));
+  Backend& backend = ContextInternals::backend(context);
+  const Problem problem = normalise(
+      problem_with("__device__ float epilogue(float x, const Args&, Out&) {\n  const float h = 0.01f * x - 4.5f;\n"
+                   "  return fmaf(0.5f * h, erff(h * 0.70710678f), 0.5f * h);\n}\n"));
+  cli::InputPools inputs(backend, bf16);
+  inputs.prepare(problem, false);
+  const Operands operands = inputs.operands(0);
+  context.gemm(problem, operands);
+  auto* const d = static_cast<float*>(operands.d);
+  const float kept = d[20 * 72 + 5];
+  CHECK(std::abs(kept) < 1e-4f);
+  for (const float units : {2.0f, -2.0f}) {  // in the last place of an erf near -1
+    d[20 * 72 + 5] = kept + units * 2.25f * 0x1p-24f;
+    CHECK(cli::check_against_reference(backend, problem, operands).passed());
+    d[20 * 72 + 5] = kept + 32 * units * 2.25f * 0x1p-24f;
+    CHECK_FALSE(cli::check_against_reference(backend, problem, operands).passed());
+  }
 }
 
 TEST_CASE("The check of an epilogue of one's own finds each wrong element", "[epilogue_files][emulator]") {

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "custom_epilogue_cases.hpp"
 #include "gemm_cases.hpp"
 #include "group_cases.hpp"
 #include "random.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -218,4 +220,38 @@ TEST_CASE("Small clusters that split k are right in many orders", "[.][full][rem
 
 TEST_CASE("Small kernels that store D in every way are right in many orders", "[.][full][removal][store]") {
   run_in_many_orders(mechanisms("store"));
+}
+
+TEST_CASE("Small kernels with matrices of an epilogue of one's own are right in many orders",
+          "[.][full][removal][own_epilogues]") {
+  // Two that are read and two that are written take turns in a stage.
+  const own_epilogues::Case four{
+      "// operand in a matrix f16\n// operand in b matrix bf16\n// operand out c matrix f16\n"
+      "// operand out d matrix bf16\n"
+      "__device__ float epilogue(float x, const Args& args, Out& out) {\n"
+      "  out.c = x + args.a;\n  out.d = x + args.b;\n  return x + args.a - 2 * args.b;\n}\n",
+      [](double x, const std::vector<double>& in, int, int, int) {
+        return std::vector<double>{x + in[0] - 2 * in[1], x + in[0], x + in[1]};
+      }};
+  const TemporaryDirectory cache;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    ContextOptions options = own_epilogues::on_emulator(cache.path());
+    options.emulator_seed = seed;
+    own_epilogues::TestDevice device(options);
+    Random random(seed);
+    for (const char* const text : {"sm90 64x72x64 stages=2 warps=4 schedule=persistent grid=2",
+                                   "sm90 128x40x64 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
+                                   "sm90 64x64x64 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2"}) {
+      const KernelConfig config = parse_kernel_config(text);
+      for (const int n : {152, 150}) {
+        const Problem problem = own_epilogues::problem_of(131, n, 72, f16);
+        for (const int pad : {0, 10 - n % 8})
+          if (const std::string wrong = own_epilogues::run(device, problem, four, &config, random, pad);
+              !wrong.empty()) {
+            std::cout << "caught with seed " << seed << ": " << wrong << std::endl;
+            FAIL(wrong);
+          }
+      }
+    }
+  }
 }

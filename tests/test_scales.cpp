@@ -394,23 +394,33 @@ TEST_CASE("A scaled row's bits do not depend on M, nor on its place", "[scales][
   }
 }
 
-TEST_CASE("A choice for single scales serves vectors, and what measures for vectors measures those", "[scales]") {
+TEST_CASE("Vectors of scales are tuned as what they are, and served by single ones' choice until then", "[scales]") {
   const TemporaryDirectory cache;
   ContextOptions options = GemmDevice::emulator();
   options.cache_dir = cache.path().string();
   options.tuning = Tuning::on;
   options.tuning_budget_seconds = 0.05;
   Context context(options);
-  const Problem vectors = problem_of(40, 48, 64);
-  Problem values = vectors;
-  scale(values, {Scaling::value, Scaling::value});
-  const KernelConfig best = context.tune(vectors).plan.config;
-  CHECK(context.counters().tuned == 1);
-  CHECK(context.plan(values).config == best);
-  CHECK(context.plan(values).source == PlanSource::exact);
-  CHECK(context.plan(vectors).config == best);
-  CHECK(context.plan(vectors).source == PlanSource::exact);
-  CHECK(context.counters().tuned == 1);
+  for (const bool both : {true, false}) {
+    Problem vectors = problem_of(both ? 40 : 56, 48, 64);
+    if (!both) vectors.b.scaling = Scaling::value;
+    Problem values = vectors;
+    scale(values, {Scaling::value, Scaling::value});
+    const auto tuned = context.counters().tuned;
+    const KernelConfig single = context.tune(values).plan.config;
+    CHECK(context.counters().tuned == tuned + 1);
+    CHECK(context.plan(values).source == PlanSource::exact);
+    const Plan until_then = context.plan(vectors);
+    CHECK((until_then.source == PlanSource::model || until_then.config == single));
+    CHECK_THAT(until_then.why,
+               ContainsSubstring("with single scales") && ContainsSubstring("gemm() will measure first"));
+    const KernelConfig best = context.tune(vectors).plan.config;
+    CHECK(context.counters().tuned == tuned + 2);
+    CHECK(context.plan(vectors).config == best);
+    CHECK(context.plan(vectors).source == PlanSource::exact);
+    CHECK_THAT(context.plan(vectors).why, !ContainsSubstring("single"));
+    CHECK(context.plan(values).config == single);
+  }
 }
 
 TEMPLATE_TEST_CASE("Vectors of scales reach a call", "[scales][c][emulated]", Context, CContext) {

@@ -26,7 +26,8 @@ TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
          "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales"],
-         "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"], "fixup.cuh": ["sm80", "sm90"],
+         "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
+         "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90"],
          "groups.cuh": ["groups"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
          "check.cuh": ["check"]}
@@ -72,6 +73,7 @@ ALLOWED = [
     ("store_sm90.cuh", "lane == 0", "columns >= 1", "only saves work: the others would store what the lane before them stores"),
     ("store_sm90.cuh", "j < columns / 8", "", "beyond it are no accumulators, so that the compiler leaves the rest of the loop out anyway"),
     ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu)", "", "only launches that run at once would lose a count, and one is enough"),
+    ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
       for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh")),
     *(("epilogue.cuh", code, "", "bounds a prefetch, which does nothing where no memory is")

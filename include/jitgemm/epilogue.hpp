@@ -37,11 +37,12 @@ struct EpilogueOperand {
 ///
 ///     __device__ float epilogue(float x, const Args& args, Out& out) { return x + args.residual; }
 ///
-/// It is called for each element of D that exists, after all of k is added up, with x = alpha * sum (times scale_a and
-/// scale_b), in the accumulator's type: float, double or int. What it returns is multiplied by scale_d where there is
-/// one, and rounded to D's type. Args has the inputs by name and, as int, `row`, `column` and `batch`; Out has the
-/// outputs, zero before the call. It gets values and no address, so that nothing can be read or written out of bounds;
-/// loads, stores and edges are the library's.
+/// It is called for each element of D, after all of k is added up, with x = alpha * sum (times scale_a and scale_b), in
+/// the accumulator's type: float, double or int; and where a tile reaches beyond D, for what is not there, with
+/// operands of 0, and nobody sees what comes of it: but a loop has to end then, too. What it returns is multiplied by
+/// scale_d where there is one, and rounded to D's type. Args has the inputs by name and, as int, `row`, `column` and
+/// `batch`; Out has the outputs, zero before the call. It gets values and no address, so that nothing can be read or
+/// written out of bounds; loads, stores and edges are the library's.
 ///
 /// Of a gated product it takes the two sums of a pair, column j of the gate's and of the other one's, and gives column
 /// j of a D that is N / 2 wide, as all its operands are:
@@ -57,7 +58,8 @@ struct EpilogueOperand {
 /// fmax,
 ///   fmin, fmod, copysign and fma, each with an f behind it for float, powf, min, max, abs, isnan and isinf, of which
 ///   CUDA's and the emulator's differ by a few units in the last place;
-/// - sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself,
+/// - gelu_erf, gelu_tanh and silu, the built-in activations, and sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of
+///   itself; functions of the text's own by these names hide them,
 ///
 /// and has the constants log2_e, INFINITY, NAN and FLT_MAX, and the types int32_t, uint32_t, int64_t and uint64_t.
 ///

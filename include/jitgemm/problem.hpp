@@ -26,7 +26,7 @@ struct Matrix {
   /// and 16 at most. gemm() looks at the pointers it is given instead.
   int alignment = 16;
   /// What an A's or B's scales are, if it has any, or Scaling::block_1x128 for a D that gets scales of its own.
-  /// Scales of blocks are tuned as they are; vectors, and D's own, share what was measured without them.
+  /// Scales of vectors and blocks are tuned as they are; D's own share what was measured without them.
   Scaling scaling = Scaling::value;
 };
 

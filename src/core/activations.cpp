@@ -15,8 +15,8 @@ using Bound = double (*)(double range, double slope);
 constexpr Bound one = [](double, double) { return 1.0; };
 constexpr Bound of_a_wave = [](double, double) { return 1.13; };  // near |x| = 1.5 (gelu) and 2.4 (silu)
 
-// A text may call ptx::add, mul, fma, erf and what templates/activation.cuh has. A comparison with NaN is false, so
-// that NaN passes through.
+// A text may call ptx::add, mul, fma and what templates/activation.cuh has. A comparison with NaN is false, so that NaN
+// passes through.
 constexpr std::array table{
     ActivationInfo{.activation = Activation::none,
                    .name = "none",
@@ -36,23 +36,25 @@ constexpr std::array table{
                    .value = [](double x, double slope) { return x < 0 ? slope * x : x; },
                    .largest_slope = [](double, double slope) { return std::max(1.0, std::abs(slope)); },
                    .takes_slope = true},
-    ActivationInfo{.activation = Activation::gelu_erf,  // (1 + erf(x / sqrt(2))) x / 2
+    ActivationInfo{.activation = Activation::gelu_erf,
                    .name = "gelu_erf",
-                   .device_text = R"(const ElementCompute half = ptx::mul(ElementCompute(0.5), x);
-  return ptx::fma(half, ptx::erf(ptx::mul(x, ElementCompute(0.70710678118654752))), half);)",
-                   .value = [](double x, double) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); },
+                   .device_text = "return gelu_erf(x);",
+                   .value =
+                       [](double x, double) {
+                         const double bounded = std::max(x, -40.0);  // of -infinity the limit, 0
+                         return bounded / 2 * (1 + std::erf(bounded / std::sqrt(2.0)));
+                       },
                    .largest_slope = of_a_wave},
     ActivationInfo{
-        .activation = Activation::gelu_tanh,  // (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y))
+        .activation = Activation::gelu_tanh,
         .name = "gelu_tanh",
-        .device_text = R"(constexpr double SCALE = -2 * LOG2_E * 0.79788456080286536;
-  return ptx::mul(x, sigmoid(ptx::mul(x, ptx::fma(ElementCompute(SCALE * 0.044715), ptx::mul(x, x), ElementCompute(SCALE)))));)",
+        .device_text = "return gelu_tanh(x);",
         .value = [](double x,
                     double) { return x / 2 * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x))); },
         .largest_slope = of_a_wave},
     ActivationInfo{.activation = Activation::silu,
                    .name = "silu",
-                   .device_text = "return ptx::mul(x, sigmoid(ptx::mul(ElementCompute(-LOG2_E), x)));",
+                   .device_text = "return silu(x);",
                    .value = [](double x, double) { return x / (1 + std::exp(-x)); },
                    .largest_slope = of_a_wave},
 };

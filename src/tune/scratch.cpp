@@ -32,7 +32,7 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   bias_bytes_ = padded(std::size_t(bias_elements(p)) * size_of(addend));
   d_bytes_ = padded(std::size_t(matrix_d(p).batch_bytes()));
   const auto scale_bytes = [&](std::int64_t scales) {
-    return has_block_scales(p) ? padded(std::size_t(scales) * sizeof(float)) : 0;
+    return has_block_scales(p) || has_vector_scales(p) ? padded(std::size_t(scales) * sizeof(float)) : 0;
   };
   scale_a_bytes_ = scale_bytes(scales_of_a(p));
   scale_b_bytes_ = scale_bytes(scales_of_b(p));

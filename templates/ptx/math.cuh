@@ -19,6 +19,14 @@ __device__ __forceinline__ float fma(float x, float y, float z) { return __fmaf_
 __device__ __forceinline__ double fma(double x, double y, double z) { return __fma_rn(x, y, z); }
 __device__ __forceinline__ int fma(int x, int y, int z) { return int(u32(x) * u32(y) + u32(z)); }
 
+__device__ __forceinline__ float abs(float x) { return ::fabsf(x); }
+/// NaN where either is.
+__device__ __forceinline__ float max_or_nan(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+
 // Approximations, where the emulator has those of the host. Overflow is infinity.
 /// Within 2 units in the last place.
 __device__ __forceinline__ float erf(float x) { return ::erff(x); }

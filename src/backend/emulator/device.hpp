@@ -126,7 +126,7 @@ inline u32 prmt(u32 low, u32 high) {
 
 inline void check_global(const void* address, u32 bytes) {
   if constexpr (DEPENDENT_LAUNCH) runtime.check_dependencies("an access of global memory");
-  if ((u64)address % bytes) runtime.misaligned_global(address, bytes);
+  if ((u64)address % bytes || (u64)address < 0x10000) runtime.broken_global(address, bytes);
 }
 template <typename T>
 inline T ld_global(const void* address) {
@@ -239,6 +239,9 @@ inline int mul(int x, int y) { return int(u32(x) * u32(y)); }
 inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline int fma(int x, int y, int z) { return int(u32(x) * u32(y) + u32(z)); }
+
+inline float abs(float x) { return __builtin_fabsf(x); }
+inline float max_or_nan(float x, float y) { return x != x || x > y ? x : y; }
 
 inline float erf(float x) { return __builtin_erff(x); }
 inline double erf(double x) { return __builtin_erf(x); }

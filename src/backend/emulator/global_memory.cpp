@@ -38,7 +38,10 @@ void flush(LaunchGlobalMemory& memory) {
   memory.cells.clear();
 }
 
-void misaligned_global(const void* address, u32 bytes) {
+void broken_global(const void* address, u32 bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) < 0x10000)  // where Linux maps nothing
+    current->launch->fault("access of %u bytes of global memory at %p, where an operand is that no call gives", bytes,
+                           address);
   current->launch->fault("access of %u bytes of global memory at %p, which is not a multiple of that", bytes, address);
 }
 
@@ -107,7 +110,7 @@ u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
   Launch& launch = *thread.launch;
   launch.preempt();
   launch.check_dependencies(thread, "atom_inc_acq_rel_gpu");
-  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) misaligned_global(address, 4);
+  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) broken_global(address, 4);
   LaunchGlobalMemory& global = launch.global();
   ClusterGlobalMemory& mine = thread.block->cluster->global;
   const u32 position = global.increments[address]++;

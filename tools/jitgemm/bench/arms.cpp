@@ -28,7 +28,7 @@ bool runs(Backend& backend, Stream stream, const Arm& arm) {
 }  // namespace
 
 void BenchArms::add(ArmResult& result, const std::string& program, const std::string& config, Launch launch,
-                    std::optional<Protocol> only, std::optional<Problem> own) {
+                    std::optional<Protocol> only, std::optional<Problem> own, bool is_same) {
   result.config = config;
   const std::vector<Protocol> protocols = only ? std::vector{*only} : std::vector<Protocol>();
   for (One& arm : arms_) {
@@ -39,7 +39,7 @@ void BenchArms::add(ArmResult& result, const std::string& program, const std::st
       arm.only.push_back(*only);
     return arm.results.push_back(&result);
   }
-  arms_.push_back({program, config, std::move(launch), {&result}, protocols, std::move(own)});
+  arms_.push_back({program, config, std::move(launch), {&result}, protocols, std::move(own), is_same});
 }
 
 int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,
@@ -105,9 +105,8 @@ std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, 
       const Check check = check_against_reference(backend, computed, operands, 1 << 14);
       if (!check.passed())
         wrong = fmt::format("{} is {}, should be {}", element_name(p, check.worst), check.got, check.expected);
-    } else {
-      wrong = compare_rows(backend, p, others.d, first.d);
     }
+    if (wrong.empty() && !is_first && arm.is_same) wrong = compare_rows(backend, p, others.d, first.d);
     if (!wrong.empty()) return fmt::format("{} ({}): {}", arm.program, arm.config, wrong);
   }
   return {};

@@ -28,9 +28,9 @@ struct ArmTiming {
 class BenchArms {
  public:
   /// `result` outlives this; report() gives it the configuration and the time. `only`: in one of the protocols. `own`:
-  /// what it computes, if that is not what all others do.
+  /// what it computes, if that is not what all others do; `is_same`: its results are to be those of the others though.
   void add(ArmResult& result, const std::string& program, const std::string& config, Launch launch,
-           std::optional<Protocol> only = {}, std::optional<Problem> own = {});
+           std::optional<Protocol> only = {}, std::optional<Problem> own = {}, bool is_same = true);
   /// In each protocol the fastest of the candidates: of the three best by a measurement of all in turn, the best when
   /// they are timed again. One only, as the least of several times would be a time that none of them has. How many run
   /// at all.
@@ -39,7 +39,7 @@ class BenchArms {
   std::size_t size() const { return arms_.size(); }
 
   /// Runs every arm once on the same inputs: the first, and those of a problem of their own, against float64, the
-  /// others against the first. Empty if all agree.
+  /// others, and those that are to have the same results, against the first. Empty if all agree.
   std::string check(Backend& backend, Stream stream, const Problem& normalised, const InputPools& inputs) const;
   /// All protocols in the same rounds.
   void time(Backend& backend, Stream stream, const InputPools& inputs, const ArmTiming& timing);
@@ -55,6 +55,7 @@ class BenchArms {
     std::vector<ArmResult*> results;
     std::vector<Protocol> only;  ///< empty: all
     std::optional<Problem> own;
+    bool is_same;
     std::vector<std::pair<Protocol, Timing>> timings = {};
 
     bool is_of(const Protocol& protocol) const { return only.empty() || std::ranges::count(only, protocol) > 0; }

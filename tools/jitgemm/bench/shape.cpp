@@ -194,7 +194,7 @@ bool ShapeBench::wanted(bool flag) const {
 std::vector<ShapeBench::NamedProblem> ShapeBench::compared_with(const Problem& p) const {
   if (!has_epilogue_function(p)) return {};
   const NormalProblem plain = without_epilogue_function(normalise(p));
-  std::vector<NamedProblem> problems{{"plain", plain}};
+  std::vector<NamedProblem> problems{{"plain", plain, Beside::other}};
   if (options_.built_in.empty()) return problems;
   Problem built_in = plain;
   std::istringstream words(options_.built_in);
@@ -202,7 +202,7 @@ std::vector<ShapeBench::NamedProblem> ShapeBench::compared_with(const Problem& p
     const std::size_t at = word.find('=');
     set_field(built_in, word.substr(0, at), at == std::string::npos ? std::string() : word.substr(at + 1));
   }
-  problems.push_back({"built_in", normalise(built_in)});
+  problems.push_back({"built_in", normalise(built_in), Beside::same});
   return problems;
 }
 
@@ -211,7 +211,7 @@ bool ShapeBench::fits(Context& runner, const Problem& p, const KernelConfig& con
 }
 
 void ShapeBench::add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
-                     const std::string& program, bool is_own) {
+                     const std::string& program, Beside beside) {
   if (!fits(runner, p, config)) {
     throw Error(ErrorCode::workspace_too_small,
                 fmt::format("{} needs more than the {} of workspace that each side may use", to_string(config),
@@ -227,7 +227,8 @@ void ShapeBench::add(BenchArms& arms, ArmResult& result, Context& runner, const 
     }
     runner.gemm(p, all, stream_.get(), config);
   };
-  arms.add(result, program, to_string(config), launch, {}, is_own ? std::optional<Problem>(p) : std::nullopt);
+  arms.add(result, program, to_string(config), launch, {},
+           beside == Beside::nothing ? std::nullopt : std::optional<Problem>(p), beside != Beside::other);
 }
 
 void ShapeBench::add_ours(BenchRecord& record, BenchArms& arms, Context& runner) {
@@ -298,7 +299,7 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
     record.others.push_back({other.name});
     try {
       add(arms, record.others.back().result, runner, other.problem, parse_kernel_config(chosen.config), other.name,
-          true);
+          other.beside);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_config && error.code() != ErrorCode::workspace_too_small) throw;
       record.note_absent(other.name + ": " + error.what());

@@ -38,9 +38,12 @@ class ShapeBench {
   void bench(std::vector<BenchRecord>& records);
 
  private:
+  /// A problem of its own beside the one that is timed, with results of its own or the same.
+  enum class Beside { nothing, other, same };
   struct NamedProblem {
     std::string name;  ///< of the arm
     Problem problem;
+    Beside beside;
   };
   struct Choices {
     KernelConfig tuned;
@@ -58,7 +61,7 @@ class ShapeBench {
   bool fits(Context& runner, const Problem& p, const KernelConfig& config) const;
   /// One of ours. The workspace is the caller's: else each captured launch would own one.
   void add(BenchArms& arms, ArmResult& result, Context& runner, const Problem& p, const KernelConfig& config,
-           const std::string& program = "jitgemm", bool is_own = false);
+           const std::string& program = "jitgemm", Beside beside = Beside::nothing);
   /// Of a problem with an epilogue of one's own: without it, as the arm plain, and what says the same with the
   /// library's own fields.
   std::vector<NamedProblem> compared_with(const Problem& p) const;

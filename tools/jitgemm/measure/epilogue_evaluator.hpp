@@ -18,6 +18,9 @@ class EpilogueEvaluator {
     double x = 0, up = 0;        ///< the sum, or the gate's and the other's
     std::vector<double> inputs;  ///< in the order of the function's operands that are read
     std::int64_t row = 0, column = 0, batch = 0;
+    /// Relative errors of what a function that machines approximate gives: of the text's first call, third, ...; of its
+    /// second, fourth, ...
+    double function_error[2] = {};
   };
   /// For each point what the function gives, and then its outputs in their order.
   std::vector<std::vector<double>> operator()(const std::vector<Point>& points);

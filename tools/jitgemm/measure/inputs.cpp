@@ -37,13 +37,18 @@ void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Proble
   step_a_ = padded(bytes_of_a(p));
   step_b_ = padded(bytes_of_b(p));
   step_c_ = step_d_ = 0;
+  prepare_own(p);
+  own_c_ = own_bias_ = std::nullopt;
   std::vector<Problem> all = beside;
   all.push_back(p);
   for (const Problem& each : all) {
-    if (reads_c(each)) step_c_ = std::max(step_c_, padded(bytes_of_c(each)));
+    const Bias bias = each.epilogue.bias;
+    if (reads_c(each)) own_c_ = find_own(OperandShape::matrix, type_of_c(each));
+    if (bias != Bias::none)
+      own_bias_ = find_own(bias == Bias::along_n ? OperandShape::along_n : OperandShape::along_m, type_of_c(each));
+    if (reads_c(each) && !own_c_) step_c_ = std::max(step_c_, padded(bytes_of_c(each)));
     step_d_ = std::max(step_d_, padded(bytes_of_d(each)));
   }
-  prepare_own(p);
   const auto room = [&](std::size_t step) { return rotate ? std::max(pool_bytes, step) : step; };
   std::vector<std::size_t> steps{step_a_, step_b_, step_c_, step_d_};
   for (const Own& own : own_) steps.push_back(own.step);
@@ -60,8 +65,9 @@ void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Proble
   grow(d_, room(step_d_), p.d.type, 0);
   for (const Problem& each : all) {
     const DataType addend = type_of_c(each);
-    if (reads_c(each)) grow(c_, room(step_c_), addend, 3);
-    if (each.epilogue.bias != Bias::none) grow(bias_, std::size_t(bias_elements(each)) * size_of(addend), addend, 4);
+    if (reads_c(each) && !own_c_) grow(c_, room(step_c_), addend, 3);
+    if (each.epilogue.bias != Bias::none && !own_bias_)
+      grow(bias_, std::size_t(bias_elements(each)) * size_of(addend), addend, 4);
   }
   vectors_a_ = p.a.scaling != Scaling::value;
   vectors_b_ = p.b.scaling != Scaling::value;
@@ -101,6 +107,14 @@ void InputPools::prepare_own(const Problem& p) {
   }
 }
 
+std::optional<std::size_t> InputPools::find_own(OperandShape shape, DataType type) const {
+  const auto found = std::ranges::find_if(own_, [&](const Own& own) {
+    return own.operand.shape == shape && own.operand.type == type && !own.operand.output;
+  });
+  if (found == own_.end()) return std::nullopt;
+  return std::size_t(found - own_.begin());
+}
+
 void InputPools::add_scales() {
   const float one = 1;
   scale_ = DeviceMemory(backend_, sizeof one);
@@ -117,11 +131,14 @@ Operands InputPools::operands(int set) const {
   const auto scales = [this](bool is_vector, const DeviceMemory& vector) {
     return reinterpret_cast<const float*>(is_vector ? vector.data() : scale_.data());
   };
+  const auto shared_or = [&](const std::optional<std::size_t>& own, const void* pool) {
+    return own ? values_[std::size_t(set)][*own].in : pool;
+  };
   return {.a = a_.data() + std::size_t(set) * step_a_,
           .b = b_.data() + std::size_t(set) * step_b_,
-          .c = c_.data() + std::size_t(set) * step_c_,
+          .c = shared_or(own_c_, c_.data() + std::size_t(set) * step_c_),
           .d = d_.data() + std::size_t(set) * step_d_,
-          .bias = bias_.data(),
+          .bias = shared_or(own_bias_, bias_.data()),
           .scale_a = scales(vectors_a_, scales_a_),
           .scale_b = scales(vectors_b_, scales_b_),
           .group_rows = reinterpret_cast<const std::int32_t*>(group_rows_.data()),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "jitgemm/epilogue.hpp"
@@ -26,7 +27,8 @@ class InputPools {
   InputPools(Backend& backend, DataType both) : InputPools(backend, both, both) {}
 
   /// Makes the pools large enough, and counts the sets. `rotate` false: one set. `beside`: other problems of the same
-  /// sizes and A and B that are given the same operands.
+  /// sizes and A and B that are given the same operands: C and bias are, where the epilogue of one's own has what they
+  /// may be, its first such operand.
   void prepare(const Problem& normalised, bool rotate, const std::vector<Problem>& beside = {});
   /// From now on A and B have single scales, of 1 in device memory.
   void add_scales();
@@ -45,6 +47,8 @@ class InputPools {
     DeviceMemory pool;
   };
   void prepare_own(const Problem& p);
+  /// The first operand that is read, of this shape and type.
+  std::optional<std::size_t> find_own(OperandShape shape, DataType type) const;
   void grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed);
 
   Backend& backend_;
@@ -54,6 +58,7 @@ class InputPools {
   bool vectors_a_ = false, vectors_b_ = false;
   int sets_ = 1;
   std::vector<Own> own_;
+  std::optional<std::size_t> own_c_, own_bias_;     ///< those of them that other problems' C and bias are
   std::vector<std::vector<EpilogueValue>> values_;  ///< of each set
 };
 
