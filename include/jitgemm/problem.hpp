@@ -58,7 +58,7 @@ struct Epilogue {
 ///
 /// A and B of e4m3, e5m2 and, where D is floating-point, of integers may have scales (Operands), one each or vectors
 /// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b). Those of
-/// e4m3 and e5m2 may have scales of blocks, too, without a batch and without Epilogue::function.
+/// e4m3 and e5m2 may have scales of blocks, too, without Epilogue::function.
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the type of alpha and beta, to which an s32
 /// sum is rounded first, each fma rounded once, to nearest even. Terms that are not there are left out: x = alpha *
@@ -82,9 +82,9 @@ struct Epilogue {
 /// rows of A and D as the device finds in Operands::group_rows when the call runs there, 0 too. M is what the host
 /// knows: the rows of all groups at most (offsets), or of each (counts). Rows of D that are no group's stay as they
 /// are, and a group's come out as those of a GEMM of it alone, with the same configuration bit for bit. A is row-major;
-/// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. C and bias are as
-/// without groups, where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
-/// There are no groups with scales of blocks.
+/// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. Scales of blocks are
+/// 1x128 of A, and lie as those of a matrix of its M rows, with counts of each group. C and bias are as without groups,
+/// where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
@@ -137,7 +137,8 @@ struct Operands {
   /// * A and scale_b * B: one value each, of which nullptr is 1, or with Scaling::vector M values, scale_a[m] of row m
   /// of A, and N values, scale_b[n] of column n of B, the same for all matrices of a batch. Of two single values alpha,
   /// rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that the order of these three
-  /// does not matter; Problem says how others are multiplied, and Scaling how they lie. scale_d is one value: it
+  /// does not matter; Problem says how others are multiplied, and Scaling how they lie. Those of blocks are each
+  /// matrix's own, one after the other, but where its operand's stride is 0: those of one. scale_d is one value: it
   /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;

@@ -1,5 +1,6 @@
 #include "core/type_rules.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/activations.hpp"
@@ -28,8 +29,12 @@ std::string why_block_scales_unsupported(const Problem& p) {
     return "blocks of one operand are scaled, and not of the other: use " +
            std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::block_128x128)) +
            " for both";
-  if (has_groups(p)) return "no kernel scales blocks of groups: use scales of rows and columns, or one value";
-  if (p.batch > 1) return "no kernel scales blocks of a batch: call for one matrix after the other";
+  if (has_groups(p) && p.a.scaling != Scaling::block_1x128)
+    return "groups begin at any row, not only where 128 rows with one scale do: use scaling_a = " +
+           std::string(to_string(Scaling::block_1x128));
+  const double blocks_of_k = double(p.k) / 128 + 1;
+  if (double(p.batch) * blocks_of_k * (double(std::max(p.m, p.n)) + 4) * sizeof(float) > 0x1p62)
+    return "the scales of all matrices are larger than 2^62 bytes: lower the batch, m, n or k";
   if (p.epilogue.function != 0)
     return "no kernel scales blocks and has an epilogue of one's own: use bias and activation, or another scaling";
   return {};

@@ -56,6 +56,49 @@ def test_scales():
     check(d, a, b, offs, factors=[scale_a[:, None] * of_group for of_group in scale_b])
 
 
+def of_blocks(scales, rows):
+    """Each 128 of k, and of rows where there are fewer scales, as a factor of each element."""
+    wide = scales.repeat(128, axis=-1)
+    return wide if scales.shape[-2] == rows else wide.repeat(128, axis=-2)[..., :rows, :]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("by_counts", [False, True])
+def test_scales_of_blocks(by_column, by_counts):
+    offs, counts = np.array([3, 3, 40], "int32"), np.array([30, 0, 11], "int32")
+    k, n = 300, 144
+    a = random((3, 34, k) if by_counts else (43, k), "float8_e4m3fn")
+    weight = random((3, n, k), "float8_e4m3fn")
+    of_a = rng.uniform(0.5, 1.5, a.shape[:-1] + (3,))
+    of_b = rng.uniform(0.5, 1.5, (3, n if by_column else 2, 3)).astype("float32")
+    scale_a, scale_b = jitgemm.block_scales(of_a, a), jitgemm.block_scales(of_b, weight).swapaxes(1, 2)
+    assert (scale_b.base is of_b) == (not by_column)
+    assert jitgemm.block_scales(scale_a, a) is scale_a
+    scaled_a = a.astype("float64") * of_blocks(of_a, a.shape[-2])[..., :k]
+    scaled_b = weight.astype("float64") * of_blocks(of_b, n)[..., :k]
+    b, scales = weight.swapaxes(1, 2), {"scale_a": scale_a, "scale_b": scale_b, "out_dtype": "float32"}
+    if by_counts:
+        d = jitgemm.grouped_mm(a, b, counts=counts, **scales)
+        for group, count in enumerate(counts):
+            expected = scaled_a[group, :count] @ scaled_b[group].T
+            assert np.all(np.abs(d[group, :count] - expected) <= 2e-3 * (1 + np.abs(expected)))
+    else:
+        check(jitgemm.grouped_mm(a, b, offs, **scales), scaled_a, scaled_b.swapaxes(1, 2), offs, bound=2e-3)
+
+
+@pytest.mark.parametrize("scale_a, scale_b, message", [
+    (np.ones((3, 20), "f4").T, np.ones((2, 3, 3), "f4"), r"scale_b is \(2, 3, 3\): pass \(2, 3, 144\), .* or \(2, 3, 2\)"),
+    (np.ones((20, 3), "f4"), np.ones((2, 3, 2), "f4"), r"kernels read strides \(1, 20\); pass jitgemm.block_scales\(scale_a, a"),
+    (np.ones((3, 20), "f4").T, np.ones((2, 3, 2), "f4"), r"kernels read strides \(6, 1, 3\); pass jitgemm.block_scales"),
+    (np.ones((20, 3), "f4"), np.ones((2, 144), "f4"), r"for both operands"),
+    (np.ones((1, 3), "f4"), np.ones((2, 3, 2), "f4"), r"scale_a is \(1, 3\): pass \(20, 3\)"),
+])
+def test_scales_of_blocks_that_are_refused(scale_a, scale_b, message):
+    a, b = random((20, 300), "float8_e4m3fn"), random((2, 144, 300), "float8_e4m3fn").swapaxes(1, 2)
+    with pytest.raises(ValueError, match=message):
+        jitgemm.grouped_mm(a, b, np.array([5, 20], "int32"), scale_a=scale_a, scale_b=scale_b)
+
+
 def test_what_is_out_of_range_is_told():
     context = jitgemm.Context("cpu")
     a, b = random((16, 16)), random((2, 16, 16))

@@ -116,18 +116,23 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
                           : addend(operands_.bias, problem_.epilogue.bias == Bias::along_m ? row : column);
   if (compute_type_of(problem_) == s32) return integer_at(a, b, c, bias);
 
-  const auto scale = [this](const std::vector<float>& scales, Scaling scaling, std::int64_t rows, std::int64_t i,
-                            std::int64_t depth) {
-    if (!is_of_blocks(scaling)) return double(scales[scaling == Scaling::vector ? std::size_t(i) : 0]);
+  const auto scale_of_block = [this](const std::vector<float>& scales, Scaling scaling, std::int64_t first,
+                                     std::int64_t rows, std::int64_t i, std::int64_t depth) {
     const std::int64_t ld = scale_ld(scaling, rows, problem_.k), block = depth / 128;
-    return double(scales[std::size_t(scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block)]);
+    const std::int64_t at = scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block;
+    return double(scales[std::size_t(first + at)]);
+  };
+  const auto scale = [](const std::vector<float>& scales, Scaling scaling, std::int64_t i) {
+    return double(scales[scaling == Scaling::vector ? std::size_t(i) : 0]);
   };
   const auto scale_at = [&](std::int64_t depth) {
+    if (has_block_scales(problem_))
+      return scale_of_block(scales_a_, problem_.a.scaling, batch * scale_stride_a(problem_), problem_.m, row, depth) *
+             scale_of_block(scales_b_, problem_.b.scaling, batch * scale_stride_b(problem_), problem_.n, column, depth);
     // Groups have vectors of their own.
     const std::int64_t first_a = problem_.grouping == Grouping::counts ? batch * problem_.m : 0,
                        first_b = has_groups(problem_) ? batch * problem_.n : 0;
-    return scale(scales_a_, problem_.a.scaling, problem_.m, first_a + row, depth) *
-           scale(scales_b_, problem_.b.scaling, problem_.n, first_b + column, depth);
+    return scale(scales_a_, problem_.a.scaling, first_a + row) * scale(scales_b_, problem_.b.scaling, first_b + column);
   };
   const bool of_blocks = has_block_scales(problem_);
   double sum = 0, absolute = 0;

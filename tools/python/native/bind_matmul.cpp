@@ -186,7 +186,9 @@ bias       (N,), the same for all groups, of the result's type.
 counts     in place of offs: a is (groups, M, K), of which each group has as many rows as its int32 says.
 out        the result, (M, N) or (groups, M, N). Rows that are no group's are left as they are; of one that is made
            here they mean nothing.
-scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with counts (groups, M) and (groups, N).
+scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with counts (groups, M) and (groups, N). Or
+           one for each 128 of k, rounded up: (M, K / 128), with counts (groups, M, K / 128), and (groups, K / 128,
+           N / 128) or (groups, K / 128, N), laid out as block_scales() has them, of the weights (groups, N, K).
 expected_m rows that a group is expected to have, which decides what runs; 0: as many as if all had the same.
 
 Has no gradients. Context.check() says whether offs or counts were out of range; nothing beside the result is ever

@@ -2,8 +2,13 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "torch_state.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -33,13 +38,66 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
 const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling) {
   if (!scales) return nullptr;
   const View& view = scales->view();
-  if (view.type != DataType::f32) throw nb::type_error((std::string(name) + " must be float32").c_str());
   if (view.elements() != 1) {
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
-      refuse(described(name, view) + ": pass one value, or a contiguous " + to_string(vectors));
+      refuse(described(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
+             " or, for both operands, one for each 128 of k");
     scaling = Scaling::vector;
   }
+  return static_cast<const float*>(view.data);
+}
+
+/// An operand's matrices with k along the last dimension of theirs, as A's are, and `groups` sets of scales, 0 if there
+/// is one for all.
+struct ScaledOperand {
+  const char *name, *way_out;
+  bool is_b;
+  std::int64_t groups, rows, k;
+
+  int rank() const { return groups > 0 ? 3 : 2; }
+  Shape shape(Scaling scaling) const {
+    const std::int64_t k_blocks = ceil_div(k, 128),
+                       of_rows = scaling == Scaling::block_1x128 ? rows : ceil_div(rows, 128);
+    Shape shape;
+    if (groups > 0) shape.push_back(groups);
+    shape.push_back(is_b ? k_blocks : of_rows);
+    shape.push_back(is_b ? of_rows : k_blocks);
+    return shape;
+  }
+  /// How kernels read them: elements from one to the next along each dimension of shape().
+  Shape strides(Scaling scaling) const {
+    const bool by_row = scaling == Scaling::block_1x128;
+    const std::int64_t ld = scale_ld(scaling, rows, k), along_row = by_row ? 1 : ld, along_k = by_row ? ld : 1;
+    Shape strides;
+    if (groups > 0) strides.push_back(ld * (by_row ? ceil_div(k, 128) : ceil_div(rows, 128)));
+    strides.push_back(is_b ? along_k : along_row);
+    strides.push_back(is_b ? along_row : along_k);
+    return strides;
+  }
+};
+
+const float* block_scales_of(const View& view, const ScaledOperand& operand, Scaling& scaling) {
+  const auto has = [&view](const Shape& shape, const auto& values) {
+    return std::equal(shape.extents.begin(), shape.extents.begin() + shape.rank, values.begin());
+  };
+  const auto lies = [&](Scaling as) {
+    const Shape strides = operand.strides(as);
+    for (std::size_t i = 0; i < std::size_t(strides.rank); ++i)
+      if (view.shape[i] > 1 && view.strides[i] != strides.extents[i]) return false;
+    return true;
+  };
+  std::optional<Scaling> found;
+  for (const Scaling as : {Scaling::block_1x128, Scaling::block_128x128})
+    if (has(operand.shape(as), view.shape) && (!found || (!lies(*found) && lies(as)))) found = as;
+  if (!found)
+    refuse(described(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
+           ", one for each 128 of k" +
+           (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
+  if (!lies(*found) && view.elements() > 0)
+    refuse(described(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
+           "; pass " + operand.way_out);
+  scaling = *found;
   return static_cast<const float*>(view.data);
 }
 
@@ -124,8 +182,21 @@ nb::object grouped_mm(const GroupedArguments& it) {
   set_matrix(p.a, left, "a", false);
   set_matrix(p.b, right, "b", true);
   Operands operands;
-  operands.scale_a = scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
-  operands.scale_b = scales_of(scale_b, Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+  for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
+    if (*scales && (*scales)->view().type != DataType::f32)
+      throw nb::type_error((std::string(name) + " must be float32").c_str());
+  const ScaledOperand scaled_a{"scale_a", "jitgemm.block_scales(scale_a, a)", false, by_counts ? groups : 0, p.m, k},
+      scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
+               true,      std::max<std::int64_t>(1, groups),
+               n,         k};
+  if (scale_a && scale_b && scale_a->view().rank == scaled_a.rank() && scale_b->view().rank == scaled_b.rank()) {
+    operands.scale_a = block_scales_of(scale_a->view(), scaled_a, p.a.scaling);
+    operands.scale_b = block_scales_of(scale_b->view(), scaled_b, p.b.scaling);
+  } else {
+    operands.scale_a =
+        scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
+    operands.scale_b = scales_of(scale_b, Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+  }
   if (bias) {
     const View expected = contiguous_view(Shape{1, {n}}, type_of_c(p));
     if (!alike(bias->view(), expected))
