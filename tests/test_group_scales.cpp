@@ -68,7 +68,8 @@ void ways_to_a_group(TestDevice& device, Random& random) {
     const int tile = config.swap_ab ? config.block_n : config.block_m;
     for (const Scaling of_b : {squares, rows_of_blocks}) {
       const std::vector<std::int32_t> sizes{1, 0, tile, tile + 1, 0, tile + random.between(1, tile - 1), 3};
-      Case one = by_offsets(problem_of(16 * random.between(1, 18), 16 * random.between(1, 40), sizes, of_b), sizes, config);
+      Case one =
+          by_offsets(problem_of(16 * random.between(1, 18), 16 * random.between(1, 40), sizes, of_b), sizes, config);
       one.problem.m += random.between(0, 6);  // rows of nobody's
       CAPTURE(text, to_string(one.problem));
       CHECK(run(device, one, random) == "");
@@ -147,8 +148,8 @@ void batches(GemmDevice& device) {
   packed.a.layout = Layout::column_major;
   packed.a.ld = packed.b.ld = packed.d.ld = 0;
   packed.a.stride = packed.b.stride = packed.d.stride = packed_stride;
-  cases.push_back(
-      plain_case(packed, parse_kernel_config("sm90 64x64x128 stages=3 warps=4 pack=ab schedule=data_parallel"), {1, 1, 16, 16}));
+  cases.push_back(plain_case(
+      packed, parse_kernel_config("sm90 64x64x128 stages=3 warps=4 pack=ab schedule=data_parallel"), {1, 1, 16, 16}));
   device.compile(cases);
   run_all({&device}, cases);
 }
@@ -222,7 +223,11 @@ TEST_CASE("Scales of blocks that groups do not have are refused", "[groups][scal
   CHECK_THAT(why(p), ContainsSubstring("groups begin at any row") && ContainsSubstring("scaling_a = block_1x128"));
   p.a.scaling = Scaling::vector;
   CHECK_THAT(why(p), ContainsSubstring("for both"));
-  Problem large{.m = 1 << 20, .n = 1 << 20, .k = 1 << 20, .batch = 0x7fffffff, .a = {.type = e4m3, .stride = 1, .scaling = squares}};
+  Problem large{.m = 1 << 20,
+                .n = 1 << 20,
+                .k = 1 << 20,
+                .batch = 0x7fffffff,
+                .a = {.type = e4m3, .stride = 1, .scaling = squares}};
   large.b = {.type = e4m3, .layout = Layout::column_major, .stride = 1, .scaling = squares};
   large.d = {.type = bf16};
   CHECK_THAT(why(large), ContainsSubstring("the scales of all matrices are larger"));
@@ -235,12 +240,11 @@ TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scale
   } catch (const Error&) {
     SKIP("no NVRTC");
   }
-  for (const char* config :
-       {"sm90 64x128x128 group_m=8 stages=5 warps=4 schedule=persistent grid=132",
-        "sm90 128x128x128 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
-        "sm90 128x128x128 group_m=8 stages=5 warps=8 cluster=2x1x1 schedule=persistent grid=132",
-        "sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
-        "sm90 128x64x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132"})
+  for (const char* config : {"sm90 64x128x128 group_m=8 stages=5 warps=4 schedule=persistent grid=132",
+                             "sm90 128x128x128 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
+                             "sm90 128x128x128 group_m=8 stages=5 warps=8 cluster=2x1x1 schedule=persistent grid=132",
+                             "sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 128x64x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132"})
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
       Problem p = problem_of(4096, 7168, {4096, 4096});
       p.grouping = grouping;

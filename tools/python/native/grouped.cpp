@@ -89,7 +89,9 @@ const float* block_scales_of(const View& view, const ScaledOperand& operand, Sca
   };
   std::optional<Scaling> found;
   for (const Scaling as : {Scaling::block_1x128, Scaling::block_128x128})
-    if (has(operand.shape(as), view.shape) && (!found || (!lies(*found) && lies(as)))) found = as;
+    if ((operand.is_b || as == Scaling::block_1x128) && has(operand.shape(as), view.shape) &&
+        (!found || (!lies(*found) && lies(as))))
+      found = as;
   if (!found)
     refuse(described(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
            ", one for each 128 of k" +
