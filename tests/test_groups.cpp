@@ -316,7 +316,7 @@ TEST_CASE("What no kernel does with groups is refused, and says what to do", "[g
   CHECK_THAT(why(p), ContainsSubstring("expected_m = -1"));
   p = problem;
   p.grouping = Grouping(9);
-  CHECK_THAT(why(p), ContainsSubstring("unknown grouping: use none, offsets or counts"));
+  CHECK_THAT(why(p), ContainsSubstring("unknown grouping: use none, offsets, counts or along_k"));
 
   TestDevice device(GemmDevice::emulator());
   const auto refusal = [&](const char* config) {

@@ -86,6 +86,12 @@ struct Epilogue {
 /// 1x128 of A, and lie as those of a matrix of its M rows, with counts of each group. C and bias are as without groups,
 /// where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
 ///
+/// With Grouping::along_k the groups are of k, as weights' gradients have them: one A and B, of any layouts, and a C
+/// and D for each group, the product of A's columns and B's rows that are its own. K is what the host knows, as M
+/// above: of all groups at most. What is no group's is not read, whatever lies there; a group without any gets the
+/// product zero. Scales are single values or vectors, the same for all groups, and Epilogue::function takes no pairs of
+/// columns.
+///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
 struct Problem {
@@ -105,9 +111,9 @@ struct Problem {
   /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
   Grouping grouping = Grouping::none;
-  /// Rows that a group is expected to have, 0: as many as it has if all have the same. Rounded up to a power of two or
-  /// one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows are computed
-  /// right.
+  /// Rows, or elements of k, that a group is expected to have, 0: as many as if all have the same. Rounded up to a
+  /// power of two or one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows
+  /// are computed right.
   std::int64_t expected_m = 0;
 };
 
@@ -146,9 +152,10 @@ struct Operands {
   /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
   float* scales_d = nullptr;
   /// Of a Grouping, one for each of `batch` groups, in memory as the matrices', read while the call runs on the device:
-  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most;
-  /// or counts, of each group's rows, M at most. Whatever they are, nothing outside of the operands is read or written:
-  /// an end before the largest one so far is that, others are taken as the nearest in range. Context::check() says so.
+  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most,
+  /// or along k the same of k and K; or counts, of each group's rows, M at most. Whatever they are, nothing outside of
+  /// the operands is read or written: an end before the largest one so far is that, others are taken as the nearest in
+  /// range. Context::check() says so.
   const std::int32_t* group_rows = nullptr;
   /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
   const EpilogueValue* epilogue = nullptr;

@@ -3,24 +3,34 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <string>
 
 #include "core/problem.hpp"
 
 namespace jitgemm {
 
-// Groups of rows, of which the host knows bounds and what to expect.
+// Groups of rows, or of k, of which the host knows bounds and what to expect.
 
 inline bool has_groups(const Problem& problem) { return problem.grouping != Grouping::none; }
+/// Else they are of k, or there are none.
+inline bool has_groups_of_rows(const Problem& problem) {
+  return has_groups(problem) && problem.grouping != Grouping::along_k;
+}
+
+/// Empty, or the rule for groups that the problem breaks and the way out.
+std::string why_groups_unsupported(const Problem& problem);
 
 /// Matrices of A, C and D: where offsets deal out the rows of one, the groups share it.
 inline std::int64_t matrices_of_rows(const Problem& problem) {
   return problem.grouping == Grouping::offsets ? std::min<std::int64_t>(problem.batch, 1) : problem.batch;
 }
 
-/// The bucket of a group's expected rows: a power of two, or half as much again.
+/// The bucket of a group's expected rows, or along k of its k: a power of two, or half as much again.
 inline std::int64_t expected_rows(const Problem& p) {
   const std::int64_t groups = std::max<std::int64_t>(1, p.batch);
-  const std::int64_t alike = p.grouping == Grouping::offsets ? (p.m + groups - 1) / groups : p.m;
+  const std::int64_t alike = p.grouping == Grouping::offsets   ? (p.m + groups - 1) / groups
+                             : p.grouping == Grouping::along_k ? (p.k + groups - 1) / groups
+                                                               : p.m;
   const std::int64_t expected = std::clamp<std::int64_t>(p.expected_m > 0 ? p.expected_m : alike, 1, 1 << 30);
   const auto power = std::int64_t(std::bit_ceil(std::uint64_t(expected)));
   return expected <= power / 4 * 3 ? power / 4 * 3 : power;
@@ -45,7 +55,8 @@ inline double expected_tile_rows(std::int64_t rows, std::int64_t tile_rows) {
 }
 
 /// The problem whose `groups` groups all have as many rows as are expected: by counts that are all of M, so that it is
-/// a batch that also other than grouped kernels compute, and plans and measurements need to know no table.
+/// a batch that also other than grouped kernels compute, and plans and measurements need to know no table. Along k it
+/// has K of each group, and A and B of each.
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups);
 
 }  // namespace jitgemm

@@ -71,12 +71,12 @@ std::int64_t scale_stride_b(const Problem& p) { return p.b.stride == 0 ? 0 : set
 std::int64_t scales_of_a(const Problem& p) {
   if (is_of_blocks(p.a.scaling))
     return std::max<std::int64_t>(p.batch - 1, 0) * scale_stride_a(p) + scales_of(p.a.scaling, p.m, p.k);
-  return scales_of(p.a.scaling, has_groups(p) ? p.m * matrices_of_rows(p) : p.m, p.k);
+  return scales_of(p.a.scaling, has_groups_of_rows(p) ? p.m * matrices_of_rows(p) : p.m, p.k);
 }
 std::int64_t scales_of_b(const Problem& p) {
   if (is_of_blocks(p.b.scaling))
     return std::max<std::int64_t>(p.batch - 1, 0) * scale_stride_b(p) + scales_of(p.b.scaling, p.n, p.k);
-  return scales_of(p.b.scaling, has_groups(p) ? p.n * p.batch : p.n, p.k);
+  return scales_of(p.b.scaling, has_groups_of_rows(p) ? p.n * p.batch : p.n, p.k);
 }
 
 std::int64_t scales_of_d(const Problem& p) { return scales_of(p.d.scaling, p.m, p.n); }

@@ -29,6 +29,8 @@ std::string why_block_scales_unsupported(const Problem& p) {
     return "blocks of one operand are scaled, and not of the other: use " +
            std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::block_128x128)) +
            " for both";
+  if (p.grouping == Grouping::along_k)
+    return "groups along k begin anywhere in a block of k: use scales of rows and columns, or one value";
   if (has_groups(p) && p.a.scaling != Scaling::block_1x128)
     return "groups begin at any row, not only where 128 rows with one scale do: use scaling_a = " +
            std::string(to_string(Scaling::block_1x128));
@@ -85,8 +87,7 @@ std::string why_types_unsupported(const Problem& p) {
            "value";
   if (const std::string broken = why_block_scales_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.grouping)) return "unknown grouping: use " + names_of_all<Grouping>();
-  if (has_groups(p) && p.a.layout != Layout::row_major)
-    return "groups are of rows, and A is column-major: give a row-major A";
+  if (const std::string broken = why_groups_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
   if (compute_type_of(p) == s32 && !info_of(p.epilogue.activation).takes_integers)
     return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +

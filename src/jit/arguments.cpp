@@ -226,11 +226,12 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
   device::GroupArguments args{};
   static_cast<device::CustomEpilogueArguments&>(args) = arguments;
   const device::Decomposition& d = arguments.decomposition;
-  args.groups = {int(p.batch), int(p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
+  const bool along_k = p.grouping == Grouping::along_k;
+  args.groups = {int(p.batch), int(along_k ? p.k : p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
   args.group_rows = operands.group_rows;
   args.broken_groups = workspace.broken_groups;
   args.stride_scale_a = p.grouping == Grouping::counts ? p.m : 0;
-  args.stride_scale_b = p.n;
+  args.stride_scale_b = along_k ? 0 : p.n;
   if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
   return args;
 }

@@ -34,7 +34,12 @@ Reference::Reference(Backend& backend, const NormalProblem& problem, const Opera
       operands_(operands),
       scales_a_(scales(reads_ab(problem) ? operands.scale_a : nullptr, scales_of_a(problem))),
       scales_b_(scales(reads_ab(problem) ? operands.scale_b : nullptr, scales_of_b(problem))),
-      scale_d_(scales(operands.scale_d, 1).front()) {}
+      scale_d_(scales(operands.scale_d, 1).front()) {
+  if (problem.grouping != Grouping::along_k) return;
+  std::vector<std::int32_t> ends(std::size_t(problem.batch), 0);
+  backend_.copy_to_host(ends.data(), operands.group_rows, ends.size() * sizeof ends[0]);
+  of_k_ = rows_of_groups(problem, ends);
+}
 
 std::vector<float> Reference::scales(const float* memory, std::int64_t count) {
   if (!memory) return {1};
@@ -107,8 +112,14 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
   fetch(batch, {row}, {column});
   const std::vector<double> none;
   const bool multiplies = reads_ab(problem_);
-  const std::vector<double>& a = multiplies ? rows_.at({batch, row}) : none;
-  const std::vector<double>& b = multiplies ? columns_.at({batch, column}) : none;
+  const std::vector<double>& all_a = multiplies ? rows_.at({batch, row}) : none;
+  const std::vector<double>& all_b = multiplies ? columns_.at({batch, column}) : none;
+  const auto of_group = [&](const std::vector<double>& all) {
+    const RowRange& range = of_k_[std::size_t(batch)];
+    return std::vector<double>(all.begin() + range.begin, all.begin() + range.end);
+  };
+  const bool is_cut = multiplies && !of_k_.empty();
+  const std::vector<double>&a = is_cut ? of_group(all_a) : all_a, &b = is_cut ? of_group(all_b) : all_b;
   const double c =
       reads_c(problem_) ? addend(operands_.c, batch * problem_.c.stride + row * problem_.c.ld + column) : 0;
   const double bias = problem_.epilogue.bias == Bias::none
