@@ -46,8 +46,8 @@ __device__ __forceinline__ void clear_behind(u32 smem, int count, u32 thread, u3
 }
 
 /// Of a tile's last k-block, once it is there, before any consumer of it multiplies it.
-__device__ __forceinline__ void clear_tail(const SharedMemory& smem, const PipelineState& state, int count, u32 consumer,
-                                           u32 thread) {
+__device__ __forceinline__ void clear_tail(const SharedMemory& smem, const PipelineState& state, int count,
+                                           u32 consumer, u32 thread) {
   constexpr u32 TOGETHER = PING_PONG ? 128 : CONSUMERS * 128;
   const u32 own = PING_PONG ? thread : consumer * 128 + thread;
   ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "along_k_cases.hpp"
 #include "backend/backend.hpp"
 #include "c_context.hpp"
 #include "catch.hpp"
@@ -21,160 +22,12 @@
 
 using namespace jitgemm;
 using namespace jitgemm::test;
-using namespace jitgemm::test::groups;
+using namespace jitgemm::test::along_k;
 using Catch::Matchers::ContainsSubstring;
+using jitgemm::test::groups::ends_of;
+using jitgemm::test::groups::says_broken;
 
 namespace {
-
-constexpr Layout rows = Layout::row_major, columns = Layout::column_major;
-
-/// As weights' gradients have them: A is dY, rows of k by M, and B is X, rows of k by N.
-Problem problem_of(std::int64_t m, std::int64_t n, const std::vector<std::int32_t>& sizes, DataType type = bf16,
-                   DataType d = f32, Layout layout_a = columns, Layout layout_b = rows) {
-  Problem problem{.m = m,
-                  .n = n,
-                  .k = std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0)),
-                  .batch = std::int64_t(sizes.size()),
-                  .a = {type, layout_a},
-                  .b = {type, layout_b},
-                  .d = {d}};
-  problem.grouping = Grouping::along_k;
-  return problem;
-}
-
-/// What each group has of k, as documented of any table.
-std::vector<GroupRows> ranges_of(const Problem& problem, const std::vector<std::int32_t>& table) {
-  Problem of_rows = problem;
-  of_rows.grouping = Grouping::offsets;
-  of_rows.m = problem.k;
-  return rows_of(of_rows, table);
-}
-
-struct KCase {
-  Problem problem;
-  std::vector<std::int32_t> table;
-  const KernelConfig* config = nullptr;  // null: what is chosen
-  int pad = 0;                           // elements between rows
-  int nan_group = -1;                    // whose A and B are NaN, and its D alone may be
-  int missed_group = -1;                 // whose last element of k is another one to the reference
-};
-
-/// Runs it, and compares each group's D with the reference and, where the group begins as a GEMM's operands may, bit
-/// for bit with a GEMM of it alone. Empty, or what is wrong.
-std::string run(TestDevice& device, const KCase& one, Random& random) {
-  Problem asked = one.problem;
-  const std::int64_t m = asked.m, n = asked.n, k = asked.k, groups = asked.batch;
-  const bool a_by_k = asked.a.layout == columns, b_by_k = asked.b.layout == rows;  // a row for each of k
-  asked.a.ld = (a_by_k ? m : k) + one.pad;
-  asked.b.ld = (b_by_k ? n : k) + one.pad;
-  asked.d.ld = n + one.pad;
-  if (asked.beta != 0) asked.c.ld = n + one.pad;
-  const NormalProblem p = normalise(asked);
-  const std::vector<GroupRows> ranges = ranges_of(asked, one.table);
-
-  // NaN is what no group has.
-  const auto operand = [&](const OperandMatrix& matrix, bool by_k) {
-    auto buffer = device.buffer(matrix.span(), matrix.type, 0xff, nullptr);
-    for (std::int64_t g = 0; g < groups; ++g)
-      for (std::int64_t i = ranges[std::size_t(g)].begin; i < ranges[std::size_t(g)].end && g != one.nan_group; ++i)
-        for (std::int64_t j = 0; j < (by_k ? matrix.extent : matrix.vectors); ++j)
-          store(2 * random.uniform() - 1, buffer.host(), by_k ? i * matrix.ld + j : j * matrix.ld + i, matrix.type);
-    return buffer;
-  };
-  const auto random_vector = [&](std::int64_t count, DataType type) {
-    auto buffer = device.buffer(count, type, 0, nullptr, int(size_of(type)));
-    for (std::int64_t i = 0; i < count; ++i) store(2 * random.uniform() - 1, buffer.host(), i, type);
-    return buffer;
-  };
-  const auto a = operand(matrix_a(p), a_by_k), b = operand(matrix_b(p), b_by_k);
-  const auto c = random_vector(p.beta != 0 ? matrix_c(p).batch_span() : 0, p.c.type);
-  const auto bias = random_vector(bias_elements(p), p.c.type);
-  const auto scale_a = random_vector(p.a.scaling == Scaling::vector ? m : 0, f32),
-             scale_b = random_vector(p.b.scaling == Scaling::vector ? n : 0, f32);
-  constexpr std::int64_t guard = 256;  // bytes before D
-  const std::size_t size_d = size_of(p.d.type), d_bytes = std::size_t(matrix_d(p).batch_bytes());
-  const auto d_memory = [&] {
-    return device.buffer(std::int64_t((std::size_t(guard) + d_bytes) / size_d), p.d.type, 0xff, nullptr, 256);
-  };
-  const auto d = d_memory(), d_alone = d_memory();
-  auto table = device.buffer(groups, s32, 0, nullptr, 4);
-  if (groups > 0) std::memcpy(table.host(), one.table.data(), std::size_t(groups) * 4);
-
-  Operands on_device{.a = a.to_device(), .b = b.to_device(), .d = d.to_device() + guard};
-  Operands on_host{.a = a.host(), .b = b.host(), .d = d.host() + guard};
-  if (p.beta != 0) on_device.c = c.to_device(), on_host.c = c.host();
-  if (bias_elements(p) > 0) on_device.bias = bias.to_device(), on_host.bias = bias.host();
-  const auto floats = [](const char* memory) { return reinterpret_cast<const float*>(memory); };
-  if (p.a.scaling == Scaling::vector) {
-    on_device.scale_a = floats(scale_a.to_device()), on_host.scale_a = floats(scale_a.host());
-    on_device.scale_b = floats(scale_b.to_device()), on_host.scale_b = floats(scale_b.host());
-  }
-  on_device.group_rows = reinterpret_cast<const std::int32_t*>(table.to_device());
-  if (one.config)
-    device.context.gemm(asked, on_device, nullptr, *one.config);
-  else
-    device.context.gemm(asked, on_device, nullptr);
-  device.wait();
-  d.from_device();
-  const KernelConfig config = one.config ? *one.config : device.context.plan(asked).config;
-  if (one.missed_group >= 0) {
-    const std::int64_t last = ranges[std::size_t(one.missed_group)].end - 1;
-    for (std::int64_t row = 0; row < m; ++row) {
-      const std::int64_t at = a_by_k ? last * p.a.ld + row : row * p.a.ld + last;
-      store(0, a.host(), at, p.a.type);
-    }
-  }
-
-  std::vector<char> untouched(std::size_t(guard) + d_bytes, 1);
-  char* const alone = d_alone.to_device() + guard;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const auto [begin, end] = ranges[std::size_t(g)];
-    const std::string name =
-        "group " + std::to_string(g) + ", " + std::to_string(begin) + " to " + std::to_string(end) + " of k: ";
-    const std::size_t first = std::size_t(guard) + std::size_t(g * p.d.stride) * size_d;
-    for (std::int64_t i = 0; i < m; ++i)
-      std::memset(untouched.data() + first + std::size_t(i * p.d.ld) * size_d, 0, std::size_t(n) * size_d);
-    Problem single = asked;
-    single.grouping = Grouping::none;
-    single.expected_m = 0;
-    single.batch = 1;
-    single.k = end - begin;
-    const auto of_group = [&](Operands operands) {
-      operands.a = static_cast<const char*>(operands.a) + begin * (a_by_k ? p.a.ld : 1) * std::int64_t(size_of(p.a.type));
-      operands.b = static_cast<const char*>(operands.b) + begin * (b_by_k ? p.b.ld : 1) * std::int64_t(size_of(p.b.type));
-      if (p.beta != 0) operands.c = static_cast<const char*>(operands.c) + g * p.c.stride * std::int64_t(size_of(p.c.type));
-      operands.d = static_cast<char*>(operands.d) + g * p.d.stride * std::int64_t(size_d);
-      operands.group_rows = nullptr;
-      return operands;
-    };
-    const NormalProblem normal = normalise(single);
-    const Operands host = of_group(on_host);
-    if (g == one.nan_group) {
-      for (std::int64_t i = 0; i < m * n; ++i) {
-        const double x = load(host.d, i / n * p.d.ld + i % n, p.d.type);
-        if (x == x) return name + "is not NaN, though its A and B are";
-      }
-      continue;
-    }
-    if (const std::string wrong = violation(reference(normal, host, config.main_loop), normal, host.d); !wrong.empty())
-      return name + wrong;
-    if (begin == end || !a_by_k || !b_by_k) continue;
-    Operands dense = of_group(on_device);
-    dense.d = alone + g * p.d.stride * std::int64_t(size_d);
-    device.context.gemm(single, dense, nullptr, config);
-    device.wait();
-    d_alone.from_device();
-    for (std::int64_t i = 0; i < m; ++i) {
-      const std::size_t at = first + std::size_t(i * p.d.ld) * size_d;
-      if (std::memcmp(d.host() + at, d_alone.host() + at, std::size_t(n) * size_d) != 0)
-        return name + "row " + std::to_string(i) + " has other bits than in a GEMM of the group alone";
-    }
-  }
-  for (std::size_t i = 0; i < untouched.size(); ++i)
-    if (untouched[i] && d.host()[i] != char(0xff))
-      return "byte " + std::to_string(std::int64_t(i) - guard) + " of D, which is no element, was written";
-  return "";
-}
 
 constexpr std::array configs{
     "sm80 64x64x32 group_m=8 stages=3 warps=4 schedule=persistent grid=3",
@@ -187,7 +40,8 @@ constexpr std::array configs{
     "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
 };
-constexpr std::array<std::array<Layout, 2>, 4> layouts{{{columns, rows}, {rows, columns}, {rows, rows}, {columns, columns}}};
+constexpr std::array<std::array<Layout, 2>, 4> layouts{
+    {{columns, rows}, {rows, columns}, {rows, rows}, {columns, columns}}};
 
 /// Empty, one element, a whole k-block, one more, several and a ragged end; none may see the next one's NaN.
 void ways_to_a_group(TestDevice& device, Random& random) {
@@ -216,17 +70,20 @@ void types_and_epilogues(TestDevice& device, Random& random) {
     DataType type, d;
   };
   for (const bool hopper : {false, true})
-    for (const Types types : {Types{f16, f16}, Types{bf16, bf16}, Types{tf32, f32}, Types{e4m3, bf16}, Types{e5m2, f32}, Types{f32, f32}, Types{f64, f64}}) {
+    for (const Types types : {Types{f16, f16}, Types{bf16, bf16}, Types{tf32, f32}, Types{e4m3, bf16}, Types{e5m2, f32},
+                              Types{f32, f32}, Types{f64, f64}}) {
       if (hopper && (types.type == f32 || types.type == f64)) continue;
       const std::vector<std::int32_t> sizes{33, 0, 150, 5, 4};
       const int size = int(size_of(types.type));
       const bool k_major = size != 2 && hopper;
-      KernelConfig config = parse_kernel_config(hopper ? "sm90 64x48x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2"
-                                                       : "sm80 32x32x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2");
+      KernelConfig config =
+          parse_kernel_config(hopper ? "sm90 64x48x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2"
+                                     : "sm80 32x32x64 group_m=8 stages=3 warps=4 schedule=persistent grid=2");
       config.block_k = 128 / size;
-      KCase one{.problem = problem_of(80, 96, sizes, types.type, types.d, k_major ? rows : columns, k_major ? columns : rows),
-                .table = ends_of(sizes),
-                .config = &config};
+      KCase one{
+          .problem = problem_of(80, 96, sizes, types.type, types.d, k_major ? rows : columns, k_major ? columns : rows),
+          .table = ends_of(sizes),
+          .config = &config};
       one.problem.k = 208;
       one.problem.beta = 0.5;
       one.problem.epilogue = {.bias = random.pick(std::array{Bias::along_n, Bias::along_m}),
@@ -247,9 +104,10 @@ void as_chosen(TestDevice& device, Random& random) {
   for (const auto& [layout_a, layout_b] : layouts)
     for (const int pad : {0, 1}) {
       const std::vector<std::int32_t> sizes{30, 0, 70, 1};
-      KCase one{.problem = problem_of(random.between(1, 90), random.between(1, 90), sizes, bf16, bf16, layout_a, layout_b),
-                .table = ends_of(sizes),
-                .pad = pad};
+      KCase one{
+          .problem = problem_of(random.between(1, 90), random.between(1, 90), sizes, bf16, bf16, layout_a, layout_b),
+          .table = ends_of(sizes),
+          .pad = pad};
       CAPTURE(to_string(one.problem), pad);
       CHECK(run(device, one, random) == "");
     }
@@ -319,7 +177,8 @@ TEST_CASE("Groups along k as the model chooses, and without anything to multiply
   as_chosen(device, random);
 }
 
-TEST_CASE("Tables along k that go backwards or out of range are told of, on the emulator", "[groups][along_k][emulator]") {
+TEST_CASE("Tables along k that go backwards or out of range are told of, on the emulator",
+          "[groups][along_k][emulator]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());
   TestDevice device(GemmDevice::emulator());
@@ -387,7 +246,8 @@ TEST_CASE("What no kernel does with groups along k is refused, and says what to 
   CHECK_THAT(problem_refusal(ErrorCode::invalid_config,
                              [&] {
                                device.context.plan(
-                                   problem, parse_kernel_config("sm90 64x32x64 stages=3 warps=4 schedule=data_parallel"));
+                                   problem,
+                                   parse_kernel_config("sm90 64x32x64 stages=3 warps=4 schedule=data_parallel"));
                              }),
              ContainsSubstring("are persistent"));
 }
@@ -412,11 +272,12 @@ TEST_CASE("NVRTC makes kernels of groups along k without spills", "[groups][alon
   } catch (const Error&) {
     SKIP("no NVRTC");
   }
-  for (const char* config : {"sm90 64x128x64 group_m=8 stages=6 warps=4 schedule=persistent grid=132",
-                             "sm90 128x128x64 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
-                             "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 schedule=persistent grid=132",
-                             "sm90 128x128x64 group_m=8 stages=5 warps=8 consumers=ping_pong schedule=persistent grid=132",
-                             "sm90 64x64x64 group_m=8 stages=6 warps=4 swap_ab=true schedule=persistent grid=132"})
+  for (const char* config :
+       {"sm90 64x128x64 group_m=8 stages=6 warps=4 schedule=persistent grid=132",
+        "sm90 128x128x64 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
+        "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 schedule=persistent grid=132",
+        "sm90 128x128x64 group_m=8 stages=5 warps=8 consumers=ping_pong schedule=persistent grid=132",
+        "sm90 64x64x64 group_m=8 stages=6 warps=4 swap_ab=true schedule=persistent grid=132"})
     for (const auto& [layout_a, layout_b] : layouts) {
       const Problem p = problem_of(4096, 7168, {4096, 4096}, bf16, f32, layout_a, layout_b);
       CAPTURE(config, to_string(p));
