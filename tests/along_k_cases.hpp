@@ -25,7 +25,7 @@ inline constexpr Layout rows = Layout::row_major, columns = Layout::column_major
 
 /// As weights' gradients have them: A is dY, rows of k by M, and B is X, rows of k by N.
 inline Problem problem_of(std::int64_t m, std::int64_t n, const std::vector<std::int32_t>& sizes, DataType type = bf16,
-                   DataType d = f32, Layout layout_a = columns, Layout layout_b = rows) {
+                          DataType d = f32, Layout layout_a = columns, Layout layout_b = rows) {
   Problem problem{.m = m,
                   .n = n,
                   .k = std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0)),
@@ -135,9 +135,12 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
     single.batch = 1;
     single.k = end - begin;
     const auto of_group = [&](Operands operands) {
-      operands.a = static_cast<const char*>(operands.a) + begin * (a_by_k ? p.a.ld : 1) * std::int64_t(size_of(p.a.type));
-      operands.b = static_cast<const char*>(operands.b) + begin * (b_by_k ? p.b.ld : 1) * std::int64_t(size_of(p.b.type));
-      if (p.beta != 0) operands.c = static_cast<const char*>(operands.c) + g * p.c.stride * std::int64_t(size_of(p.c.type));
+      operands.a =
+          static_cast<const char*>(operands.a) + begin * (a_by_k ? p.a.ld : 1) * std::int64_t(size_of(p.a.type));
+      operands.b =
+          static_cast<const char*>(operands.b) + begin * (b_by_k ? p.b.ld : 1) * std::int64_t(size_of(p.b.type));
+      if (p.beta != 0)
+        operands.c = static_cast<const char*>(operands.c) + g * p.c.stride * std::int64_t(size_of(p.c.type));
       operands.d = static_cast<char*>(operands.d) + g * p.d.stride * std::int64_t(size_d);
       operands.group_rows = nullptr;
       return operands;

@@ -56,6 +56,43 @@ def test_scales():
     check(d, a, b, offs, factors=[scale_a[:, None] * of_group for of_group in scale_b])
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("by_rows_of_k", [True, False])
+def test_along_k(dtype, by_rows_of_k):
+    offs = np.array([3, 3, 70, 100], "int32")
+    gradient, x = random((110, 40), dtype), random((110, 24), dtype)
+    a, b = gradient.T, x
+    if not by_rows_of_k:
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b.T).T
+    begins = [0, *offs[:-1]]
+    expected = [gradient[begin:end].astype("float64").T @ x[begin:end].astype("float64") for begin, end in zip(begins, offs)]
+    d = jitgemm.grouped_mm(a, b, offs, out_dtype="float32")
+    assert d.shape == (4, 40, 24) and np.all(d[1] == 0)
+    assert np.allclose(d, expected, rtol=1e-4, atol=1e-4)
+    assert jitgemm.grouped_mm(a, b, offs, out=d, beta=1, expected_m=25) is d
+    assert np.allclose(d, 2 * np.array(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_scales_along_k():
+    offs = np.array([30, 64], "int32")
+    a, b = random((16, 64), "float8_e4m3fn"), random((24, 64), "float8_e4m3fn").T
+    scale_a, scale_b = (rng.uniform(0.5, 1.5, extent).astype("float32") for extent in (16, 24))
+    d = jitgemm.grouped_mm(a, b, offs, scale_a=scale_a, scale_b=scale_b, out_dtype="float32")
+    for group, (begin, end) in enumerate(((0, 30), (30, 64))):
+        expected = a[:, begin:end].astype("float64") @ b[begin:end].astype("float64") * scale_a[:, None] * scale_b
+        assert np.all(np.abs(d[group] - expected) <= 2e-3 * (1 + np.abs(expected)))
+
+
+def test_beta():
+    offs = np.array([4, 9], "int32")
+    a, b, out = random((9, 16)), random((2, 16, 8)), random((9, 8))
+    expected = 0.5 * out
+    jitgemm.grouped_mm(a, b, offs, out=out, beta=0.5)
+    check(out - expected, a, b, offs, bound=1e-4)
+    with pytest.raises(ValueError, match="pass out"):
+        jitgemm.grouped_mm(a, b, offs, beta=1)
+
+
 def of_blocks(scales, rows):
     """Each 128 of k, and of rows where there are fewer scales, as a factor of each element."""
     wide = scales.repeat(128, axis=-1)
@@ -116,10 +153,13 @@ def test_what_is_out_of_range_is_told():
     (dict(offs=np.array([1, 2, 3], "int32")), r"\(2,\)"),
     (dict(offs=np.array([1, 2], "int32"), bias=np.zeros(3, "float32")), "bias"),
     (dict(offs=np.array([1, 2], "int32"), out=np.zeros((3, 3), "float32")), r"\(16, 8\)"),
+    (dict(b=random((4, 8)), offs=np.array([[1, 2]], "int32")), r"pass a contiguous \(2,\)"),
+    (dict(b=random((4, 8)), counts=np.array([1, 2], "int32")), r"with counts it is \(groups, M, K\)"),
+    (dict(b=random((4, 8)), offs=np.array([1, 4], "int32"), out=np.zeros((16, 8), "float32")), r"\(2, 16, 8\)"),
 ])
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
-        jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), **arguments)
+        jitgemm.grouped_mm(random((16, 4)), **{"b": random((2, 4, 8)), **arguments})
     with pytest.raises(TypeError, match="int32"):
         jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), np.array([1, 2]))
     with pytest.raises(ValueError, match="K"):

@@ -158,19 +158,22 @@ nb::object grouped_mm(const GroupedArguments& it) {
   const View &left = a->view(), &right = b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
     refuse(described("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
-  if (right.rank != 3) refuse(described("b", right) + ": it is (groups, K, N)");
-  const std::int64_t groups = right.shape[0], n = right.shape[2], k = right.shape[1];
+  const bool along_k = !by_counts && right.rank == 2;
+  if (right.rank != 3 && !along_k)
+    refuse(described("b", right) + ": it is (groups, K, N)" + (by_counts ? "" : ", or along k (K, N)"));
+  const std::int64_t groups = along_k ? rows.elements() : right.shape[0], n = right.shape[along_k ? 1 : 2],
+                     k = right.shape[along_k ? 0 : 1];
   if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
     refuse(described("a", left) + " and " + described("b", right) + ": they have the same K" +
            (by_counts ? ", and as many groups" : ""));
   if (rows.type != DataType::s32) throw nb::type_error("offs and counts are int32; convert them");
   if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
     refuse(described(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
-           ",), a number for each group of b");
+           ",), a number for each group" + (along_k ? "" : " of b"));
 
   Product product;
   Problem& p = product.problem;
-  p.grouping = by_counts ? Grouping::counts : Grouping::offsets;
+  p.grouping = along_k ? Grouping::along_k : by_counts ? Grouping::counts : Grouping::offsets;
   p.m = left.shape[by_counts ? 1 : 0];
   p.n = n;
   p.k = k;
@@ -181,7 +184,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   p.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
              : d                     ? d->view().type
                                      : default_output(left.type);
-  set_matrix(p.a, left, "a", false);
+  set_matrix(p.a, left, "a", along_k);
   set_matrix(p.b, right, "b", true);
   Operands operands;
   for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
@@ -191,13 +194,14 @@ nb::object grouped_mm(const GroupedArguments& it) {
       scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
                true,      std::max<std::int64_t>(1, groups),
                n,         k};
-  if (scale_a && scale_b && scale_a->view().rank == scaled_a.rank() && scale_b->view().rank == scaled_b.rank()) {
+  if (!along_k && scale_a && scale_b && scale_a->view().rank == scaled_a.rank() &&
+      scale_b->view().rank == scaled_b.rank()) {
     operands.scale_a = block_scales_of(scale_a->view(), scaled_a, p.a.scaling);
     operands.scale_b = block_scales_of(scale_b->view(), scaled_b, p.b.scaling);
   } else {
     operands.scale_a =
         scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
-    operands.scale_b = scales_of(scale_b, Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+    operands.scale_b = scales_of(scale_b, along_k ? Shape{1, {n}} : Shape{2, {groups, n}}, "scale_b", p.b.scaling);
   }
   if (bias) {
     const View expected = contiguous_view(Shape{1, {n}}, type_of_c(p));
@@ -207,7 +211,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     operands.bias = bias->view().data;
   }
 
-  const Shape shape = by_counts ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
+  const Shape shape = by_counts || along_k ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
   nb::object out = nb::borrow(it.out);
   const bool made_out = !d;
   if (made_out) {
@@ -220,6 +224,16 @@ nb::object grouped_mm(const GroupedArguments& it) {
     refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
   set_matrix(p.d, result, "out", false);
+  if (it.beta != 0) {
+    if (made_out) refuse("beta is of what out has; pass out");
+    if (type_of_c(p) != p.d.type)
+      refuse(std::string("out is ") + std::string(to_string(p.d.type)) +
+             ", to which no kernel adds: leave beta at 0, or give a wider out");
+    p.beta = it.beta;
+    p.c.ld = p.d.ld;
+    p.c.stride = p.d.stride;
+    operands.c = result.data;
+  }
   operands.a = left.data;
   operands.b = right.data;
   operands.d = result.data;
