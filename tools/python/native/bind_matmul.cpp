@@ -195,7 +195,7 @@ scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with co
            Along k one, or (M,) and (N,).
 expected_m rows that a group is expected to have, which decides what runs; 0: as many as if all had the same.
 
-Has no gradients. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
+Of torch's tensors with offs there are gradients for a, b and bias. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
 written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");

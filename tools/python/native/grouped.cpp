@@ -103,21 +103,27 @@ const float* block_scales_of(const View& view, const ScaledOperand& operand, Sca
   return static_cast<const float*>(view.data);
 }
 
-void refuse_gradients(const std::vector<const std::optional<Array>*>& arrays) {
+/// Whether autograd records it.
+bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays) {
   bool of_torch = false, asks_for_gradients = false;
   for (const auto* array : arrays) {
     if (!*array || !(*array)->type().is_torch()) continue;
     of_torch = true;
     asks_for_gradients = asks_for_gradients || requires_gradient(**array);
   }
-  if (!of_torch) return;
+  if (!of_torch) return false;
   const TorchState state = torch_state();
   if (state.watched)
     throw std::runtime_error(
         "grouped_mm computes past torch's operators, which something here looks at (torch.func, a mode, a trace); call "
         "it outside of that");
-  if (state.gradients && asks_for_gradients)
-    throw std::runtime_error("grouped_mm has no gradients; call it under torch.no_grad(), or with detached tensors");
+  return state.gradients && asks_for_gradients;
+}
+
+nb::object recorded(const GroupedArguments& it) {
+  static nb::object& function = *new nb::object(nb::module_::import_("jitgemm._grouped").attr("recorded"));
+  return function(it.a, it.b, it.offs, it.bias, it.out_dtype, it.out, !it.scale_a.is_none() || !it.scale_b.is_none(),
+                  it.expected_m, it.config, it.stream, it.context);
 }
 
 }  // namespace
@@ -153,7 +159,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     if (*array && (*array)->place() != a->place())
       refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
              "; move one of them");
-  refuse_gradients({&a, &b, &bias, &d});
+  if (wants_gradients({&a, &b, &bias, &d})) return recorded(it);
 
   const View &left = a->view(), &right = b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
