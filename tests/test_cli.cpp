@@ -88,11 +88,11 @@ TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
 TEST_CASE("jitgemm run multiplies groups, however rows come to them", "[cli][groups]") {
   NEEDS_COMMAND();
   const Command jitgemm;
-  const std::string groups = "run -m 90 -n 24 -k 48 --type bf16 --layout nt --device emulator ";
+  const std::string groups = "run -m 90 -n 24 -k 48 --layout nt --device emulator ";
   for (const char* how :
        {"--groups 7", "--groups 7 --distribution zipf", "--groups 7 --distribution equal --expected-m 3", "--groups 0",
         "--batch 3 --grouping counts --expected-m 9 --beta 0.5 --bias",
-        "--batch 5 --grouping along_k --distribution zipf --layout tn --beta 0.5",
+        "--batch 5 --grouping along_k --distribution zipf --layout-a t --layout-b n --beta 0.5",
         "--groups 4 --type e4m3 --scaling-a block_1x128 --scaling-b block_128x128",
         "--batch 3 --grouping counts --type e4m3 --scaling block_1x128",
         "--batch 3 --type e4m3 --scaling-a block_1x128 --scaling-b block_128x128"}) {

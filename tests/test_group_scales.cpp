@@ -14,6 +14,7 @@
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "problem_refusal.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -182,6 +183,27 @@ TEST_CASE("Tables out of range read no scale out of range, on the emulator", "[g
 TEST_CASE("A batch's matrices have scales of blocks of their own", "[scales][emulated]") {
   GemmDevice device(GemmDevice::emulator(test_seed()));
   batches(device);
+}
+
+TEST_CASE("A batch with scales of blocks is measured, and called as it was", "[scales][emulated]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = GemmDevice::emulator();
+  options.cache_dir = cache.path().string();
+  options.tuning = Tuning::on;
+  options.tuning_budget_seconds = 0.05;
+  Context context(options);
+  Problem problem{.m = 40,
+                  .n = 144,
+                  .k = 256,
+                  .batch = 2,
+                  .a = {.type = e4m3, .scaling = rows_of_blocks},
+                  .b = {.type = e4m3, .layout = Layout::column_major, .scaling = squares},
+                  .d = {f32}};
+  const KernelConfig best = context.tune(problem).plan.config;
+  CHECK(context.counters().tuned == 1);
+  CHECK(context.plan(problem).config == best);
+  GemmDevice device(GemmDevice::emulator());
+  CHECK(run_and_check(device, plain_case(problem, best), Fill::normal, test_seed()) == "");
 }
 
 TEST_CASE("A group's scale that is missed, or a k-block that is dropped, is seen", "[groups][scales][emulator]") {
