@@ -107,6 +107,9 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
+  if (problem.grouping == Grouping::along_k)
+    throw Error(ErrorCode::invalid_problem,
+                "groups along k are not measured: call without tuning; the cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
@@ -342,7 +345,8 @@ NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem) ||
+      problem.grouping == Grouping::along_k)
     return false;
   if (!is_bounded()) return true;
   // With D's own scales it would be other kernels that are measured, which may not be at hand.

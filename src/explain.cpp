@@ -84,9 +84,13 @@ std::string Plan::explain() const {
            std::string(pairing_of(problem) == Pairing::halves ? "columns j and N / 2 + j" : "columns 2j and 2j + 1") +
                " are one of D, which is " + times({problem.m, columns_of_d(problem)}));
     if (grouped)
-      line("groups", std::to_string(problem.batch) + " by " + std::string(to_string(problem.grouping)) + ", of which " +
-                         std::to_string(expected_groups(problem)) + " are expected to have about " +
-                         counted(expected_rows(problem), "row") + "; below are the most tiles that there can be");
+      line("groups",
+           std::to_string(problem.batch) + " by " + std::string(to_string(problem.grouping)) + ", of which " +
+               std::to_string(expected_groups(problem)) + " are expected to have about " +
+               (problem.grouping == Grouping::along_k
+                    ? std::to_string(expected_rows(problem)) + " of k; below are the most iterations that a "
+                                                               "tile can have"
+                    : counted(expected_rows(problem), "row") + "; below are the most tiles that there can be"));
     line("configuration", to_string(config));
     line("main loop", std::string(to_string(config.main_loop)) + ", " + counted(config.warps, "warp") + ", " +
                           counted(config.stages, "stage") + ", " + std::to_string(threads) + " threads");

@@ -5,12 +5,35 @@
 #include "block_scales_arguments.cuh"
 #include "fragment.cuh"
 #include "functor.cuh"
+#include "groups.cuh"
 #include "ide.cuh"
 #include "ptx/math.cuh"
+#include "work_tile.cuh"
 
 namespace jitgemm::device {
 
 constexpr int SCALE_EXTENT = 128;  // of a block, each way
+
+__device__ __forceinline__ const BlockScalesLayout& block_scales_layout(const Arguments& args) {
+  if constexpr (GROUPED)
+    return static_cast<const GroupBlockScalesArguments&>(args);
+  else
+    return static_cast<const BlockScalesArguments&>(args);
+}
+
+/// Those of a tile's matrix or group.
+__device__ __forceinline__ const float* block_scales_of_a(const Arguments& args, const WorkTile& tile) {
+  if constexpr (BATCHED && !GROUPED)
+    return args.scale_a + tile.batch * static_cast<const BatchBlockScalesArguments&>(args).stride_scale_a;
+  else
+    return scales_of_a(args, tile);
+}
+__device__ __forceinline__ const float* block_scales_of_b(const Arguments& args, const WorkTile& tile) {
+  if constexpr (BATCHED && !GROUPED)
+    return args.scale_b + tile.batch * static_cast<const BatchBlockScalesArguments&>(args).stride_scale_b;
+  else
+    return scales_of_b(args, tile);
+}
 
 /// One k-block's scales of a thread's part of a fragment of DOWN blocks. The fragment's first row is a multiple of its
 /// blocks' rows, its first column of its columns, so that a block of rows has one scale, if not each row has one.

@@ -14,7 +14,8 @@ class BlockScales {
   using Factors = BlockFactors<Fragment, DOWN>;
   static constexpr bool OF_EACH_ROW = Factors::OF_EACH_ROW, OF_EACH_COLUMN = Factors::OF_EACH_COLUMN;
 
-  const BlockScalesArguments& args;
+  const BlockScalesLayout& layout;
+  const float *scales_a, *scales_b;
   int rows[Factors::OF_A];   // that have scales, of all of D
   int first_column, column;  // of the fragment and of the thread's first
   int last_column;
@@ -31,26 +32,28 @@ class BlockScales {
   /// Of a fragment that begins at (row, column_of_fragment) of the launch's D, from a k-block on.
   __device__ __forceinline__ BlockScales(const Arguments& arguments, const WorkTile& tile, const Fragment& fragment,
                                          int row, int column_of_fragment, int first_k)
-      : args(static_cast<const BlockScalesArguments&>(arguments)), k(first_k) {
+      : layout(block_scales_layout(arguments)),
+        scales_a(block_scales_of_a(arguments, tile)),
+        scales_b(block_scales_of_b(arguments, tile)),
+        k(first_k) {
 #pragma unroll
     for (int i = 0; i < Factors::OF_A; ++i)
-      rows[i] = args.first_a +
+      rows[i] = layout.first_a +
                 min_of(row + (OF_EACH_ROW ? fragment.row_of(i / 2, i % 2) : fragment.row_of(i, 0)), tile.row_end - 1);
-    first_column = args.first_b + column_of_fragment;
+    first_column = layout.first_b + column_of_fragment;
     column = first_column + fragment.first_column;
-    last_column = args.first_b + tile.column_end - 1;
+    last_column = layout.first_b + tile.column_end - 1;
   }
 
   __device__ __forceinline__ void load_next() {
     const int k_block = k++ * BLOCK_K / SCALE_EXTENT;
 #pragma unroll
-    for (int i = 0; i < Factors::OF_A; ++i)
-      factors.a[i] = at<SCALING_A>(args.scale_a, args.ld_scale_a, rows[i], k_block);
+    for (int i = 0; i < Factors::OF_A; ++i) factors.a[i] = at<SCALING_A>(scales_a, layout.ld_scale_a, rows[i], k_block);
 #pragma unroll
     for (int i = 0; i < Factors::OF_B; ++i) {
       const int at_column =
           OF_EACH_COLUMN ? column + Fragment::first_column_of(i / 2) + i % 2 : first_column + i * SCALE_EXTENT;
-      factors.b[i] = at<SCALING_B>(args.scale_b, args.ld_scale_b, min_of(at_column, last_column), k_block);
+      factors.b[i] = at<SCALING_B>(scales_b, layout.ld_scale_b, min_of(at_column, last_column), k_block);
     }
   }
 

@@ -17,16 +17,31 @@ namespace jitgemm::device {
 
 static_assert(!HAS_BLOCK_SCALES || BLOCK_K == SCALE_EXTENT);
 
+/// Offsets let a group begin at any row, and a bulk copy begins at a multiple of 16 bytes, of four rows' scales: what
+/// is copied begins at the one before and is four longer, and consumers read it from as many on as the tile begins
+/// behind it. So that is one copy as of any other tile, and never beyond what a matrix of all groups' rows has.
+constexpr bool ROWS_BEGIN_ANYWHERE = GROUPING == Grouping::offsets && !SWAP_AB,
+               COLUMNS_BEGIN_ANYWHERE = GROUPING == Grouping::offsets && SWAP_AB;
+template <bool ANYWHERE>
+__device__ __forceinline__ int before_in_chunk(int row) {
+  return ANYWHERE ? int(u32(row) % 4) : 0;
+}
+
 /// COUNT scales of rows (columns) of a tile, which a producer copies for one k-block after the other: of these, as many
 /// as there are.
-template <int COUNT>
+template <int COUNT, bool ANYWHERE>
 struct ScaleCopies {
+  static constexpr int MOST = ANYWHERE ? COUNT + 4 : COUNT;
+
   const float* first;
   i64 ld;
   u32 bytes;
 
-  __device__ __forceinline__ ScaleCopies(const float* scales, i64 ld, int first_row)
-      : first(scales + first_row), ld(ld), bytes(u32(max_of(0, int(min_of(i64(COUNT), ld - first_row)))) * 4) {}
+  __device__ __forceinline__ ScaleCopies(const float* scales, i64 its_ld, int first_row) : ld(its_ld) {
+    first_row -= before_in_chunk<ANYWHERE>(first_row);
+    first = scales + first_row;
+    bytes = u32(max_of(0, int(min_of(i64(MOST), ld - first_row)))) * 4;
+  }
   __device__ __forceinline__ void copy(u32 to, u32 barrier, int k) const {
     if (bytes > 0) ptx::bulk_load(to, first + k * ld, bytes, barrier);
   }
@@ -41,16 +56,16 @@ struct TileScales {
 };
 template <>
 struct TileScales<true> {
-  ScaleCopies<BLOCK_M> a;
-  ScaleCopies<BLOCK_N> b;
+  ScaleCopies<BLOCK_M, ROWS_BEGIN_ANYWHERE> a;
+  ScaleCopies<BLOCK_N, COLUMNS_BEGIN_ANYWHERE> b;
   u32 bytes;  // of a stage
 
-  __device__ __forceinline__ TileScales(const BlockScalesArguments& args, const WorkTile& tile)
-      : a(args.scale_a, args.ld_scale_a, args.first_a + tile.row),
-        b(args.scale_b, args.ld_scale_b, args.first_b + tile.column),
-        bytes((SCALING_A == Scaling::block_1x128 ? a.bytes : 0) + (SCALING_B == Scaling::block_1x128 ? b.bytes : 0)) {}
   __device__ __forceinline__ TileScales(const Arguments& args, const WorkTile& tile)
-      : TileScales(static_cast<const BlockScalesArguments&>(args), tile) {}
+      : TileScales(args, block_scales_layout(args), tile) {}
+  __device__ __forceinline__ TileScales(const Arguments& args, const BlockScalesLayout& layout, const WorkTile& tile)
+      : a(block_scales_of_a(args, tile), layout.ld_scale_a, layout.first_a + tile.row),
+        b(block_scales_of_b(args, tile), layout.ld_scale_b, layout.first_b + tile.column),
+        bytes((SCALING_A == Scaling::block_1x128 ? a.bytes : 0) + (SCALING_B == Scaling::block_1x128 ? b.bytes : 0)) {}
 
   __device__ __forceinline__ void copy(const SharedMemory& smem, int stage, u32 barrier, int k) const {
     if constexpr (SCALING_A == Scaling::block_1x128) a.copy(smem.scales_a(stage), barrier, k);
@@ -111,26 +126,26 @@ class BlockScales<true, Fragment, DOWN> {
 
  public:
   /// Of a consumer's rows, from `row` of the launch's D on, of a tile, from a k-block on.
-  __device__ __forceinline__ BlockScales(const Arguments& arguments, const WorkTile& tile, u32 thread, int row,
+  __device__ __forceinline__ BlockScales(const Arguments& args, const WorkTile& tile, u32 thread, int row,
                                          int first_row, int first_k) {
-    const auto& args = static_cast<const BlockScalesArguments&>(arguments);
-    first_column = args.first_b + tile.column;
+    const BlockScalesLayout& layout = block_scales_layout(args);
+    first_column = layout.first_b + tile.column;
     const int k_blocks = ceil_div(args.k, SCALE_EXTENT);
     const Fragment fragment(thread / 32, thread % 32);
     if constexpr (Factors::OF_EACH_ROW)
-      own_rows = (first_row + fragment.first_row) * 4;
+      own_rows = (before_in_chunk<ROWS_BEGIN_ANYWHERE>(tile.row) + first_row + fragment.first_row) * 4;
     else
       blocks_of_a.begin(
-          args.scale_a, args.ld_scale_a,
-          [&](int i) { return (args.first_a + min_of(row + i * 64, tile.row_end - 1)) / SCALE_EXTENT; }, first_k,
+          block_scales_of_a(args, tile), layout.ld_scale_a,
+          [&](int i) { return (layout.first_a + min_of(row + i * 64, tile.row_end - 1)) / SCALE_EXTENT; }, first_k,
           k_blocks, thread);
     if constexpr (Factors::OF_EACH_COLUMN)
-      own_columns = fragment.first_column * 4;
+      own_columns = (before_in_chunk<COLUMNS_BEGIN_ANYWHERE>(tile.column) + fragment.first_column) * 4;
     else
       blocks_of_b.begin(
-          args.scale_b, args.ld_scale_b,
+          block_scales_of_b(args, tile), layout.ld_scale_b,
           [&](int i) {
-            return (args.first_b + min_of(tile.column + i * SCALE_EXTENT, tile.column_end - 1)) / SCALE_EXTENT;
+            return (layout.first_b + min_of(tile.column + i * SCALE_EXTENT, tile.column_end - 1)) / SCALE_EXTENT;
           },
           first_k, k_blocks, thread);
   }
@@ -146,9 +161,15 @@ class BlockScales<true, Fragment, DOWN> {
     }
     if constexpr (Factors::OF_EACH_COLUMN) {
 #pragma unroll
-      for (int number = 0; number < Factors::PAIRS; ++number)
-        ptx::ld_shared_v2(smem.scales_b(stage) + own_columns + Fragment::first_column_of(number) * 4,
-                          reinterpret_cast<float(&)[2]>(factors.b[2 * number]));
+      for (int number = 0; number < Factors::PAIRS; ++number) {
+        const u32 from = smem.scales_b(stage) + own_columns + Fragment::first_column_of(number) * 4;
+        if constexpr (COLUMNS_BEGIN_ANYWHERE) {  // so does a pair
+          ptx::ld_shared(from, factors.b[2 * number]);
+          ptx::ld_shared(from + 4, factors.b[2 * number + 1]);
+        } else {
+          ptx::ld_shared_v2(from, reinterpret_cast<float(&)[2]>(factors.b[2 * number]));
+        }
+      }
     } else {
       blocks_of_b.get(factors.b);
     }

@@ -19,6 +19,7 @@ struct KernelParameters {
   int align_a, align_b, align_d;
   bool block_scales;               // of A and B: each k-block's sums are multiplied by them
   bool row_scales, column_scales;  // of A one for each row, of B one for each column
+  bool offset_groups;              // of rows, which begin anywhere
   bool scales_d;                   // D gets scales of its own, one for each row and 128 columns
   bool pairs;                      // two columns of the product, with swap_ab two rows, are one of D
   bool narrows;                    // tiles are as narrow as their group's rows let them be

@@ -11,7 +11,7 @@ struct GroupArguments : CustomEpilogueArguments {
   GroupDecomposition groups;
   const int* group_rows;                     // where each group's rows end, or how many it has
   unsigned* broken_groups;                   // counts the launches that have found what is out of range there
-  long long stride_scale_a, stride_scale_b;  // of vectors, from one group's to the next's
+  long long stride_scale_a, stride_scale_b;  // of vectors and of blocks, from one group's to the next's
 };
 
 }  // namespace jitgemm::device

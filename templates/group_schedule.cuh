@@ -1,4 +1,5 @@
-// Which tiles of which groups a CTA computes, where memory on the device alone tells how many rows each group has: as
+// Which tiles of which groups a CTA computes, where memory on the device alone tells how many rows each group has, or
+// how much of k: as
 // schedule.cuh for one matrix, but found out by a warp that scans the groups' table, 32 at a time. Constexpr index
 // arithmetic without a dependency, compiled into the kernel, the host and the tests.
 //
@@ -16,7 +17,7 @@ namespace jitgemm::device {
 /// What the host knows of a launch's groups.
 struct GroupDecomposition {
   int groups;
-  int rows;                 // at most: of all groups together (Grouping::offsets), of each (Grouping::counts)
+  int rows;                 // at most: of all groups together (Grouping::offsets), of each (counts); K (along_k)
   FastDivmod across;        // tiles side by side, along N
   FastDivmod raster_tiles;  // of as many rows of tiles as the raster order takes at once
 
@@ -114,10 +115,11 @@ class GroupScan {
     // Beyond the last group there are no rows: 0 is an end before all others, and no count.
     const Ints given =
         Warp::each([&](int lane) { return lane < groups ? Warp::load(table + lane) : 0; }, Warp::lanes());
-    if constexpr (GROUPING == Grouping::offsets)
-      read_ends(given);
-    else
+    if constexpr (GROUPING == Grouping::counts)
       read_counts(given);
+    else
+      read_ends(given);
+    if constexpr (GROUPING == Grouping::along_k) return;  // whose tiles are the same for all groups
     const Ints own =
         Warp::each([](int begin, int end) { return tile_rows_of({begin, end}, TILE_ROWS); }, begins_, ends_);
     const int before = tile_rows_;
@@ -151,6 +153,16 @@ class GroupScan {
   /// All there are, once find() has found none.
   constexpr int tiles() const { return Warp::get(until_, LANES - 1) * d_.across.value; }
 
+  /// Of a group, which none that comes before it is asked for any more: its rows, or what it has of k.
+  constexpr GroupRows rows_of(int group) {
+    while (group >= window_ + LANES) read_next();
+    return {Warp::get(begins_, group - window_), Warp::get(ends_, group - window_)};
+  }
+  /// So that is_broken() is of the whole table.
+  constexpr void read_to_end() {
+    while (d_.groups - window_ > LANES) read_next();
+  }
+
   /// Whether some of what has been read goes backwards or out of range.
   constexpr bool is_broken() const { return is_broken_; }
 
@@ -158,6 +170,12 @@ class GroupScan {
   static constexpr int height_of(GroupRows rows, int down) {
     if constexpr (STEP >= TILE_ROWS) return TILE_ROWS;
     return min_of(TILE_ROWS, ceil_div(ceil_div(rows.end - rows.begin, down), STEP) * STEP);
+  }
+
+  constexpr void read_next() {
+    end_ = Warp::get(ends_, LANES - 1);
+    window_ += LANES;
+    read_window();
   }
 
   /// As raster() has it, of a group with so many rows of tiles.

@@ -1,6 +1,7 @@
 // Groups of rows that the device alone can count: the scan of group_schedule.cuh by a warp of this kernel, and the work
 // that it finds in the form that main loops take all work in. A tile has rows of one group only, and ends where those
-// end; what is loaded beyond is another tile's or group's, and never stored.
+// end; what is loaded beyond is another tile's or group's, and never stored. Or groups along k: tiles are those of a
+// batch, and what a tile adds up begins and ends where its group does.
 #pragma once
 #include "arguments.cuh"
 #include "group_arguments.cuh"
@@ -13,7 +14,9 @@
 
 namespace jitgemm::device {
 
-constexpr bool GROUPED = GROUPING != Grouping::none, NARROWS = PARAMETERS.narrows, FETCHES = PARAMETERS.fetches;
+constexpr bool GROUPED = GROUPING != Grouping::none, ALONG_K = GROUPING == Grouping::along_k;
+constexpr bool GROUPS_OF_ROWS = GROUPED && !ALONG_K;
+constexpr bool NARROWS = PARAMETERS.narrows, FETCHES = PARAMETERS.fetches;
 static_assert(!GROUPED || PARTITION == Partition::whole_tiles, "groups are computed in whole tiles");
 
 __device__ __forceinline__ const GroupArguments& group_arguments(const Arguments& args) {
@@ -72,27 +75,84 @@ struct GroupScheduler {
   }
 };
 
+/// The same of groups along k.
+struct KGroupScheduler {
+  GroupScan<GROUPING, 1, 1, 0, ThisWarp> scan;
+  const Arguments& args;
+  TileScheduler<PARTITION> tiles;
+  int k_begin = 0, k_count = 0;  // elements, of the work that was found last
+
+  __device__ __forceinline__ KGroupScheduler(const Arguments& arguments, int its_cta)
+      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows),
+        args(arguments),
+        tiles{arguments.decomposition, its_cta} {}
+
+  __device__ __forceinline__ bool first(Work& work) { return found(tiles.first(work), work); }
+  __device__ __forceinline__ bool next(Work& work) { return found(tiles.next(work), work); }
+
+  /// A group without k has one k-block, behind all of A and B, where there are only zeros: so it is as any other's end.
+  __device__ __forceinline__ bool found(bool exists, Work& work) {
+    if (!exists) {
+      scan.read_to_end();
+      return false;
+    }
+    const GroupRows its = scan.rows_of(raster(work.tile, args.decomposition, GROUP_M).batch);
+    k_count = args.k == 0 ? 0 : its.end - its.begin;
+    k_begin = k_count == 0 ? args.k : its.begin;
+    work.k_end = max_of(1, ceil_div(k_count, BLOCK_K));
+    return true;
+  }
+};
+
+/// Where A and B have what is `k` elements behind a tile's first.
+struct FromZero {
+  __device__ __forceinline__ int at(int k) const { return k; }
+};
+struct FromGroup {
+  int begin;
+  __device__ __forceinline__ int at(int k) const { return begin + k; }
+};
+/// Of the work that the scheduler gave last, and how much of k it has.
+__device__ __forceinline__ FromZero first_k(const TileScheduler<PARTITION>&) { return {}; }
+__device__ __forceinline__ FromZero first_k(const GroupScheduler&) { return {}; }
+__device__ __forceinline__ FromGroup first_k(const KGroupScheduler& scheduler) { return {scheduler.k_begin}; }
+template <typename AnyScheduler>
+__device__ __forceinline__ int count_k(const Arguments& args, const AnyScheduler&) {
+  return args.k;
+}
+__device__ __forceinline__ int count_k(const Arguments&, const KGroupScheduler& scheduler) { return scheduler.k_count; }
+
 /// Counts a launch whose table has something wrong in it, when there is no more work: one thread of each block.
 __device__ __forceinline__ void report(const TileScheduler<PARTITION>&) {}
-__device__ __forceinline__ void report(const GroupScheduler& scheduler) {
+template <typename OfGroups>
+__device__ __forceinline__ void report(const OfGroups& scheduler) {
   if (scheduler.scan.is_broken() && ptx::block_index() == 0)
     ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu);
 }
 
+template <bool OF_K>
+struct GroupSchedulerOf {
+  using type = GroupScheduler;
+};
+template <>
+struct GroupSchedulerOf<true> {
+  using type = KGroupScheduler;
+};
+using AnyGroupScheduler = typename GroupSchedulerOf<ALONG_K>::type;
 template <bool>
 struct SchedulerOf {
   using type = TileScheduler<PARTITION>;
 };
 template <>
 struct SchedulerOf<true> {
-  using type = GroupScheduler;
+  using type = AnyGroupScheduler;
 };
 using Scheduler = typename SchedulerOf<GROUPED>::type;
 
 /// Of a CTA, or where these compute tiles together a cluster.
 __device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
   if constexpr (GROUPED)
-    return GroupScheduler(args, cta);
+    return AnyGroupScheduler(args, cta);
   else
     return TileScheduler<PARTITION>{args.decomposition, cta};
 }
@@ -102,6 +162,10 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileS
                                               int m, int n) {
   const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
   return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
+}
+__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const KGroupScheduler& scheduler, const Work& work,
+                                              int m, int n) {
+  return work_tile(args, scheduler.tiles, work, m, n);
 }
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const GroupScheduler& scheduler, const Work&,
                                               int m, int n) {
@@ -117,7 +181,7 @@ __device__ __forceinline__ int matrix_of_d(const WorkTile& tile) {
   return GROUPING == Grouping::offsets ? 0 : tile.batch;
 }
 
-/// A tile's vectors of scales: groups have their own.
+/// A tile's vectors of scales: groups of rows have their own.
 __device__ __forceinline__ const float* scales_of_a(const Arguments& args, const WorkTile& tile) {
   if constexpr (GROUPED)
     return args.scale_a + tile.batch * group_arguments(args).stride_scale_a;

@@ -86,7 +86,7 @@ constexpr KernelParameters PARAMETERS{
     PARTITION == Partition::one_tile, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
-    SCALING_D == Scaling::block_1x128,
+    GROUPING == Grouping::offsets, SCALING_D == Scaling::block_1x128,
     PAIRING != Pairing::none, true, true};
 // clang-format on
 

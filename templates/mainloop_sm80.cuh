@@ -246,8 +246,10 @@ struct StageLoader {
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
     if (exists) {
       const WorkTile tile = work_tile(args, scheduler, work, 0, 0);
-      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, work.k_begin * BLOCK_K);
-      b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, work.k_begin * BLOCK_K);
+      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end,
+             first_k(scheduler).at(work.k_begin * BLOCK_K));
+      b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end,
+             first_k(scheduler).at(work.k_begin * BLOCK_K));
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
       if constexpr (GROUPED) WorkQueue::write_tile(entry, tile);
     } else {
@@ -261,7 +263,7 @@ struct StageLoader {
   /// Starts the copy of the next k-block to a stage of the ring.
   __device__ __forceinline__ void begin(u32 stage) {
     if (k < k_end) {
-      const int k_left = args.k - k * BLOCK_K;
+      const int k_left = count_k(args, scheduler) - k * BLOCK_K;
       if (interior && k_left >= BLOCK_K) {
         a.template begin<true>(stage, k_left);
         b.template begin<true>(stage + TileA::BYTES, k_left);

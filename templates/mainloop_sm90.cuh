@@ -17,6 +17,8 @@
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
 //               full; its partial sums are stored                                                   a split tile
+// bar.sync      groups along k: what is behind a group's end  128 x consumers     all consumers      one a tile that
+// 1+CONSUMERS   is zeros (ping-pong: 1+c, its own)                                                   ends in a k-block
 // cluster       where a cluster splits k: all consumers      CLUSTER_K x         all consumers      one: partial sums
 //               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
@@ -30,6 +32,7 @@
 #include "cluster_sum.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
+#include "group_tail_sm90.cuh"
 #include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
@@ -99,7 +102,8 @@ struct Producer {
   u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
 
-  __device__ __forceinline__ void load(const Work& work, const WorkTile& tile) {
+  template <typename FirstK>
+  __device__ __forceinline__ void load(const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
     const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
@@ -110,9 +114,9 @@ struct Producer {
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
       load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), &args.map_a, full, tile.row,
-                                                                 k * BLOCK_K, batch_a, place.n, sharers_of_a);
-      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full, tile.column,
-                                                                    k * BLOCK_K, batch_b, place.m, sharers_of_b);
+                                                                 its_k.at(k * BLOCK_K), batch_a, place.n, sharers_of_a);
+      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(
+          smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), batch_b, place.m, sharers_of_b);
       scales.copy(smem, state.stage, full, k);
       state.advance();
     }
@@ -143,7 +147,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     }
     auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem);
     for (bool more = items.first(work); more; more = items.next(work))
-      if (is_elected) producer.load(work, tile_of(args, scheduler, work, place));
+      if (is_elected) producer.load(work, tile_of(args, scheduler, work, place), first_k(scheduler));
     if (is_elected) {
       producer.await_sharers();
       report(scheduler);
@@ -158,7 +162,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
       ptx::griddepcontrol_launch_dependents();
     }
     while (more) {
-      producer.load(work, tile);
+      producer.load(work, tile, first_k(scheduler));
       more = scheduler.next(work);
       if (more) tile = tile_of(args, scheduler, work, place);
     }
@@ -208,12 +212,17 @@ struct Width {
 };
 
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read; `scales` are those of blocks of k, or nothing.
+/// of each stage that has been read; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
 template <int WIDTH, typename Release, typename OfBlocks>
-__device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 lane, u32 first_row,
-                                              int k_blocks, PipelineState& state, const Release& release,
+__device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 thread, u32 first_row,
+                                              int k_blocks, int k_count, PipelineState& state, const Release& release,
                                               OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
-  const auto multiply_stage = [&](bool accumulate, Accumulator(&into)[COUNT]) {
+  const u32 lane = thread % 32;
+  const auto multiply_stage = [&](int step, bool accumulate, Accumulator(&into)[COUNT]) {
+    if constexpr (ALONG_K) {
+      const int k_left = k_count - step * BLOCK_K;
+      if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
+    }
     multiply<WIDTH>(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
                     state.phase, accumulate, into);
   };
@@ -223,7 +232,7 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
       Accumulator of_step[COUNT];
-      multiply_stage(false, of_step);
+      multiply_stage(step, false, of_step);
       if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage);  // while the products are made
       ptx::wgmma_wait_group<0>();
       if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // the lane that releases the stage speaks for all who read it
@@ -243,7 +252,7 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
     u32 previous = 0;
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
-      multiply_stage(step > 0, accumulators);
+      multiply_stage(step, step > 0, accumulators);
       ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
       if (step > 0) release(previous);
       previous = smem.empty(state.stage);
@@ -323,8 +332,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) {
-      multiply_tile<decltype(width)::value>(smem, consumer, lane, first_row, k_blocks, state, release, scales_of_blocks,
-                                            accumulators);
+      multiply_tile<decltype(width)::value>(smem, consumer, thread, first_row, k_blocks, count_k(args, scheduler),
+                                            state, release, scales_of_blocks, accumulators);
     });
 
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {

@@ -226,7 +226,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
         const int number = mma * SUBTILES + subtile;
         if (number + 1 < MMAS_M * SUBTILES) load_chunks(number + 1, next);  // while this one is finished
       }
-      if constexpr (GROUPED)
+      if constexpr (GROUPS_OF_ROWS)
         if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {
         const u32 to = smem.d(consumer, subtiles % D_STAGES);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
           const int of_subtile = SWAP_AB ? columns : STORE_ROWS;
-          const bool is_cut = GROUPED && of_group < of_subtile;
+          const bool is_cut = GROUPS_OF_ROWS && of_group < of_subtile;
           if (thread == 0) {
             if (!is_cut) send(epilogue, to, its_row, its_column, columns);
             ptx::tma_store_commit_group();  // an empty one too: the waits count groups

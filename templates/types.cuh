@@ -33,9 +33,10 @@ constexpr bool is_of_blocks(Scaling scaling) {
   return scaling == Scaling::block_1x128 || scaling == Scaling::block_128x128;
 }
 
-/// Whether a problem's matrices are groups of rows that the device alone can count, and how memory says so: where each
-/// group's rows end, one after the other in one matrix, or how many rows each matrix of a batch has.
-enum class Grouping { none, offsets, counts };
+/// Whether a problem's matrices are groups that the device alone can count, and how memory says so: where each group's
+/// rows end, one after the other in one matrix; how many rows each matrix of a batch has; or where each group ends
+/// along k, of one A and one B.
+enum class Grouping { none, offsets, counts, along_k };
 
 /// Which columns of the product, N wide, are one of D, N / 2 wide, if two are: j and N / 2 + j, or 2j and 2j + 1.
 enum class Pairing { none, halves, neighbours };

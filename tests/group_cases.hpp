@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "gated_cases.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
@@ -51,7 +53,46 @@ struct Case {
   int pad = 0;                           // elements between rows
   bool compares_with_dense = true;
   std::array<float, 3> scales{};  // single ones of A, B and D; 0: none
+  /// Of A's or B's scales of blocks, one that is another number to the reference than to the call.
+  std::int64_t missed_a = -1, missed_b = -1;
 };
+
+/// A's scales of 1x128, NaN but those of rows of groups.
+inline TestDevice::Buffer block_scales(TestDevice& device, const NormalProblem& p, const std::vector<GroupRows>& rows,
+                                       Random& random) {
+  auto buffer = device.buffer(scales_of_a(p), f32, 0xff, nullptr);
+  const std::int64_t ld = scale_ld(p.a.scaling, p.m, p.k);
+  for (std::size_t g = 0; g < rows.size(); ++g)
+    for (std::int64_t k = 0; k < (p.k + 127) / 128; ++k)
+      for (std::int64_t row = rows[g].begin; row < rows[g].end; ++row)
+        store(0.5 + random.uniform(), buffer.host(), std::int64_t(g) * scale_stride_a(p) + k * ld + row, f32);
+  return buffer;
+}
+
+/// B's, of each group's own.
+inline TestDevice::Buffer block_scales_of_b(TestDevice& device, const NormalProblem& p, Random& random) {
+  const bool of_columns = p.b.scaling == Scaling::block_1x128;
+  auto buffer = device.buffer(scales_of_b(p), f32, 0xff, nullptr, of_columns ? 16 : 4);
+  const std::int64_t ld = scale_ld(p.b.scaling, p.n, p.k), k_blocks = (p.k + 127) / 128;
+  for (std::int64_t g = 0; g < p.batch; ++g)
+    for (std::int64_t k = 0; k < k_blocks; ++k)
+      for (std::int64_t column = 0; column < p.n; column += of_columns ? 1 : 128)
+        store(0.5 + random.uniform(), buffer.host(),
+              g * scale_stride_b(p) + (of_columns ? k * ld + column : column / 128 * ld + k), f32);
+  return buffer;
+}
+
+/// A's of a group, as a GEMM of it alone reads them.
+inline TestDevice::Buffer block_scales_alone(TestDevice& device, const NormalProblem& p, const char* scales,
+                                             std::int64_t group, std::int64_t begin, std::int64_t count) {
+  const std::int64_t k_blocks = (p.k + 127) / 128, ld = scale_ld(p.a.scaling, p.m, p.k),
+                     own_ld = scale_ld(p.a.scaling, count, p.k);
+  auto buffer = device.buffer(count == 0 ? 0 : (k_blocks - 1) * own_ld + count, f32, 0xff, nullptr);
+  for (std::int64_t k = 0; k < k_blocks; ++k)
+    for (std::int64_t row = 0; row < count; ++row)
+      store(load(scales, group * scale_stride_a(p) + k * ld + begin + row, f32), buffer.host(), k * own_ld + row, f32);
+  return buffer;
+}
 
 /// Runs it, compares each group with the reference and, bit for bit, with a GEMM of it alone. Empty, or what is wrong.
 inline std::string run(TestDevice& device, const Case& one, Random& random) {
@@ -103,8 +144,11 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
       store(value, buffer.host(), 0, f32);
     return buffer;
   };
-  const auto scale_a = scales_of(p.a.scaling, one.scales[0], m * of_rows);
-  const auto scale_b = scales_of(p.b.scaling, one.scales[1], n * groups);
+  const bool of_blocks = has_block_scales(p);
+  const auto scale_a =
+      of_blocks ? block_scales(device, p, rows, random) : scales_of(p.a.scaling, one.scales[0], m * of_rows);
+  const auto scale_b =
+      of_blocks ? block_scales_of_b(device, p, random) : scales_of(p.b.scaling, one.scales[1], n * groups);
   const auto scale_d = scales_of(Scaling::value, one.scales[2], 1);
 
   Operands on_device, on_host;
@@ -119,8 +163,8 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   place(c, on_device.c, on_host.c);
   place(bias, on_device.bias, on_host.bias);
   place(d, on_device.d, on_host.d);
-  place(scale_a, on_device.scale_a, on_host.scale_a, p.a.scaling == Scaling::vector || one.scales[0] != 0);
-  place(scale_b, on_device.scale_b, on_host.scale_b, p.b.scaling == Scaling::vector || one.scales[1] != 0);
+  place(scale_a, on_device.scale_a, on_host.scale_a, p.a.scaling != Scaling::value || one.scales[0] != 0);
+  place(scale_b, on_device.scale_b, on_host.scale_b, p.b.scaling != Scaling::value || one.scales[1] != 0);
   place(scale_d, on_device.scale_d, on_host.scale_d, one.scales[2] != 0);
   on_device.d = static_cast<char*>(on_device.d) + guard;
   on_host.d = static_cast<char*>(on_host.d) + guard;
@@ -133,6 +177,8 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   device.wait();
   d.from_device();
   const KernelConfig config = one.config ? *one.config : device.context.plan(asked).config;
+  for (const auto& [buffer, missed] : {std::pair{&scale_a, one.missed_a}, {&scale_b, one.missed_b}})
+    if (missed >= 0) store(1.5 * load(buffer->host(), missed, f32), buffer->host(), missed, f32);
 
   // Each group's rows against the reference and the GEMM of it alone; then what is nobody's.
   std::vector<char> untouched(std::size_t(guard) + d_bytes, 1);
@@ -161,15 +207,18 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
       if (p.epilogue.bias == Bias::along_m) at(operands.bias, begin, p.c.type);
       if (p.a.scaling == Scaling::vector) at(operands.scale_a, row, f32);
       if (p.b.scaling == Scaling::vector) at(operands.scale_b, g * n, f32);
+      if (of_blocks) at(operands.scale_b, g * scale_stride_b(p), f32);
       operands.group_rows = nullptr;
       return operands;
     };
     const auto of = [](float scale) { return scale == 0 ? 1 : double(scale); };
-    const Scales scales{(p.a.scaling == Scaling::vector ? 1 : of(one.scales[0])) *
-                            (p.b.scaling == Scaling::vector ? 1 : of(one.scales[1])),
+    const Scales scales{(p.a.scaling != Scaling::value ? 1 : of(one.scales[0])) *
+                            (p.b.scaling != Scaling::value ? 1 : of(one.scales[1])),
                         of(one.scales[2])};
     const NormalProblem normal = normalise(single);
-    const Operands host = of_group(on_host);
+    const auto scales_alone = block_scales_alone(device, p, scale_a.host(), g, begin, of_blocks ? end - begin : 0);
+    Operands host = of_group(on_host);
+    if (of_blocks) host.scale_a = reinterpret_cast<const float*>(scales_alone.host());
     if (const std::string wrong = violation(reference(normal, host, config.main_loop, scales), normal, host.d);
         !wrong.empty())
       return name + wrong;
@@ -178,6 +227,7 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
       std::memset(untouched.data() + first + std::size_t(i * p.d.ld) * size_d, 0, std::size_t(n) * size_d);
     if (!one.compares_with_dense) continue;
     Operands dense = of_group(on_device);
+    if (of_blocks) dense.scale_a = reinterpret_cast<const float*>(scales_alone.to_device());
     dense.d = alone + row * p.d.ld * std::int64_t(size_d);
     device.context.gemm(single, dense, nullptr, config);
     device.wait();

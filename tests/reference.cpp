@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "activations.hpp"
+#include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 
 namespace jitgemm::test {
@@ -132,6 +133,14 @@ double scale_of_block(const float* scales, Scaling scaling, std::int64_t row, st
   return 1;
 }
 
+/// All of one matrix of a batch, which are apart as operand_matrix.hpp says.
+double scale_of_a(const Problem& p, const Operands& operands, std::int64_t batch, std::int64_t row, std::int64_t k) {
+  return scale_of_block(operands.scale_a + batch * scale_stride_a(p), p.a.scaling, row, p.m, k, p.k);
+}
+double scale_of_b(const Problem& p, const Operands& operands, std::int64_t batch, std::int64_t column, std::int64_t k) {
+  return scale_of_block(operands.scale_b + batch * scale_stride_b(p), p.b.scaling, column, p.n, k, p.k);
+}
+
 /// Sums over k, and the extremes of the sums so far.
 struct Sums {
   double total = 0, low = 0, high = 0;
@@ -186,8 +195,7 @@ Sums precise_sums(const Problem& p, const Operands& operands, std::int64_t batch
   for (std::int64_t k = 0; reads_ab(p) && k < p.k; ++k) {
     total += (long double)factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type) *
              factor(operands.b, batch * b.batch + k * b.row + column * b.column, p.b.type) *
-             scale_of_block(operands.scale_a, p.a.scaling, row, p.m, k, p.k) *
-             scale_of_block(operands.scale_b, p.b.scaling, column, p.n, k, p.k);
+             scale_of_a(p, operands, batch, row, k) * scale_of_b(p, operands, batch, column, k);
     low = std::min(low, total);
     high = std::max(high, total);
   }
@@ -313,11 +321,11 @@ Reference reference(const Problem& p, const Operands& operands, MainLoop main_lo
         for (std::int64_t j = 0; j < columns; ++j)
           b_panel[std::size_t(k * width + j)] =
               factor(operands.b, batch * b.batch + k * b.row + (column + j) * b.column, p.b.type) *
-              scale_of_block(operands.scale_b, p.b.scaling, column + j, p.n, k, p.k);
+              scale_of_b(p, operands, batch, column + j, k);
       for (std::int64_t row = 0; row < p.m; ++row) {
         for (std::int64_t k = 0; k < depth; ++k)
           a_row[std::size_t(k)] = factor(operands.a, batch * a.batch + row * a.row + k * a.column, p.a.type) *
-                                  scale_of_block(operands.scale_a, p.a.scaling, row, p.m, k, p.k);
+                                  scale_of_a(p, operands, batch, row, k);
         double total[width] = {}, low[width] = {}, high[width] = {};
         for (std::int64_t k = 0; k < depth; ++k) {
           const double x = a_row[std::size_t(k)];

@@ -148,8 +148,8 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
                                                     JITGEMM_GELU_ERF, JITGEMM_GELU_TANH, JITGEMM_SILU});
   check_names<Scaling>(jitgemm_scaling_name, {JITGEMM_SCALING_VALUE, JITGEMM_SCALING_VECTOR,
                                               JITGEMM_SCALING_BLOCK_1X128, JITGEMM_SCALING_BLOCK_128X128});
-  check_names<Grouping>(jitgemm_grouping_name,
-                        {JITGEMM_GROUPING_NONE, JITGEMM_GROUPING_OFFSETS, JITGEMM_GROUPING_COUNTS});
+  check_names<Grouping>(jitgemm_grouping_name, {JITGEMM_GROUPING_NONE, JITGEMM_GROUPING_OFFSETS,
+                                                JITGEMM_GROUPING_COUNTS, JITGEMM_GROUPING_ALONG_K});
   check_names<Accumulation>(jitgemm_accumulation_name, {JITGEMM_ACCUMULATION_FAST, JITGEMM_ACCUMULATION_PROMOTED});
   check_names<MainLoop>(jitgemm_main_loop_name, {JITGEMM_MAIN_LOOP_SM80, JITGEMM_MAIN_LOOP_SM90});
   check_names<Schedule>(jitgemm_schedule_name,

@@ -88,10 +88,14 @@ TEST_CASE("jitgemm run promotes where it is asked to", "[cli]") {
 TEST_CASE("jitgemm run multiplies groups, however rows come to them", "[cli][groups]") {
   NEEDS_COMMAND();
   const Command jitgemm;
-  const std::string groups = "run -m 90 -n 24 -k 48 --type bf16 --layout nt --device emulator ";
+  const std::string groups = "run -m 90 -n 24 -k 48 --layout nt --device emulator ";
   for (const char* how :
        {"--groups 7", "--groups 7 --distribution zipf", "--groups 7 --distribution equal --expected-m 3", "--groups 0",
-        "--batch 3 --grouping counts --expected-m 9 --beta 0.5 --bias"}) {
+        "--batch 3 --grouping counts --expected-m 9 --beta 0.5 --bias",
+        "--batch 5 --grouping along_k --distribution zipf --layout-a t --layout-b n --beta 0.5",
+        "--groups 4 --type e4m3 --scaling-a block_1x128 --scaling-b block_128x128",
+        "--batch 3 --grouping counts --type e4m3 --scaling block_1x128",
+        "--batch 3 --type e4m3 --scaling-a block_1x128 --scaling-b block_128x128"}) {
     INFO(how);
     const Output output = jitgemm(groups + how + " --json");
     INFO(output.err);
@@ -100,7 +104,7 @@ TEST_CASE("jitgemm run multiplies groups, however rows come to them", "[cli][gro
     CHECK((output.json()["check"]["elements"] > 0) == (std::string(how) != "--groups 0"));
   }
   CHECK_THAT(jitgemm(groups + "--groups 7 --distribution wild").err, ContainsSubstring("use equal, uniform or zipf"));
-  CHECK_THAT(jitgemm(groups + "--grouping rows").err, ContainsSubstring("use none, offsets or counts"));
+  CHECK_THAT(jitgemm(groups + "--grouping rows").err, ContainsSubstring("use none, offsets, counts or along_k"));
   CHECK_THAT(jitgemm("tune -m 60 -n 64 -k 64 --type bf16 --layout nt --groups 9 --device emulator").out,
              ContainsSubstring("as for 8 groups of about 8 rows"));
 }

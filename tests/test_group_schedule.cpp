@@ -184,6 +184,30 @@ Draw drawn(Random& random) {
 
 }  // namespace
 
+TEST_CASE("Groups along k are found one after the other, and the whole table is read", "[groups]") {
+  Random random(test_seed());
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  for (int round = 0; round < 300; ++round) {
+    const int k = random.between(0, 500), kind = random.between(0, 2);
+    std::vector<int> table(std::size_t(random.between(1, 140)));
+    for (int& end : table) end = kind == 0 ? random.between(-9, k + 9) : random.between(0, k);
+    if (kind != 0) std::sort(table.begin(), table.end());
+    bool broken = false;
+    const std::vector<Rows> expected = rows_of(Grouping::along_k, table, k, broken);
+    const GroupDecomposition d(int(table.size()), k, 1, 1);
+    GroupScan<Grouping::along_k, 1, 0, HostWarp> scan(d, table.data());
+    int wrong = 0;
+    for (int group = random.between(0, 40); group < d.groups; group += random.between(0, 40)) {
+      const GroupRows found = scan.rows_of(group);
+      wrong += found.begin != expected[std::size_t(group)].begin || found.end != expected[std::size_t(group)].end;
+    }
+    scan.read_to_end();
+    CAPTURE(round, k, table);
+    CHECK(wrong == 0);
+    CHECK(scan.is_broken() == broken);
+  }
+}
+
 TEST_CASE("Every tile of every group comes once, whatever the table holds", "[groups][schedule]") {
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   Random random(test_seed());

@@ -109,6 +109,7 @@ TEST_CASE("Equality and hash see every field", "[problem]") {
   differs([](Problem& p) { p.epilogue.slope = 0.5; });
   differs([](Problem& p) { p.accumulation = Accumulation::promoted; });
   differs([](Problem& p) { p.grouping = Grouping::offsets; });
+  differs([](Problem& p) { p.grouping = Grouping::along_k; });
   differs([](Problem& p) { p.expected_m = 3; });
   for (Matrix Problem::* const matrix : {&Problem::a, &Problem::b, &Problem::c, &Problem::d})
     differs([&](Problem& p) { (p.*matrix).scaling = Scaling::vector; });
@@ -342,7 +343,7 @@ TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "
   CHECK_FALSE(equal(shape(1, 3, 0), shape(1, 3, 0.5)));
 }
 
-TEST_CASE("Scales of blocks belong to both operands of one matrix of 8-bit floating point", "[problem]") {
+TEST_CASE("Scales of blocks belong to both operands of 8-bit floating point", "[problem]") {
   const auto with = [](auto change) {
     Problem problem{.m = 4, .n = 4, .k = 4, .a = {e4m3}, .b = {e5m2}, .d = {bf16}};
     problem.a.scaling = Scaling::block_1x128;
@@ -359,7 +360,7 @@ TEST_CASE("Scales of blocks belong to both operands of one matrix of 8-bit float
   }
   CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = f16; }), ContainsSubstring("by vectors or blocks"));
   CHECK_THAT(with([](Problem& p) { p.a.type = p.b.type = s8; }), ContainsSubstring("scales blocks of a = s8"));
-  CHECK_THAT(with([](Problem& p) { p.batch = 2; }), ContainsSubstring("one matrix after the other"));
+  CHECK(with([](Problem& p) { p.batch = 2; }) == "no error");
 
   Problem problem{.m = 5, .n = 7, .k = 129, .a = {e4m3}, .b = {e4m3}, .d = {bf16}};
   problem.a.scaling = problem.b.scaling = Scaling::block_1x128;

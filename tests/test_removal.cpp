@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "along_k_cases.hpp"
 #include "catch.hpp"
 #include "custom_epilogue_cases.hpp"
 #include "gemm_cases.hpp"
@@ -191,6 +192,34 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
       std::cout << "caught with seed " << seed << ": " << wrong << std::endl;
       FAIL(wrong);
     }
+  }
+}
+
+TEST_CASE("Small kernels of groups along k are right in many orders", "[.][full][removal][along_k]") {
+  const std::vector<std::int32_t> sizes{70, 0, 1, 128, 33};
+  std::vector<KernelConfig> configs;
+  for (const char* const text :
+       {"sm80 64x32x32 group_m=2 stages=3 warps=4 schedule=persistent grid=2",
+        "sm90 128x48x64 group_m=2 stages=2 warps=8 schedule=persistent grid=2",
+        "sm90 64x32x64 group_m=8 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2",
+        "sm90 64x64x64 group_m=8 stages=3 warps=4 cluster=2x2x1 schedule=persistent grid=4"})
+    configs.push_back(parse_kernel_config(text));
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    along_k::TestDevice device(GemmDevice::emulator(seed, 2));
+    Random random(seed);
+    for (const KernelConfig& config : configs)
+      for (const bool k_major : {false, true}) {
+        along_k::KCase one{.problem = along_k::problem_of(136, 72, sizes, bf16, f32, k_major ? along_k::rows : columns,
+                                                          k_major ? columns : along_k::rows),
+                           .table = groups::ends_of(sizes),
+                           .config = &config,
+                           .nan_group = 3};  // of which two begin a k-block's tail
+        one.problem.k = 240;
+        const std::string wrong = along_k::run(device, one, random);
+        if (wrong.empty()) continue;
+        std::cout << "caught with seed " << seed << ": " << wrong << std::endl;
+        FAIL(wrong);
+      }
   }
 }
 

@@ -25,10 +25,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
-         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales"],
+         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k"],
+         "work_queue_sm90.cuh": ["groups"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
          "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90"],
-         "groups.cuh": ["groups"],
+         "groups.cuh": ["groups", "along_k"], "group_tail_sm90.cuh": ["along_k"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
          "check.cuh": ["check"]}
 

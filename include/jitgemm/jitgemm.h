@@ -127,12 +127,13 @@ enum {
   JITGEMM_SCALING_BLOCK_128X128 = 3  ///< one for each 128 rows (columns) and 128 of k
 };
 
-/// Whether the matrices of a batch are groups of rows that the device counts: jitgemm_operands.group_rows.
+/// Whether the matrices of a batch are groups that the device counts: jitgemm_operands.group_rows.
 typedef int32_t jitgemm_grouping;
 enum {
   JITGEMM_GROUPING_NONE = 0,
   JITGEMM_GROUPING_OFFSETS = 1,  ///< all groups' rows in one A, C and D, one after the other; where each ends
-  JITGEMM_GROUPING_COUNTS = 2    ///< an A, C and D of m rows for each group; how many of them it has
+  JITGEMM_GROUPING_COUNTS = 2,   ///< an A, C and D of m rows for each group; how many of them it has
+  JITGEMM_GROUPING_ALONG_K = 3   ///< some of k of one A and B, and a C and D, for each group; where each ends in k
 };
 
 /// Where e4m3 and e5m2 products are added up.

@@ -58,7 +58,7 @@ struct Epilogue {
 ///
 /// A and B of e4m3, e5m2 and, where D is floating-point, of integers may have scales (Operands), one each or vectors
 /// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b). Those of
-/// e4m3 and e5m2 may have scales of blocks, too, without a batch and without Epilogue::function.
+/// e4m3 and e5m2 may have scales of blocks, too, without Epilogue::function.
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the type of alpha and beta, to which an s32
 /// sum is rounded first, each fma rounded once, to nearest even. Terms that are not there are left out: x = alpha *
@@ -82,9 +82,15 @@ struct Epilogue {
 /// rows of A and D as the device finds in Operands::group_rows when the call runs there, 0 too. M is what the host
 /// knows: the rows of all groups at most (offsets), or of each (counts). Rows of D that are no group's stay as they
 /// are, and a group's come out as those of a GEMM of it alone, with the same configuration bit for bit. A is row-major;
-/// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. C and bias are as
-/// without groups, where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
-/// There are no groups with scales of blocks.
+/// vectors of scales are each group's own: M of A, of each group with counts, and batch x N of B. Scales of blocks are
+/// 1x128 of A, and lie as those of a matrix of its M rows, with counts of each group. C and bias are as without groups,
+/// where offsets have one C for all; epilogue functions get the row of A, and the group as `batch`.
+///
+/// With Grouping::along_k the groups are of k, as weights' gradients have them: one A and B, of any layouts, and a C
+/// and D for each group, the product of A's columns and B's rows that are its own. K is what the host knows, as M
+/// above: of all groups at most. What is no group's is not read, whatever lies there; a group without any gets the
+/// product zero. Scales are single values or vectors, the same for all groups, and Epilogue::function takes no pairs of
+/// columns.
 ///
 /// *Of less than 2^31. s32 sums wrap. A D of e4m3 or e5m2 saturates: what is larger than the largest finite value,
 /// infinity too, becomes that.
@@ -105,9 +111,9 @@ struct Problem {
   /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
   Grouping grouping = Grouping::none;
-  /// Rows that a group is expected to have, 0: as many as it has if all have the same. Rounded up to a power of two or
-  /// one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows are computed
-  /// right.
+  /// Rows, or elements of k, that a group is expected to have, 0: as many as if all have the same. Rounded up to a
+  /// power of two or one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows
+  /// are computed right.
   std::int64_t expected_m = 0;
 };
 
@@ -137,7 +143,8 @@ struct Operands {
   /// * A and scale_b * B: one value each, of which nullptr is 1, or with Scaling::vector M values, scale_a[m] of row m
   /// of A, and N values, scale_b[n] of column n of B, the same for all matrices of a batch. Of two single values alpha,
   /// rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that the order of these three
-  /// does not matter; Problem says how others are multiplied, and Scaling how they lie. scale_d is one value: it
+  /// does not matter; Problem says how others are multiplied, and Scaling how they lie. Those of blocks are each
+  /// matrix's own, one after the other, but where its operand's stride is 0: those of one. scale_d is one value: it
   /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
@@ -145,9 +152,10 @@ struct Operands {
   /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
   float* scales_d = nullptr;
   /// Of a Grouping, one for each of `batch` groups, in memory as the matrices', read while the call runs on the device:
-  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most;
-  /// or counts, of each group's rows, M at most. Whatever they are, nothing outside of the operands is read or written:
-  /// an end before the largest one so far is that, others are taken as the nearest in range. Context::check() says so.
+  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most,
+  /// or along k the same of k and K; or counts, of each group's rows, M at most. Whatever they are, nothing outside of
+  /// the operands is read or written: an end before the largest one so far is that, others are taken as the nearest in
+  /// range. Context::check() says so.
   const std::int32_t* group_rows = nullptr;
   /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
   const EpilogueValue* epilogue = nullptr;

@@ -72,12 +72,13 @@ enum class Scaling : std::uint8_t {
   block_128x128,
 };
 
-/// Whether a problem's `batch` matrices are groups of rows: memory on the device says how many rows each has
+/// Whether a problem's `batch` matrices are groups: memory on the device says how many rows each has, or how much of k
 /// (Operands::group_rows), and the host need not know.
 enum class Grouping : std::uint8_t {
   none,     ///< M rows each
   offsets,  ///< the rows of all groups lie in one A, C and D of M rows, one group after the other; where each ends
   counts,   ///< an A, C and D of M rows for each group, of which the first are the group's; how many those are
+  along_k,  ///< one A and B, of which each group has some of k, and a D, one after the other; where each ends in k
 };
 
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,

@@ -253,6 +253,8 @@ std::string why_epilogue_unsupported(const Problem& p) {
   if (beside)
     return std::string(beside) +
            " is given beside an epilogue of one's own: make C and bias operands of it, and the activation its code";
+  if (has_pairs(p) && p.grouping == Grouping::along_k)
+    return "no kernel of groups along k takes pairs of columns: use an epilogue of single ones";
   if (has_pairs(p) && p.n % 2 != 0)
     return "n = " + std::to_string(p.n) + " is odd, and the epilogue takes pairs of columns: give an even n";
   if (has_pairs(p) && (p.a.scaling != Scaling::value || p.b.scaling != Scaling::value))

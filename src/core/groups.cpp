@@ -33,9 +33,23 @@ std::int64_t typical_groups(const NormalProblem& p, std::int64_t rows) {
 
 }  // namespace
 
+std::string why_groups_unsupported(const Problem& p) {
+  if (has_groups_of_rows(p) && p.a.layout != Layout::row_major)
+    return "groups are of rows, and A is column-major: give a row-major A, or groups along k";
+  return {};
+}
+
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups) {
   NormalProblem p = problem;
   if (!has_groups(p)) return p;
+  if (p.grouping == Grouping::along_k) {
+    constexpr std::int64_t aligned = 64;  // elements, so that what can be loaded stays so
+    p.k = p.expected_m = expected_rows(problem);
+    p.batch = groups;
+    p.a.stride = p.batch > 1 ? (p.m * p.k + aligned - 1) / aligned * aligned : 0;
+    p.b.stride = p.batch > 1 ? (p.n * p.k + aligned - 1) / aligned * aligned : 0;
+    return p;
+  }
   p.grouping = Grouping::counts;
   p.m = p.expected_m = expected_rows(problem);
   p.batch = groups;
@@ -45,7 +59,7 @@ NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups
 
 NormalProblem typical_problem(const NormalProblem& problem) {
   NormalProblem p = problem;
-  if (!has_groups(p)) return p;
+  if (!has_groups_of_rows(p)) return p;
   const std::int64_t rows = p.expected_m = std::min(expected_rows(problem), most_typical_rows);
   p.batch = typical_groups(problem, rows);
   if (p.grouping == Grouping::offsets) {

@@ -3,14 +3,22 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <string>
 
 #include "core/problem.hpp"
 
 namespace jitgemm {
 
-// Groups of rows, of which the host knows bounds and what to expect.
+// Groups of rows, or of k, of which the host knows bounds and what to expect.
 
 inline bool has_groups(const Problem& problem) { return problem.grouping != Grouping::none; }
+/// Else they are of k, or there are none.
+inline bool has_groups_of_rows(const Problem& problem) {
+  return has_groups(problem) && problem.grouping != Grouping::along_k;
+}
+
+/// Empty, or the rule for groups that the problem breaks and the way out.
+std::string why_groups_unsupported(const Problem& problem);
 
 /// Matrices of A, C and D: where offsets deal out the rows of one, the groups share it.
 inline std::int64_t matrices_of_rows(const Problem& problem) {
@@ -23,10 +31,12 @@ inline std::int64_t bucket_of(std::int64_t x) {
   return x <= power / 4 * 3 ? power / 4 * 3 : power;
 }
 
-/// The bucket of a group's expected rows.
+/// The bucket of a group's expected rows, or along k of its k.
 inline std::int64_t expected_rows(const Problem& p) {
   const std::int64_t groups = std::max<std::int64_t>(1, p.batch);
-  const std::int64_t alike = p.grouping == Grouping::offsets ? (p.m + groups - 1) / groups : p.m;
+  const std::int64_t alike = p.grouping == Grouping::offsets   ? (p.m + groups - 1) / groups
+                             : p.grouping == Grouping::along_k ? (p.k + groups - 1) / groups
+                                                               : p.m;
   return bucket_of(std::clamp<std::int64_t>(p.expected_m > 0 ? p.expected_m : alike, 1, 1 << 30));
 }
 
@@ -49,12 +59,12 @@ inline double expected_tile_rows(std::int64_t rows, std::int64_t tile_rows) {
 }
 
 /// The problem whose `groups` groups all have as many rows as are expected: by counts that are all of M, so that plans
-/// need to know no table.
+/// need to know no table. Along k it has K of each group, and A and B of each.
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups);
 
-/// The problem that is chosen for and measured in the place of others, itself if it has no groups: it has a bucket of
-/// the groups that are expected to have rows, as many at most as fill a large GPU several times, and room for as many
-/// rows as they are expected to have (offsets) or up to four times as many (counts).
+/// The problem that is chosen for and measured in the place of others, itself if it has no groups of rows: it has a
+/// bucket of the groups that are expected to have rows, as many at most as fill a large GPU several times, and room for
+/// as many rows as they are expected to have (offsets) or up to four times as many (counts).
 NormalProblem typical_problem(const NormalProblem& problem);
 
 /// A typical problem as a batch, itself if it has no groups: the same if all groups have the rows expected.

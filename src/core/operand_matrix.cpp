@@ -1,5 +1,6 @@
 #include "core/operand_matrix.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/groups.hpp"
@@ -33,6 +34,11 @@ std::int64_t scales_of(Scaling scaling, std::int64_t rows, std::int64_t k) {
   return 1;
 }
 
+/// All scales of blocks of one matrix, with what fills their last 16 bytes.
+std::int64_t set_of_scales(Scaling scaling, std::int64_t rows, std::int64_t k) {
+  return scale_ld(scaling, rows, k) * (scaling == Scaling::block_1x128 ? blocks(k) : blocks(rows));
+}
+
 }  // namespace
 
 OperandMatrix matrix_a(const Problem& p) { return in_memory(p.a, p.m, p.k, p); }
@@ -57,10 +63,21 @@ std::int64_t bias_elements(const Problem& p) {
   return 0;
 }
 
-std::int64_t scales_of_a(const Problem& p) {
-  return scales_of(p.a.scaling, has_groups(p) ? p.m * matrices_of_rows(p) : p.m, p.k);
+std::int64_t scale_stride_a(const Problem& p) {
+  return p.a.stride == 0 || p.grouping == Grouping::offsets ? 0 : set_of_scales(p.a.scaling, p.m, p.k);
 }
-std::int64_t scales_of_b(const Problem& p) { return scales_of(p.b.scaling, has_groups(p) ? p.n * p.batch : p.n, p.k); }
+std::int64_t scale_stride_b(const Problem& p) { return p.b.stride == 0 ? 0 : set_of_scales(p.b.scaling, p.n, p.k); }
+
+std::int64_t scales_of_a(const Problem& p) {
+  if (is_of_blocks(p.a.scaling))
+    return std::max<std::int64_t>(p.batch - 1, 0) * scale_stride_a(p) + scales_of(p.a.scaling, p.m, p.k);
+  return scales_of(p.a.scaling, has_groups_of_rows(p) ? p.m * matrices_of_rows(p) : p.m, p.k);
+}
+std::int64_t scales_of_b(const Problem& p) {
+  if (is_of_blocks(p.b.scaling))
+    return std::max<std::int64_t>(p.batch - 1, 0) * scale_stride_b(p) + scales_of(p.b.scaling, p.n, p.k);
+  return scales_of(p.b.scaling, has_groups_of_rows(p) ? p.n * p.batch : p.n, p.k);
+}
 
 std::int64_t scales_of_d(const Problem& p) { return scales_of(p.d.scaling, p.m, p.n); }
 

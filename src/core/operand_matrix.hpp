@@ -30,6 +30,9 @@ std::int64_t bias_elements(const Problem& problem);
 // Scales, f32 each: as many as A or B has where it has any, to the last one.
 std::int64_t scales_of_a(const Problem& problem);
 std::int64_t scales_of_b(const Problem& problem);
+/// From one matrix's scales of blocks, or a group's, to the next's; 0 of those that share them as they share A or B.
+std::int64_t scale_stride_a(const Problem& problem);
+std::int64_t scale_stride_b(const Problem& problem);
 /// Of a D with scales of its own.
 std::int64_t scales_of_d(const Problem& problem);
 /// Of blocks of a matrix with so many rows (columns): from 128 of k (1x128) or 128 rows (128x128) to the next.

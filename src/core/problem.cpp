@@ -83,7 +83,7 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   alignment = std::min(alignment, alignment_of(std::uint64_t(ld | stride) * std::uint64_t(size)));
 }
 
-/// Where groups share A, C and D these have no strides.
+/// Where groups share A, C and D, or A and B, these have no strides.
 void normalise_groups(NormalProblem& p, const Problem& problem) {
   if (!has_groups(p)) {
     p.expected_m = 0;
@@ -97,6 +97,7 @@ void normalise_groups(NormalProblem& p, const Problem& problem) {
   }
   p.expected_m = expected_rows(p);
   if (p.grouping == Grouping::offsets) p.a.stride = p.c.stride = p.d.stride = 0;
+  if (p.grouping == Grouping::along_k) p.a.stride = p.b.stride = 0;
 }
 
 /// The matrices of D one after the other or, a row of each within a leading dimension, side by side. Refuses other ways
@@ -425,7 +426,10 @@ std::size_t hash_value(const Problem& p) {
   return hash ^ hash >> 32;
 }
 
-double flops(const Problem& p) { return 2.0 * double(p.m) * double(p.n) * double(p.k) * double(matrices_of_rows(p)); }
+double flops(const Problem& p) {
+  const double products = p.grouping == Grouping::along_k ? 1 : double(matrices_of_rows(p));
+  return 2.0 * double(p.m) * double(p.n) * double(p.k) * products;
+}
 
 double minimum_bytes(const Problem& p) {
   const auto bytes = [](const OperandMatrix& matrix) {

@@ -1,5 +1,6 @@
 #include "core/type_rules.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/activations.hpp"
@@ -28,8 +29,14 @@ std::string why_block_scales_unsupported(const Problem& p) {
     return "blocks of one operand are scaled, and not of the other: use " +
            std::string(to_string(Scaling::block_1x128)) + " or " + std::string(to_string(Scaling::block_128x128)) +
            " for both";
-  if (has_groups(p)) return "no kernel scales blocks of groups: use scales of rows and columns, or one value";
-  if (p.batch > 1) return "no kernel scales blocks of a batch: call for one matrix after the other";
+  if (p.grouping == Grouping::along_k)
+    return "groups along k begin anywhere in a block of k: use scales of rows and columns, or one value";
+  if (has_groups(p) && p.a.scaling != Scaling::block_1x128)
+    return "groups begin at any row, not only where 128 rows with one scale do: use scaling_a = " +
+           std::string(to_string(Scaling::block_1x128));
+  const double blocks_of_k = double(p.k) / 128 + 1;
+  if (double(p.batch) * blocks_of_k * (double(std::max(p.m, p.n)) + 4) * sizeof(float) > 0x1p62)
+    return "the scales of all matrices are larger than 2^62 bytes: lower the batch, m, n or k";
   if (p.epilogue.function != 0)
     return "no kernel scales blocks and has an epilogue of one's own: use bias and activation, or another scaling";
   return {};
@@ -80,8 +87,7 @@ std::string why_types_unsupported(const Problem& p) {
            "value";
   if (const std::string broken = why_block_scales_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.grouping)) return "unknown grouping: use " + names_of_all<Grouping>();
-  if (has_groups(p) && p.a.layout != Layout::row_major)
-    return "groups are of rows, and A is column-major: give a row-major A";
+  if (const std::string broken = why_groups_unsupported(p); !broken.empty()) return broken;
   if (!is_known(p.accumulation)) return "unknown accumulation: use " + names_of_all<Accumulation>();
   if (compute_type_of(p) == s32 && !info_of(p.epilogue.activation).takes_integers)
     return "no kernel applies " + std::string(to_string(p.epilogue.activation)) + " to integers: use " +

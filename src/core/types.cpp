@@ -54,9 +54,9 @@ std::span<const Enumerator<Scaling>> enumerators() {
 
 template <>
 std::span<const Enumerator<Grouping>> enumerators() {
-  static constexpr std::array all{Enumerator<Grouping>{Grouping::none, "none"},
-                                  Enumerator<Grouping>{Grouping::offsets, "offsets"},
-                                  Enumerator<Grouping>{Grouping::counts, "counts"}};
+  static constexpr std::array all{
+      Enumerator<Grouping>{Grouping::none, "none"}, Enumerator<Grouping>{Grouping::offsets, "offsets"},
+      Enumerator<Grouping>{Grouping::counts, "counts"}, Enumerator<Grouping>{Grouping::along_k, "along_k"}};
   return all;
 }
 

@@ -96,6 +96,19 @@ void set_extents(Arguments& args, const Problem& p) {
   args.scalars = scalars_of(p);
 }
 
+device::BlockScalesLayout layout_of_block_scales(const NormalProblem& whole, const KernelConfig& c, std::int64_t row,
+                                                 std::int64_t column) {
+  device::BlockScalesLayout layout{.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k),
+                                   .ld_scale_b = scale_ld(whole.b.scaling, whole.n, whole.k),
+                                   .first_a = int(row),
+                                   .first_b = int(column)};
+  if (c.swap_ab) {
+    std::swap(layout.ld_scale_a, layout.ld_scale_b);
+    std::swap(layout.first_a, layout.first_b);
+  }
+  return layout;
+}
+
 }  // namespace
 
 device::Arguments make_arguments(const NormalProblem& normalised, const KernelConfig& c, const LaunchShape& shape,
@@ -138,14 +151,29 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
                                                          const KernelConfig& c, std::int64_t row, std::int64_t column) {
   device::BlockScalesArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
-  args.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k);
-  args.ld_scale_b = scale_ld(whole.b.scaling, whole.n, whole.k);
-  args.first_a = int(row);
-  args.first_b = int(column);
-  if (c.swap_ab) {
-    std::swap(args.ld_scale_a, args.ld_scale_b);
-    std::swap(args.first_a, args.first_b);
-  }
+  static_cast<device::BlockScalesLayout&>(args) = layout_of_block_scales(whole, c, row, column);
+  return args;
+}
+
+device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::Arguments& arguments,
+                                                                    const NormalProblem& whole, const KernelConfig& c,
+                                                                    std::int64_t row, std::int64_t column) {
+  device::BatchBlockScalesArguments args{};
+  static_cast<device::BlockScalesArguments&>(args) = make_block_scales_arguments(arguments, whole, c, row, column);
+  args.stride_scale_a = scale_stride_a(whole);
+  args.stride_scale_b = scale_stride_b(whole);
+  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  return args;
+}
+
+device::GroupBlockScalesArguments make_group_block_scales_arguments(const device::GroupArguments& arguments,
+                                                                    const NormalProblem& p, const KernelConfig& c) {
+  device::GroupBlockScalesArguments args{};
+  static_cast<device::GroupArguments&>(args) = arguments;
+  static_cast<device::BlockScalesLayout&>(args) = layout_of_block_scales(p, c, 0, 0);
+  args.stride_scale_a = scale_stride_a(p);
+  args.stride_scale_b = scale_stride_b(p);
+  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
   return args;
 }
 
@@ -198,11 +226,12 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
   device::GroupArguments args{};
   static_cast<device::CustomEpilogueArguments&>(args) = arguments;
   const device::Decomposition& d = arguments.decomposition;
-  args.groups = {int(p.batch), int(p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
+  const bool along_k = p.grouping == Grouping::along_k;
+  args.groups = {int(p.batch), int(along_k ? p.k : p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
   args.group_rows = operands.group_rows;
   args.broken_groups = workspace.broken_groups;
   args.stride_scale_a = p.grouping == Grouping::counts ? p.m : 0;
-  args.stride_scale_b = p.n;
+  args.stride_scale_b = along_k ? 0 : p.n;
   if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
   return args;
 }

@@ -23,15 +23,22 @@ using EncodeTensorMap = FunctionRef<device::TensorMap(const TensorMapSpec&)>;
 device::Arguments make_arguments(const NormalProblem& problem, const KernelConfig& config, const LaunchShape& shape,
                                  const Operands& operands, const Workspace& workspace, const EncodeTensorMap& encode);
 
-/// Those of a kernel with scales of blocks: of a launch whose first element of the `whole` problem's D is (row,
-/// column).
 /// Of a part that begins at (row, column), too.
 device::OwnScalesArguments make_own_scales_arguments(const device::BlockScalesArguments& arguments,
                                                      const NormalProblem& whole, std::int64_t row, std::int64_t column,
                                                      const Operands& operands);
+/// Those of a kernel with scales of blocks: of a launch whose first element of the `whole` problem's D is (row,
+/// column).
 device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);
+device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::Arguments& arguments,
+                                                                    const NormalProblem& whole,
+                                                                    const KernelConfig& config, std::int64_t row,
+                                                                    std::int64_t column);
+device::GroupBlockScalesArguments make_group_block_scales_arguments(const device::GroupArguments& arguments,
+                                                                    const NormalProblem& problem,
+                                                                    const KernelConfig& config);
 
 /// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch that begins at (row,
 /// column) of the product.

@@ -49,15 +49,23 @@ constexpr KernelRole gemm{
           const auto with_epilogue = [&] {
             return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
           };
-          if (has_groups(part.problem))
-            step.set_arguments([&] {
-              return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);
-            });
+          const auto with_groups = [&] {
+            return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);
+          };
+          if (has_groups(part.problem) && has_block_scales(part.problem))
+            step.set_arguments(
+                [&] { return make_group_block_scales_arguments(with_groups(), part.problem, part.config); });
+          else if (has_groups(part.problem))
+            step.set_arguments(with_groups);
           else if (has_own_scales_d(part.problem))
             step.set_arguments([&] {
               const auto with_blocks =
                   make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
               return make_own_scales_arguments(with_blocks, part.whole, part.row, part.column, part.operands);
+            });
+          else if (has_block_scales(part.problem) && part.problem.batch > 1)
+            step.set_arguments([&] {
+              return make_batch_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
             });
           else if (has_block_scales(part.problem))
             step.set_arguments(

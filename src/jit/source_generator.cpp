@@ -152,6 +152,15 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
          (has_groups(p) ? std::string(to_string(p.grouping)) : std::string(partition_name(partition_of(c))));
 }
 
+/// The struct of templates/*_arguments.cuh that the kernel is given.
+std::string arguments_of(const Problem& p) {
+  if (has_groups(p)) return has_block_scales(p) ? "GroupBlockScalesArguments" : "GroupArguments";
+  if (has_epilogue_function(p)) return "CustomEpilogueArguments";
+  if (has_own_scales_d(p)) return "OwnScalesArguments";
+  if (has_block_scales(p)) return p.batch > 1 ? "BatchBlockScalesArguments" : "BlockScalesArguments";
+  return "Arguments";
+}
+
 /// The source without its text, and all values that the text depends on.
 KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const DeviceInfo& device,
                      TemplateValues& values) {
@@ -193,11 +202,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"entry", source.entry},
             {"scaling_d", std::string(to_string(p.d.scaling))},
             {"grouping", std::string(to_string(p.grouping))},
-            {"arguments", has_groups(p)              ? "GroupArguments"
-                          : has_epilogue_function(p) ? "CustomEpilogueArguments"
-                          : has_own_scales_d(p)      ? "OwnScalesArguments"
-                          : has_block_scales(p)      ? "BlockScalesArguments"
-                                                     : "Arguments"},
+            {"arguments", arguments_of(p)},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"narrows", flag(narrows(c, p))},
             {"fetches", flag(fetches(c, p))},

@@ -43,7 +43,7 @@ inline TileCounts tile_counts(const KernelProblem& kernel_problem, const KernelC
 /// The same as it is expected where the device counts the rows of groups; `kernel_problem` is of expected_problem().
 inline TileCounts expected_tile_counts(const KernelProblem& p, const KernelConfig& c) {
   TileCounts counts = tile_counts(p, c);
-  if (!has_groups(p) || counts.all == 0) return counts;
+  if (!has_groups_of_rows(p) || counts.all == 0) return counts;
   const double rows = expected_tile_rows(c.swap_ab ? p.n : p.m, group_tile_rows(c));
   const std::int64_t across = c.swap_ab ? counts.m : counts.n;
   (c.swap_ab ? counts.n : counts.m) = std::int64_t(rows + 0.5);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/pairing.hpp"
+#include "kernels/family.hpp"
 #include "kernels/packing.hpp"
 
 namespace jitgemm {
@@ -25,6 +26,12 @@ int alignment_of_pairs(const NormalProblem& p) {
 KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig& config) {
   KernelProblem p(packed_problem(normalised, config));
   if (has_pairs(p) && p.b.layout == Layout::row_major && !config.pack_b) p.b.alignment = alignment_of_pairs(normalised);
+  if (p.grouping == Grouping::along_k && !family_of(config).tensor_maps) {
+    // Groups begin anywhere in a row of k, of which cp.async copies what is aligned. TMA finds elements.
+    const int size = int(size_of(p.a.type));
+    if (p.a.layout == Layout::row_major) p.a.alignment = size;
+    if (p.b.layout == Layout::column_major) p.b.alignment = size;
+  }
   if (!config.swap_ab) return p;
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);

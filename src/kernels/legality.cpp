@@ -37,7 +37,8 @@ std::string why_beyond_integers(const KernelConfig& c, const NormalProblem& norm
     return "tiles of groups end at row 2^31 at most";
   const double tiles = tiles_of(c, p);
   if (tiles * c.splits >= most) return "tiles x splits is less than 2^30";
-  if (c.grid > 0 && tiles * double(ceil_div(p.k, c.block_k)) >= most) return "tiles x k-blocks is less than 2^30";
+  if (c.grid > 0 && p.grouping != Grouping::along_k && tiles * double(ceil_div(p.k, c.block_k)) >= most)
+    return "tiles x k-blocks is less than 2^30";
   return {};
 }
 

@@ -9,11 +9,12 @@
 namespace jitgemm {
 
 bool narrows(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 && !has_block_scales(p);
+  return has_groups_of_rows(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 &&
+         !has_block_scales(p);
 }
 
 bool fetches(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups(p) && c.main_loop == MainLoop::sm90 && cluster_size_of(c) == 1;
+  return has_groups_of_rows(p) && c.main_loop == MainLoop::sm90 && cluster_size_of(c) == 1;
 }
 
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
@@ -41,6 +42,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .block_scales = has_block_scales(p),
           .row_scales = p.a.scaling == Scaling::block_1x128,
           .column_scales = p.b.scaling == Scaling::block_1x128,
+          .offset_groups = p.grouping == Grouping::offsets,
           .scales_d = has_own_scales_d(p),
           .pairs = has_pairs(p),
           .narrows = narrows(c, p),

@@ -22,7 +22,7 @@ class Planner {
       : problem_(problem), part_(part), filter_(constraints, problem, part), constrained_(constrain(constraints)) {
     if (!has_groups(problem)) return;
     const NormalProblem typical = typical_problem(problem);
-    expected_.emplace(expected_problem(typical, typical.batch));
+    expected_.emplace(expected_problem(typical, std::max<std::int64_t>(1, typical.batch)));
   }
 
   const NormalProblem& problem() const { return problem_; }

@@ -22,8 +22,10 @@ std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distri
                                            std::int64_t least) {
   if (p.batch == 0) return {};
   const auto groups = std::size_t(p.batch);
-  const bool by_offsets = p.grouping == Grouping::offsets;
-  const std::int64_t rows = by_offsets ? p.m : p.batch * std::min(p.m, expected_rows(p));
+  const bool by_offsets = p.grouping != Grouping::counts;
+  const std::int64_t rows = p.grouping == Grouping::along_k ? p.k
+                            : by_offsets                    ? p.m
+                                                            : p.batch * std::min(p.m, expected_rows(p));
   std::vector<std::int64_t> sizes(groups, 0);
   if (distribution == Distribution::equal) {
     for (std::size_t g = 0; g < groups; ++g) sizes[g] = rows / p.batch + (std::int64_t(g) < rows % p.batch ? 1 : 0);
@@ -50,7 +52,7 @@ std::vector<RowRange> rows_of_groups(const Problem& p, const std::vector<std::in
   std::vector<RowRange> ranges;
   std::int64_t end = 0;
   for (const std::int32_t x : table) {
-    ranges.push_back({p.grouping == Grouping::offsets ? end : 0, x});
+    ranges.push_back({p.grouping == Grouping::counts ? 0 : end, x});
     end = x;
   }
   return ranges;

@@ -214,7 +214,7 @@ def test_what_else_is_refused():
         product(scale_b=np.ones((3, 200), np.float32))
     with pytest.raises(ValueError, match=r"scales are \(3, 2\), and of an operand \(64, 300\) they are \(64, 3\) or"):
         jitgemm.block_scales(np.ones((3, 2), np.float32), a)
-    with pytest.raises(ValueError, match="two dimensions; they have 1 and 2"):
+    with pytest.raises(ValueError, match="two dimensions, or of three with groups; they have 1 and 2"):
         jitgemm.block_scales(np.ones(3, np.float32), a)
     with pytest.raises(TypeError, match="arrays of torch, NumPy and CuPy"):
         jitgemm.block_scales(memoryview(np.ones((64, 3), np.float32)), a)

@@ -56,6 +56,86 @@ def test_scales():
     check(d, a, b, offs, factors=[scale_a[:, None] * of_group for of_group in scale_b])
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("by_rows_of_k", [True, False])
+def test_along_k(dtype, by_rows_of_k):
+    offs = np.array([3, 3, 70, 100], "int32")
+    gradient, x = random((110, 40), dtype), random((110, 24), dtype)
+    a, b = gradient.T, x
+    if not by_rows_of_k:
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b.T).T
+    begins = [0, *offs[:-1]]
+    expected = [gradient[begin:end].astype("float64").T @ x[begin:end].astype("float64") for begin, end in zip(begins, offs)]
+    d = jitgemm.grouped_mm(a, b, offs, out_dtype="float32")
+    assert d.shape == (4, 40, 24) and np.all(d[1] == 0)
+    assert np.allclose(d, expected, rtol=1e-4, atol=1e-4)
+    assert jitgemm.grouped_mm(a, b, offs, out=d, beta=1, expected_m=25) is d
+    assert np.allclose(d, 2 * np.array(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_scales_along_k():
+    offs = np.array([30, 64], "int32")
+    a, b = random((16, 64), "float8_e4m3fn"), random((24, 64), "float8_e4m3fn").T
+    scale_a, scale_b = (rng.uniform(0.5, 1.5, extent).astype("float32") for extent in (16, 24))
+    d = jitgemm.grouped_mm(a, b, offs, scale_a=scale_a, scale_b=scale_b, out_dtype="float32")
+    for group, (begin, end) in enumerate(((0, 30), (30, 64))):
+        expected = a[:, begin:end].astype("float64") @ b[begin:end].astype("float64") * scale_a[:, None] * scale_b
+        assert np.all(np.abs(d[group] - expected) <= 2e-3 * (1 + np.abs(expected)))
+
+
+def test_beta():
+    offs = np.array([4, 9], "int32")
+    a, b, out = random((9, 16)), random((2, 16, 8)), random((9, 8))
+    expected = 0.5 * out
+    jitgemm.grouped_mm(a, b, offs, out=out, beta=0.5)
+    check(out - expected, a, b, offs, bound=1e-4)
+    with pytest.raises(ValueError, match="pass out"):
+        jitgemm.grouped_mm(a, b, offs, beta=1)
+
+
+def of_blocks(scales, rows):
+    """Each 128 of k, and of rows where there are fewer scales, as a factor of each element."""
+    wide = scales.repeat(128, axis=-1)
+    return wide if scales.shape[-2] == rows else wide.repeat(128, axis=-2)[..., :rows, :]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("by_counts", [False, True])
+def test_scales_of_blocks(by_column, by_counts):
+    offs, counts = np.array([3, 3, 40], "int32"), np.array([30, 0, 11], "int32")
+    k, n = 300, 144
+    a = random((3, 34, k) if by_counts else (43, k), "float8_e4m3fn")
+    weight = random((3, n, k), "float8_e4m3fn")
+    of_a = rng.uniform(0.5, 1.5, a.shape[:-1] + (3,))
+    of_b = rng.uniform(0.5, 1.5, (3, n if by_column else 2, 3)).astype("float32")
+    scale_a, scale_b = jitgemm.block_scales(of_a, a), jitgemm.block_scales(of_b, weight).swapaxes(1, 2)
+    assert (scale_b.base is of_b) == (not by_column)
+    assert jitgemm.block_scales(scale_a, a) is scale_a
+    scaled_a = a.astype("float64") * of_blocks(of_a, a.shape[-2])[..., :k]
+    scaled_b = weight.astype("float64") * of_blocks(of_b, n)[..., :k]
+    b, scales = weight.swapaxes(1, 2), {"scale_a": scale_a, "scale_b": scale_b, "out_dtype": "float32"}
+    if by_counts:
+        d = jitgemm.grouped_mm(a, b, counts=counts, **scales)
+        for group, count in enumerate(counts):
+            expected = scaled_a[group, :count] @ scaled_b[group].T
+            assert np.all(np.abs(d[group, :count] - expected) <= 2e-3 * (1 + np.abs(expected)))
+    else:
+        check(jitgemm.grouped_mm(a, b, offs, **scales), scaled_a, scaled_b.swapaxes(1, 2), offs, bound=2e-3)
+
+
+@pytest.mark.parametrize("scale_a, scale_b, message", [
+    (np.ones((3, 20), "f4").T, np.ones((2, 3, 3), "f4"), r"scale_b is \(2, 3, 3\): pass \(2, 3, 144\), .* or \(2, 3, 2\)"),
+    (np.ones((20, 3), "f4"), np.ones((2, 3, 2), "f4"), r"kernels read strides \(1, 20\); pass jitgemm.block_scales\(scale_a, a"),
+    (np.ones((3, 20), "f4").T, np.ones((2, 3, 2), "f4"), r"kernels read strides \(6, 1, 3\); pass jitgemm.block_scales"),
+    (np.ones((20, 3), "f4"), np.ones((2, 144), "f4"), r"for both operands"),
+    (np.ones((1, 3), "f4"), np.ones((2, 3, 2), "f4"), r"scale_a is \(1, 3\): pass \(20, 3\)"),
+])
+def test_scales_of_blocks_that_are_refused(scale_a, scale_b, message):
+    a, b = random((20, 300), "float8_e4m3fn"), random((2, 144, 300), "float8_e4m3fn").swapaxes(1, 2)
+    with pytest.raises(ValueError, match=message):
+        jitgemm.grouped_mm(a, b, np.array([5, 20], "int32"), scale_a=scale_a, scale_b=scale_b)
+
+
 def test_what_is_out_of_range_is_told():
     context = jitgemm.Context("cpu")
     a, b = random((16, 16)), random((2, 16, 16))
@@ -73,10 +153,13 @@ def test_what_is_out_of_range_is_told():
     (dict(offs=np.array([1, 2, 3], "int32")), r"\(2,\)"),
     (dict(offs=np.array([1, 2], "int32"), bias=np.zeros(3, "float32")), "bias"),
     (dict(offs=np.array([1, 2], "int32"), out=np.zeros((3, 3), "float32")), r"\(16, 8\)"),
+    (dict(b=random((4, 8)), offs=np.array([[1, 2]], "int32")), r"pass a contiguous \(2,\)"),
+    (dict(b=random((4, 8)), counts=np.array([1, 2], "int32")), r"with counts it is \(groups, M, K\)"),
+    (dict(b=random((4, 8)), offs=np.array([1, 4], "int32"), out=np.zeros((16, 8), "float32")), r"\(2, 16, 8\)"),
 ])
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
-        jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), **arguments)
+        jitgemm.grouped_mm(random((16, 4)), **{"b": random((2, 4, 8)), **arguments})
     with pytest.raises(TypeError, match="int32"):
         jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), np.array([1, 2]))
     with pytest.raises(ValueError, match="K"):

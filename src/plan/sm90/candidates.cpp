@@ -151,7 +151,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
       const std::int64_t row_blocks = round_up(tiles_m, cluster.m) * cluster.k * problem.batch;
       if (cluster.k > 1 && row_blocks * ceil_div(problem.n, widest) > 2 * slots) continue;  // with all widths
       const bool columns_are_pairs = has_pairs(problem) && !form.form.swap_ab;
-      const bool swapped_groups = has_groups(problem) && form.form.swap_ab;
+      const bool swapped_groups = has_groups_of_rows(problem) && form.form.swap_ab;
       for (int width : widths(widest, cluster, row_blocks, slots, problem, columns_are_pairs, swapped_groups, device)) {
         const std::int64_t tiles_n = ceil_div(problem.n, width), column_blocks = round_up(tiles_n, cluster.n);
         if (5 * (column_blocks - tiles_n) > tiles_n) continue;

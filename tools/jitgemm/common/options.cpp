@@ -141,7 +141,8 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
         ->type_name("INT");
     add_field("--grouping", "grouping",
               "Of matrices as groups: " + names_of_all(parse_grouping) + " [none, with --groups offsets]");
-    add_size("--expected-m", "expected_m", "Rows that a group is expected to have, for the choice [all alike]");
+    add_size("--expected-m", "expected_m",
+             "Rows, or of k, that a group is expected to have, for the choice [all alike]");
   }
   add_size("--stride-a", "stride_a", "Elements from one A to the next; 0 uses one for all [packed]");
   add_size("--stride-b", "stride_b", "Of B");

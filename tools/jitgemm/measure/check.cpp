@@ -51,7 +51,7 @@ RowOfD row_at(const Problem& p, std::int64_t r) { return {r / p.m, r % p.m}; }
 class Rows {
  public:
   Rows(Backend& backend, const Problem& p, const Operands& operands) : problem_(p), count_(p.batch * p.m) {
-    if (!has_groups(p) || p.batch == 0) return;
+    if (!has_groups_of_rows(p) || p.batch == 0) return;
     std::vector<std::int32_t> table(std::size_t(p.batch), 0);
     backend.copy_to_host(table.data(), operands.group_rows, table.size() * sizeof table[0]);
     ranges_ = rows_of_groups(p, table);

@@ -34,7 +34,12 @@ Reference::Reference(Backend& backend, const NormalProblem& problem, const Opera
       operands_(operands),
       scales_a_(scales(reads_ab(problem) ? operands.scale_a : nullptr, scales_of_a(problem))),
       scales_b_(scales(reads_ab(problem) ? operands.scale_b : nullptr, scales_of_b(problem))),
-      scale_d_(scales(operands.scale_d, 1).front()) {}
+      scale_d_(scales(operands.scale_d, 1).front()) {
+  if (problem.grouping != Grouping::along_k) return;
+  std::vector<std::int32_t> ends(std::size_t(problem.batch), 0);
+  backend_.copy_to_host(ends.data(), operands.group_rows, ends.size() * sizeof ends[0]);
+  of_k_ = rows_of_groups(problem, ends);
+}
 
 std::vector<float> Reference::scales(const float* memory, std::int64_t count) {
   if (!memory) return {1};
@@ -107,8 +112,14 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
   fetch(batch, {row}, {column});
   const std::vector<double> none;
   const bool multiplies = reads_ab(problem_);
-  const std::vector<double>& a = multiplies ? rows_.at({batch, row}) : none;
-  const std::vector<double>& b = multiplies ? columns_.at({batch, column}) : none;
+  const std::vector<double>& all_a = multiplies ? rows_.at({batch, row}) : none;
+  const std::vector<double>& all_b = multiplies ? columns_.at({batch, column}) : none;
+  const auto of_group = [&](const std::vector<double>& all) {
+    const RowRange& range = of_k_[std::size_t(batch)];
+    return std::vector<double>(all.begin() + range.begin, all.begin() + range.end);
+  };
+  const bool is_cut = multiplies && !of_k_.empty();
+  const std::vector<double>&a = is_cut ? of_group(all_a) : all_a, &b = is_cut ? of_group(all_b) : all_b;
   const double c =
       reads_c(problem_) ? addend(operands_.c, batch * problem_.c.stride + row * problem_.c.ld + column) : 0;
   const double bias = problem_.epilogue.bias == Bias::none
@@ -116,18 +127,23 @@ ExpectedElement Reference::at(std::int64_t batch, std::int64_t row, std::int64_t
                           : addend(operands_.bias, problem_.epilogue.bias == Bias::along_m ? row : column);
   if (compute_type_of(problem_) == s32) return integer_at(a, b, c, bias);
 
-  const auto scale = [this](const std::vector<float>& scales, Scaling scaling, std::int64_t rows, std::int64_t i,
-                            std::int64_t depth) {
-    if (!is_of_blocks(scaling)) return double(scales[scaling == Scaling::vector ? std::size_t(i) : 0]);
+  const auto scale_of_block = [this](const std::vector<float>& scales, Scaling scaling, std::int64_t first,
+                                     std::int64_t rows, std::int64_t i, std::int64_t depth) {
     const std::int64_t ld = scale_ld(scaling, rows, problem_.k), block = depth / 128;
-    return double(scales[std::size_t(scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block)]);
+    const std::int64_t at = scaling == Scaling::block_1x128 ? block * ld + i : i / 128 * ld + block;
+    return double(scales[std::size_t(first + at)]);
+  };
+  const auto scale = [](const std::vector<float>& scales, Scaling scaling, std::int64_t i) {
+    return double(scales[scaling == Scaling::vector ? std::size_t(i) : 0]);
   };
   const auto scale_at = [&](std::int64_t depth) {
+    if (has_block_scales(problem_))
+      return scale_of_block(scales_a_, problem_.a.scaling, batch * scale_stride_a(problem_), problem_.m, row, depth) *
+             scale_of_block(scales_b_, problem_.b.scaling, batch * scale_stride_b(problem_), problem_.n, column, depth);
     // Groups have vectors of their own.
     const std::int64_t first_a = problem_.grouping == Grouping::counts ? batch * problem_.m : 0,
                        first_b = has_groups(problem_) ? batch * problem_.n : 0;
-    return scale(scales_a_, problem_.a.scaling, problem_.m, first_a + row, depth) *
-           scale(scales_b_, problem_.b.scaling, problem_.n, first_b + column, depth);
+    return scale(scales_a_, problem_.a.scaling, first_a + row) * scale(scales_b_, problem_.b.scaling, first_b + column);
   };
   const bool of_blocks = has_block_scales(problem_);
   double sum = 0, absolute = 0;

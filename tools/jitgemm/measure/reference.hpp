@@ -8,6 +8,7 @@
 #include "backend/backend.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
+#include "measure/routing.hpp"
 #include "tune/tolerance.hpp"
 
 namespace jitgemm::cli {
@@ -35,6 +36,7 @@ class Reference {
   Backend& backend_;
   NormalProblem problem_;
   Operands operands_;
+  std::vector<RowRange> of_k_;              ///< of groups along k: what each has
   std::vector<float> scales_a_, scales_b_;  ///< as many as there are, at least one
   double scale_d_ = 1;
   Vectors rows_, columns_;

@@ -19,33 +19,38 @@ def block_scales(scales: Any, operand: Any) -> Any:
         d = jitgemm.matmul(a, weight.T, scale_a=jitgemm.block_scales(scale_a, a),
                            scale_b=jitgemm.block_scales(weight_scale, weight).T)
 
+    Of groups, (groups, rows, K), each has its own, for grouped_mm(): those of weights with their last two dimensions
+    swapped, as the weights are.
+
     Scales that already lie so are returned as they are: those of DeepGEMM's get_mn_major_tma_aligned_tensor() do.
     """
-    if len(operand.shape) != 2 or len(scales.shape) != 2:
-        raise ValueError(f"block_scales takes scales and an operand of two dimensions; they have {len(scales.shape)} and "
-                         f"{len(operand.shape)}")
-    rows, k = operand.shape
+    if len(operand.shape) not in (2, 3) or len(scales.shape) != len(operand.shape):
+        raise ValueError(f"block_scales takes scales and an operand of two dimensions, or of three with groups; they have "
+                         f"{len(scales.shape)} and {len(operand.shape)}")
+    *groups, rows, k = operand.shape
     k_blocks, row_blocks = -(-k // BLOCK), -(-rows // BLOCK)
     shape = tuple(scales.shape)
-    if shape not in ((rows, k_blocks), (row_blocks, k_blocks)):
-        raise ValueError(f"scales are {shape}, and of an operand {(rows, k)} they are {(rows, k_blocks)} or "
-                         f"{(row_blocks, k_blocks)}; of a b (K, N) pass the transposes of both")
-    by_row = shape[0] == rows
+    if shape not in ((*groups, rows, k_blocks), (*groups, row_blocks, k_blocks)):
+        raise ValueError(f"scales are {shape}, and of an operand {(*groups, rows, k)} they are {(*groups, rows, k_blocks)} or "
+                         f"{(*groups, row_blocks, k_blocks)}; of a b (K, N) pass the transposes of both")
+    by_row = shape[-2] == rows
     library = sys.modules.get(type(scales).__module__.partition(".")[0])
     if library is None or library.__name__ not in ("torch", "numpy", "cupy"):
         raise TypeError(f"block_scales takes arrays of torch, NumPy and CuPy, whose strides it can choose; scales are a "
                         f"{type(scales).__qualname__}")
     ld = -(-rows // 4) * 4 if by_row else k_blocks
-    if scales.dtype == library.float32 and _lies(scales, library, (1, ld) if by_row else (ld, 1)):
+    of_group = (k_blocks if by_row else row_blocks) * ld
+    if scales.dtype == library.float32 and _lies(scales, library,
+                                                 (of_group,) * len(groups) + ((1, ld) if by_row else (ld, 1))):
         return scales
-    made = (k_blocks, ld) if by_row else shape
+    made = (*groups, k_blocks, ld) if by_row else shape
     laid = library.empty(made, dtype=library.float32, **({"device": scales.device} if library.__name__ == "torch" else {}))
-    view = laid[:, :rows].T if by_row else laid
+    view = laid[..., :rows].swapaxes(-1, -2) if by_row else laid
     view[...] = scales
     return view
 
 
-def _lies(scales: Any, library: Any, strides: tuple[int, int]) -> bool:
+def _lies(scales: Any, library: Any, strides: tuple[int, ...]) -> bool:
     if library.__name__ == "torch":
         steps = scales.stride()
     else:

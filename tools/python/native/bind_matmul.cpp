@@ -164,32 +164,38 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
   module.def(
       "grouped_mm",
       [](nb::handle a, nb::handle b, nb::handle offs, nb::handle bias, nb::handle out_dtype, nb::handle counts,
-         nb::handle out, nb::handle scale_a, nb::handle scale_b, std::int64_t expected_m, nb::handle config,
-         nb::handle stream, nb::handle context) {
+         nb::handle out, nb::handle scale_a, nb::handle scale_b, double beta, std::int64_t expected_m,
+         nb::handle config, nb::handle stream, nb::handle context) {
         return grouped_mm(
-            {a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, expected_m, config, stream, context});
+            {a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, beta, expected_m, config, stream, context});
       },
       nb::arg("a").none(), nb::arg("b").none(), "offs"_a = nb::none(), "bias"_a = nb::none(),
       "out_dtype"_a = nb::none(), nb::kw_only(), "counts"_a = nb::none(), "out"_a = nb::none(),
-      "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "expected_m"_a = 0, "config"_a = nb::none(),
+      "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "beta"_a = 0.0, "expected_m"_a = 0, "config"_a = nb::none(),
       "stream"_a = nb::none(), "context"_a = nb::none(),
       nb::sig("def grouped_mm(a: Array, b: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: "
               "object = None, *, counts: Array | None = None, out: Array | None = None, scale_a: Array | None = None, "
-              "scale_b: Array | None = None, expected_m: int = 0, config: str | None = None, stream: object = None, "
+              "scale_b: Array | None = None, beta: float = 0.0, expected_m: int = 0, config: str | None = None, "
+              "stream: object = None, "
               "context: Context | None = None) -> Array"),
-      R"(a[rows of group g] @ b[g] for each group, as torch's grouped_mm with a of rows: mixture-of-experts layers.
+      R"(a[rows of group g] @ b[g] for each group, as torch's grouped_mm: mixture-of-experts layers.
 
-a, b       (M, K) and (groups, K, N); a's rows lie contiguous, and b's matrices or their transposes do.
-offs       int32 on the arrays' device: the row at which each group ends and the next one begins. Any number of
-           rows, none too; they are read when the kernel runs, so that a captured graph may be replayed with others.
+a, b       (M, K) and (groups, K, N); a's rows lie contiguous, and b's matrices or their transposes do. Or (M, K) and
+           (K, N), of which each group has some of K, as gradients of weights do: a[:, its k] @ b[its k] for each.
+offs       int32 on the arrays' device: the row, or k, at which each group ends and the next one begins. Any number of
+           them, none too; they are read when the kernel runs, so that a captured graph may be replayed with others.
 bias       (N,), the same for all groups, of the result's type.
 counts     in place of offs: a is (groups, M, K), of which each group has as many rows as its int32 says.
-out        the result, (M, N) or (groups, M, N). Rows that are no group's are left as they are; of one that is made
-           here they mean nothing.
-scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with counts (groups, M) and (groups, N).
+out        the result, (M, N) or (groups, M, N), along k of all groups. Rows that are no group's are left as they are;
+           of one that is made here they mean nothing.
+beta       adds beta * out as it was.
+scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with counts (groups, M) and (groups, N). Or
+           one for each 128 of k, rounded up: (M, K / 128), with counts (groups, M, K / 128), and (groups, K / 128,
+           N / 128) or (groups, K / 128, N), laid out as block_scales() has them, of the weights (groups, N, K).
+           Along k one, or (M,) and (N,).
 expected_m rows that a group is expected to have, which decides what runs; 0: as many as if all had the same.
 
-Has no gradients. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
+Of torch's tensors with offs there are gradients for a, b and bias. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
 written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");

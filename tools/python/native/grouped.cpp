@@ -2,8 +2,13 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "torch_state.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm::python {
 namespace {
@@ -33,31 +38,92 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
 const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling) {
   if (!scales) return nullptr;
   const View& view = scales->view();
-  if (view.type != DataType::f32) throw nb::type_error((std::string(name) + " must be float32").c_str());
   if (view.elements() != 1) {
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
-      refuse(described(name, view) + ": pass one value, or a contiguous " + to_string(vectors));
+      refuse(described(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
+             " or, for both operands, one for each 128 of k");
     scaling = Scaling::vector;
   }
   return static_cast<const float*>(view.data);
 }
 
-void refuse_gradients(const std::vector<const std::optional<Array>*>& arrays) {
+/// An operand's matrices with k along the last dimension of theirs, as A's are, and `groups` sets of scales, 0 if there
+/// is one for all.
+struct ScaledOperand {
+  const char *name, *way_out;
+  bool is_b;
+  std::int64_t groups, rows, k;
+
+  int rank() const { return groups > 0 ? 3 : 2; }
+  Shape shape(Scaling scaling) const {
+    const std::int64_t k_blocks = ceil_div(k, 128),
+                       of_rows = scaling == Scaling::block_1x128 ? rows : ceil_div(rows, 128);
+    Shape shape;
+    if (groups > 0) shape.push_back(groups);
+    shape.push_back(is_b ? k_blocks : of_rows);
+    shape.push_back(is_b ? of_rows : k_blocks);
+    return shape;
+  }
+  /// How kernels read them: elements from one to the next along each dimension of shape().
+  Shape strides(Scaling scaling) const {
+    const bool by_row = scaling == Scaling::block_1x128;
+    const std::int64_t ld = scale_ld(scaling, rows, k), along_row = by_row ? 1 : ld, along_k = by_row ? ld : 1;
+    Shape strides;
+    if (groups > 0) strides.push_back(ld * (by_row ? ceil_div(k, 128) : ceil_div(rows, 128)));
+    strides.push_back(is_b ? along_k : along_row);
+    strides.push_back(is_b ? along_row : along_k);
+    return strides;
+  }
+};
+
+const float* block_scales_of(const View& view, const ScaledOperand& operand, Scaling& scaling) {
+  const auto has = [&view](const Shape& shape, const auto& values) {
+    return std::equal(shape.extents.begin(), shape.extents.begin() + shape.rank, values.begin());
+  };
+  const auto lies = [&](Scaling as) {
+    const Shape strides = operand.strides(as);
+    for (std::size_t i = 0; i < std::size_t(strides.rank); ++i)
+      if (view.shape[i] > 1 && view.strides[i] != strides.extents[i]) return false;
+    return true;
+  };
+  std::optional<Scaling> found;
+  for (const Scaling as : {Scaling::block_1x128, Scaling::block_128x128})
+    if ((operand.is_b || as == Scaling::block_1x128) && has(operand.shape(as), view.shape) &&
+        (!found || (!lies(*found) && lies(as))))
+      found = as;
+  if (!found)
+    refuse(described(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
+           ", one for each 128 of k" +
+           (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
+  if (!lies(*found) && view.elements() > 0)
+    refuse(described(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
+           "; pass " + operand.way_out);
+  scaling = *found;
+  return static_cast<const float*>(view.data);
+}
+
+/// Whether autograd records it.
+bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays) {
   bool of_torch = false, asks_for_gradients = false;
   for (const auto* array : arrays) {
     if (!*array || !(*array)->type().is_torch()) continue;
     of_torch = true;
     asks_for_gradients = asks_for_gradients || requires_gradient(**array);
   }
-  if (!of_torch) return;
+  if (!of_torch) return false;
   const TorchState state = torch_state();
   if (state.watched)
     throw std::runtime_error(
         "grouped_mm computes past torch's operators, which something here looks at (torch.func, a mode, a trace); call "
         "it outside of that");
-  if (state.gradients && asks_for_gradients)
-    throw std::runtime_error("grouped_mm has no gradients; call it under torch.no_grad(), or with detached tensors");
+  return state.gradients && asks_for_gradients;
+}
+
+nb::object recorded(const GroupedArguments& it) {
+  static nb::object& function = *new nb::object(nb::module_::import_("jitgemm._grouped").attr("recorded"));
+  return function(it.a, it.b, it.offs, it.bias, it.out_dtype, it.out, !it.scale_a.is_none() || !it.scale_b.is_none(),
+                  it.expected_m, it.config, it.stream, it.context);
 }
 
 }  // namespace
@@ -93,24 +159,27 @@ nb::object grouped_mm(const GroupedArguments& it) {
     if (*array && (*array)->place() != a->place())
       refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
              "; move one of them");
-  refuse_gradients({&a, &b, &bias, &d});
+  if (wants_gradients({&a, &b, &bias, &d})) return recorded(it);
 
   const View &left = a->view(), &right = b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
     refuse(described("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
-  if (right.rank != 3) refuse(described("b", right) + ": it is (groups, K, N)");
-  const std::int64_t groups = right.shape[0], n = right.shape[2], k = right.shape[1];
+  const bool along_k = !by_counts && right.rank == 2;
+  if (right.rank != 3 && !along_k)
+    refuse(described("b", right) + ": it is (groups, K, N)" + (by_counts ? "" : ", or along k (K, N)"));
+  const std::int64_t groups = along_k ? rows.elements() : right.shape[0], n = right.shape[along_k ? 1 : 2],
+                     k = right.shape[along_k ? 0 : 1];
   if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
     refuse(described("a", left) + " and " + described("b", right) + ": they have the same K" +
            (by_counts ? ", and as many groups" : ""));
   if (rows.type != DataType::s32) throw nb::type_error("offs and counts are int32; convert them");
   if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
     refuse(described(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
-           ",), a number for each group of b");
+           ",), a number for each group" + (along_k ? "" : " of b"));
 
   Product product;
   Problem& p = product.problem;
-  p.grouping = by_counts ? Grouping::counts : Grouping::offsets;
+  p.grouping = along_k ? Grouping::along_k : by_counts ? Grouping::counts : Grouping::offsets;
   p.m = left.shape[by_counts ? 1 : 0];
   p.n = n;
   p.k = k;
@@ -121,11 +190,25 @@ nb::object grouped_mm(const GroupedArguments& it) {
   p.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
              : d                     ? d->view().type
                                      : default_output(left.type);
-  set_matrix(p.a, left, "a", false);
+  set_matrix(p.a, left, "a", along_k);
   set_matrix(p.b, right, "b", true);
   Operands operands;
-  operands.scale_a = scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
-  operands.scale_b = scales_of(scale_b, Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+  for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
+    if (*scales && (*scales)->view().type != DataType::f32)
+      throw nb::type_error((std::string(name) + " must be float32").c_str());
+  const ScaledOperand scaled_a{"scale_a", "jitgemm.block_scales(scale_a, a)", false, by_counts ? groups : 0, p.m, k},
+      scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
+               true,      std::max<std::int64_t>(1, groups),
+               n,         k};
+  if (!along_k && scale_a && scale_b && scale_a->view().rank == scaled_a.rank() &&
+      scale_b->view().rank == scaled_b.rank()) {
+    operands.scale_a = block_scales_of(scale_a->view(), scaled_a, p.a.scaling);
+    operands.scale_b = block_scales_of(scale_b->view(), scaled_b, p.b.scaling);
+  } else {
+    operands.scale_a =
+        scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
+    operands.scale_b = scales_of(scale_b, along_k ? Shape{1, {n}} : Shape{2, {groups, n}}, "scale_b", p.b.scaling);
+  }
   if (bias) {
     const View expected = contiguous_view(Shape{1, {n}}, type_of_c(p));
     if (!alike(bias->view(), expected))
@@ -134,7 +217,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     operands.bias = bias->view().data;
   }
 
-  const Shape shape = by_counts ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
+  const Shape shape = by_counts || along_k ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
   nb::object out = nb::borrow(it.out);
   const bool made_out = !d;
   if (made_out) {
@@ -147,6 +230,16 @@ nb::object grouped_mm(const GroupedArguments& it) {
     refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
   set_matrix(p.d, result, "out", false);
+  if (it.beta != 0) {
+    if (made_out) refuse("beta is of what out has; pass out");
+    if (type_of_c(p) != p.d.type)
+      refuse(std::string("out is ") + std::string(to_string(p.d.type)) +
+             ", to which no kernel adds: leave beta at 0, or give a wider out");
+    p.beta = it.beta;
+    p.c.ld = p.d.ld;
+    p.c.stride = p.d.stride;
+    operands.c = result.data;
+  }
   operands.a = left.data;
   operands.b = right.data;
   operands.d = result.data;
