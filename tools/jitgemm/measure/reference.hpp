@@ -8,7 +8,7 @@
 #include "backend/backend.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
-#include "measure/routing.hpp"
+#include "tune/group_rows.hpp"
 #include "tune/tolerance.hpp"
 
 namespace jitgemm::cli {
