@@ -30,6 +30,7 @@ __device__ float __fmaf_rn(float x, float y, float z);
 __device__ double __fma_rn(double x, double y, double z);
 extern "C" {
 __device__ float erff(float x);
+__device__ float fabsf(float x);
 __device__ double erf(double x);
 __device__ double exp2(double x);
 }

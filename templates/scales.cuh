@@ -5,6 +5,7 @@
 #include "functor.cuh"
 #include "groups.cuh"
 #include "ide.cuh"
+#include "memory.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "work_tile.cuh"
