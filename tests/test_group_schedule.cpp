@@ -195,7 +195,7 @@ TEST_CASE("Groups along k are found one after the other, and the whole table is 
     bool broken = false;
     const std::vector<Rows> expected = rows_of(Grouping::along_k, table, k, broken);
     const GroupDecomposition d(int(table.size()), k, 1, 1);
-    GroupScan<Grouping::along_k, 1, 0, HostWarp> scan(d, table.data());
+    GroupScan<Grouping::along_k, 1, 1, 0, HostWarp> scan(d, table.data());
     int wrong = 0;
     for (int group = random.between(0, 40); group < d.groups; group += random.between(0, 40)) {
       const GroupRows found = scan.rows_of(group);
