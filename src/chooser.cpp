@@ -11,6 +11,7 @@
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "tune/nearest.hpp"
+#include "tune/tuned_shape.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
@@ -93,7 +94,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
                   .source = PlanSource::measured,
                   .why = why_chosen(*result) + measured_as(problem),
                   .predicted_us = planner.predict_us(result->config),
-                  .measured_us = takes_as_long(tuned_shape(shape), shape) ? result->median_us : 0,
+                  .measured_us = takes_as_long(tuned_shape(shape, options_.bucket_m), shape) ? result->median_us : 0,
                   .spread = result->spread,
                   .runners_up = runners_up_of(*result),
                   .tuned = true};
@@ -125,7 +126,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
 }
 
 std::string Chooser::measured_as(const NormalProblem& problem) const {
-  const NormalProblem shape = shape_of(problem), tuned = tuned_shape(shape);
+  const NormalProblem shape = shape_of(problem), tuned = tuned_shape(shape, options_.bucket_m);
   return takes_as_long(tuned, shape) ? std::string() : ", as for " + size_of_tuned(tuned);
 }
 
@@ -191,7 +192,7 @@ std::optional<Choice> Chooser::measured_at_hand(const Planner& planner, const No
                   .expected_regret = us / choice_us};
   };
 
-  const NormalProblem tuned = tuned_shape(shape);
+  const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
   const TuningLookup found = at_hand_db_.find(tuned, device_, options_.constraints);
   if (found.match == Match::exact && may_serve(found.config)) {
     Choice best = made(found.config, takes_as_long(tuned, shape) ? found.measured_us : 0, found.why);
@@ -229,7 +230,7 @@ std::vector<RankedConfig> Chooser::to_measure(const Planner& planner, std::size_
 
 Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) {
   if (options_.tuning == Tuning::off) return by_model(planner, options_.constraints);
-  const NormalProblem tuned = tuned_shape(shape);
+  const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
   TuningLookup found = db_.find(tuned, device_, options_.constraints);
   if (found.match != Match::exact && has_vector_scales(tuned)) {
     // Better than another shape's: only the epilogue's few microseconds are others.
@@ -300,7 +301,7 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
 
 std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
                                            const std::function<void(int, int)>& progress, std::exception_ptr* why) {
-  const NormalProblem tuned = tuned_shape(shape_of(problem));
+  const NormalProblem tuned = tuned_shape(shape_of(problem), options_.bucket_m);
   TuneOptions options;
   options.budget_seconds = budget_seconds;
   options.progress = [&](int done, int total) {
@@ -329,19 +330,6 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
   logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
                 result->median_us);
   return result;
-}
-
-NormalProblem Chooser::tuned_shape(const NormalProblem& shape) const {
-  NormalProblem tuned = without_epilogue_function(shape);  // which is served by what is best without it
-  tuned.d.scaling = Scaling::value;                        // so are D's own scales
-  if (has_groups(tuned)) return typical_problem(tuned);
-  if (!options_.bucket_m || shape.m < 2 || shape.batch > 1) return tuned;
-  const auto bucket = std::int64_t(std::bit_ceil(std::uint64_t(shape.m)));
-  if (bucket > INT32_MAX) return tuned;
-  tuned.m = bucket;
-  // Room for the bucket, and the same alignment of columns: a power of two above m has at least that of lda.
-  if (tuned.a.layout == Layout::column_major) tuned.a.ld = std::max(tuned.a.ld, tuned.m);
-  return tuned;
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {

@@ -101,8 +101,6 @@ class Chooser {
   std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
                                     const std::function<void(int, int)>& progress,
                                     std::exception_ptr* why_nothing = nullptr);
-  /// The shape that is measured for it: itself, or its bucket.
-  NormalProblem tuned_shape(const NormalProblem& shape) const;
   /// Whether gemm() would measure before it settles on the choice.
   bool measures(const NormalProblem& problem, const Choice& choice) const;
 

@@ -10,7 +10,7 @@ namespace jitgemm {
 
 bool narrows(const KernelConfig& c, const KernelProblem& p) {
   return has_groups_of_rows(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 &&
-         !has_block_scales(p);
+         p.accumulation != Accumulation::promoted;
 }
 
 bool fetches(const KernelConfig& c, const KernelProblem& p) {

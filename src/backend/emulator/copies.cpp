@@ -98,6 +98,9 @@ void perform(Block& block, Thread& thread, const PendingStore& store) {
 Stamp issue(Thread& thread, const PendingLoad& load, u32 alignment, const char* operation) {
   Launch& launch = *thread.launch;
   launch.check_dependencies(thread, operation);
+  const Map map_of_load = decode(load.map);
+  if ((long long)load.place.inner * map_of_load.element_bytes % 16 != 0)  // seen on an H200: an illegal instruction
+    launch.fault("%s from element %d of rows on, which is not a multiple of 16 bytes", operation, load.place.inner);
   Block& block = *load.block;
   const Map map = decode(load.map);
   Mbarrier& barrier = mbarrier_at(thread, block, load.barrier, operation);

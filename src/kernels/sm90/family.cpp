@@ -21,6 +21,9 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (interleaves_b(normalised) && !c.pack_b)
     return "the sm90 main loop takes pairs of columns of a row-major B of 16-bit elements packed";
+  if (p.grouping == Grouping::along_k && (p.a.layout == Layout::row_major || p.b.layout == Layout::column_major))
+    return "groups along k begin anywhere in a row, and TMA loads from multiples of 16 bytes of it on: the sm90 main "
+           "loop takes A column-major and B row-major";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
   // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.

@@ -18,6 +18,7 @@
 #include "jitgemm/version.hpp"
 #include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
+#include "tune/tuned_shape.hpp"
 #include "tune/tuning_db.hpp"
 #include "util/line_file.hpp"
 
@@ -76,7 +77,7 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
 
   Shapes seen;
   for (const Problem& asked : problems) {
-    const NormalProblem problem = normalise(asked), shape = shape_of(problem);
+    const NormalProblem problem = normalise(asked), shape = tuned_shape(shape_of(problem), options.bucket_m);
     if (!reads_ab(problem)) {
       throw Error(ErrorCode::invalid_problem,
                   to_string(problem) + " multiplies nothing, so there is nothing to tune; leave it out");
@@ -145,7 +146,8 @@ void check_kept(const std::vector<Problem>& problems, const ContextOptions& opti
   TuningDb db(database_of(options));
   const DeviceInfo device = make_backend(options)->device();
   const auto lost = std::count_if(problems.begin(), problems.end(), [&](const Problem& problem) {
-    return db.find(shape_of(normalise(problem)), device, options.constraints).match != Match::exact;
+    return db.find(tuned_shape(shape_of(normalise(problem)), options.bucket_m), device, options.constraints).match !=
+           Match::exact;
   });
   if (lost == 0) return;
   throw Error(ErrorCode::io,
