@@ -10,6 +10,7 @@
 #include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/global.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"

@@ -32,7 +32,7 @@ set(internals_of_warm/list.cpp context_internals.hpp)
 set(internals_of_inspect/ptx.cpp backend/cuda/nvrtc.hpp)
 # What has been tuned already from the same candidates, and which of their kernels are cached.
 set(internals_of_tuning/plan.cpp context_options.hpp core/problem.hpp jit/cache_directory.hpp jit/call.hpp jit/kernel_cache.hpp
-    plan/ranking.hpp tune/autotuner.hpp tune/tuning_db.hpp)
+    plan/ranking.hpp tune/autotuner.hpp tune/tuned_shape.hpp tune/tuning_db.hpp)
 # Which few kernels serve best is predicted by the cost model.
 set(internals_of_wisdom/cover.cpp core/problem.hpp tune/kernel_cover.hpp)
 

@@ -9,12 +9,12 @@
 namespace jitgemm {
 
 bool narrows(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups_of_rows(p) && c.main_loop == MainLoop::sm90 && c.swap_ab && c.cluster_n == 1 &&
+  return has_groups_of_rows(p) && family_of(c).adapts_to_groups && c.swap_ab && c.cluster_n == 1 &&
          p.accumulation != Accumulation::promoted;
 }
 
 bool fetches(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups_of_rows(p) && c.main_loop == MainLoop::sm90 && cluster_size_of(c) == 1;
+  return has_groups_of_rows(p) && family_of(c).adapts_to_groups && cluster_size_of(c) == 1;
 }
 
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {

@@ -3,20 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <string>
 
 #include "core/groups.hpp"
-#include "jitgemm/error.hpp"
 
 namespace jitgemm {
-
-Distribution parse_distribution(std::string_view text) {
-  if (text == "equal") return Distribution::equal;
-  if (text == "uniform") return Distribution::uniform;
-  if (text == "zipf") return Distribution::zipf;
-  throw Error(ErrorCode::invalid_option,
-              "unknown distribution \"" + std::string(text) + "\": use equal, uniform or zipf");
-}
 
 std::vector<std::int32_t> drawn_group_rows(const Problem& p, Distribution distribution, std::uint64_t seed,
                                            std::int64_t least) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "jitgemm/problem.hpp"
@@ -13,8 +12,6 @@ namespace jitgemm {
 /// first one's.
 enum class Distribution : std::uint8_t { equal, uniform, zipf };
 inline constexpr std::array distributions{Distribution::equal, Distribution::uniform, Distribution::zipf};
-/// Throws Error{invalid_option}.
-Distribution parse_distribution(std::string_view text);
 
 /// Operands::group_rows of a normalised problem with groups: of offsets for all of its rows, of counts for as many as
 /// are expected in all. The same for the same seed. By chance come those rows that are left when each group has

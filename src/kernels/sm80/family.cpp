@@ -39,6 +39,7 @@ const KernelFamily sm80_family{.main_loop = MainLoop::sm80,
                                .takes_packed = false,
                                .promotes = false,
                                .has_one_tile_kernels = false,
+                               .adapts_to_groups = false,
                                .portable = true};
 
 }  // namespace jitgemm

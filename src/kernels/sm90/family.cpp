@@ -64,6 +64,7 @@ const KernelFamily sm90_family{.main_loop = MainLoop::sm90,
                                .takes_packed = true,
                                .promotes = true,
                                .has_one_tile_kernels = true,
+                               .adapts_to_groups = true,
                                .portable = false};
 
 }  // namespace jitgemm

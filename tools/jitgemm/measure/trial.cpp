@@ -1,13 +1,24 @@
 #include "measure/trial.hpp"
 
 #include <chrono>
+#include <string>
 
 #include "backend/backend.hpp"
 #include "context_internals.hpp"
 #include "core/groups.hpp"
 #include "core/problem.hpp"
+#include "jitgemm/error.hpp"
+#include "tune/group_rows.hpp"
 
 namespace jitgemm::cli {
+
+Distribution parse_distribution(std::string_view text) {
+  if (text == "equal") return Distribution::equal;
+  if (text == "uniform") return Distribution::uniform;
+  if (text == "zipf") return Distribution::zipf;
+  throw Error(ErrorCode::invalid_option,
+              "unknown distribution \"" + std::string(text) + "\": use equal, uniform or zipf");
+}
 
 Trial::Trial(Context& context, const Plan& plan, Distribution distribution)
     : context_(context),

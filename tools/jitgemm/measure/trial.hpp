@@ -1,19 +1,30 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "jitgemm/context.hpp"
 #include "measure/check.hpp"
 #include "measure/inputs.hpp"
 #include "measure/memory.hpp"
 #include "measure/timing.hpp"
-#include "tune/group_rows.hpp"
+
+namespace jitgemm {
+
+enum class Distribution : std::uint8_t;  // of rows among groups, tune/group_rows.hpp
+
+}
 
 namespace jitgemm::cli {
+
+/// Throws Error{invalid_option}.
+Distribution parse_distribution(std::string_view text);
 
 /// What a plan says, done with random matrices on its Context's device.
 class Trial {
  public:
   /// The Context outlives this. Of a problem with groups, how rows come to them.
-  Trial(Context& context, const Plan& plan, Distribution distribution = Distribution::uniform);
+  Trial(Context& context, const Plan& plan, Distribution distribution);
 
   /// One call, whose D is NaN before. Its seconds, until it is done.
   double run();
