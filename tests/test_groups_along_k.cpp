@@ -11,6 +11,7 @@
 #include "backend/backend.hpp"
 #include "c_context.hpp"
 #include "catch.hpp"
+#include "context_fixtures.hpp"
 #include "context_internals.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
@@ -262,6 +263,21 @@ TEST_CASE("What no kernel does with groups along k is refused, and says what to 
   CHECK_THAT(problem_refusal(ErrorCode::invalid_config,
                              [&] { device.context.plan(k_major, parse_kernel_config(configs[2])); }),
              ContainsSubstring("the sm90 main loop takes A column-major and B row-major"));
+}
+
+TEST_CASE("Groups along k have a kernel on every device, with k or without", "[groups][along_k][plan]") {
+  const jitgemm::test::TemporaryDirectory cache;
+  for (const char* const architecture : {"sm_80", "sm_90a"}) {
+    Context context(jitgemm::test::compile_only(cache, architecture));
+    for (const auto& [layout_a, layout_b] : layouts)
+      for (const std::int64_t k : {0, 48, 4096}) {
+        Problem p = problem_of(24, 40, {0, 0, 0}, bf16, f32, layout_a, layout_b);
+        p.k = k, p.beta = 2;
+        CAPTURE(architecture, to_string(p));
+        const bool hopper = k > 0 && std::string(architecture) == "sm_90a" && layout_a == columns && layout_b == rows;
+        CHECK(is_hopper(context.plan(p).config) == hopper);
+      }
+  }
 }
 
 TEMPLATE_TEST_CASE("Groups along k reach a call", "[groups][along_k][c][emulator]", Context, CContext) {

@@ -44,7 +44,8 @@ NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups
   if (!has_groups(p)) return p;
   if (p.grouping == Grouping::along_k) {
     constexpr std::int64_t aligned = 64;  // elements, so that what can be loaded stays so
-    p.k = p.expected_m = expected_rows(problem);
+    p.expected_m = expected_rows(problem);
+    p.k = problem.k == 0 ? 0 : p.expected_m;  // without any k nothing is multiplied
     p.batch = groups;
     p.a.stride = p.batch > 1 ? (p.m * p.k + aligned - 1) / aligned * aligned : 0;
     p.b.stride = p.batch > 1 ? (p.n * p.k + aligned - 1) / aligned * aligned : 0;
