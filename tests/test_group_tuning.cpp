@@ -1,5 +1,10 @@
 // How groups are measured: by a typical problem, whose rows come to them as a router's might.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
 #include "catch.hpp"
+#include "command.hpp"
 #include "context_fixtures.hpp"
 #include "core/groups.hpp"
 #include "core/problem.hpp"
@@ -96,4 +101,24 @@ TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[grou
     CHECK((plan.measured_us > 0) == (p.batch == 8 && p.m == 64));
   }
   CHECK(context.plan(small(640, 80)).source != PlanSource::exact);
+}
+
+TEST_CASE("jitgemm bench times groups, and checks what it times", "[cli][groups]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "40 72 64\n17 16 48\n");
+  for (const char* const how : {"--groups 5 --distribution zipf", "--grouping counts --batch 3 --expected-m 9",
+                                "--grouping along_k --batch 3 --layout-a t --layout-b n"}) {
+    INFO(how);
+    const Output output =
+        jitgemm(std::string("bench --shapes shapes.txt --type bf16 --device emulator --model --csv out.csv ") + how);
+    INFO(output.err);
+    CHECK(output.status == 0);
+    const std::string csv = file_text(jitgemm.path("out.csv"));
+    CHECK_THAT(csv, ContainsSubstring("no peer reads the sizes of groups on the device,ok"));
+    CHECK(std::count(csv.begin(), csv.end(), '\n') == 3);
+    std::filesystem::remove(jitgemm.path("out.csv"));
+  }
+  CHECK_THAT(jitgemm("bench --shapes shapes.txt --groups 2 --distribution wild").err,
+             ContainsSubstring("--distribution"));
 }

@@ -92,6 +92,10 @@ void add_bench(CLI::App& app) {
       "With --epilogue: what says the same, \"bias=along_n activation=gelu_erf\"; time it by the same choice, too, as "
       "the "
       "arm built_in");
+  add("--distribution", options->distribution,
+      "With --groups or --grouping, how rows, or k, come to groups: equal, uniform (by chance) or zipf")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"equal", "uniform", "zipf"}));
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")
       ->check(why_no_main_loop);

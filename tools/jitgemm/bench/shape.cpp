@@ -12,11 +12,14 @@
 #include "common/text.hpp"
 #include "context_internals.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "measure/launch_graph.hpp"
+#include "measure/trial.hpp"
 #include "plan/constraints.hpp"
 #include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
+#include "tune/group_rows.hpp"
 #include "tune/measurement.hpp"
 
 namespace jitgemm::cli {
@@ -123,12 +126,15 @@ void ShapeBench::bench_arms(std::vector<BenchRecord>& records) {
   std::vector<Problem> beside;
   for (const NamedProblem& other : compared) beside.push_back(other.problem);
   inputs_.prepare(p, !emulated_, beside);
+  if (has_groups(p)) inputs_.set_group_rows(drawn_group_rows(p, parse_distribution(options_.distribution), 1));
   record.sets = inputs_.sets();
 
   BenchArms arms;
   add_ours(record, arms, runner);
   const auto contexts = add_others(record, arms, runner);
-  if (!has_epilogue_function(p))
+  if (has_groups(p))
+    record.note_absent("no peer reads the sizes of groups on the device");
+  else if (!has_epilogue_function(p))
     peers_->add(record, p, arms, inputs_, protocols, timing(0));
   else if (!options_.built_in.empty())
     peers_->add(record, compared.back().problem, arms, inputs_, protocols, timing(0));

@@ -136,14 +136,11 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
     add_size("--ldd", "ldd", "Of D");
   }
   add_size("--batch", "batch", "Matrices, or groups [1]");
-  if (whole) {
-    add("--groups", groups_, "So many groups of the rows of A, each with a B; where they end is on the device")
-        ->type_name("INT");
-    add_field("--grouping", "grouping",
-              "Of matrices as groups: " + names_of_all(parse_grouping) + " [none, with --groups offsets]");
-    add_size("--expected-m", "expected_m",
-             "Rows, or of k, that a group is expected to have, for the choice [all alike]");
-  }
+  add("--groups", groups_, "So many groups of the rows of A, each with a B; where they end is on the device")
+      ->type_name("INT");
+  add_field("--grouping", "grouping",
+            "Of matrices as groups: " + names_of_all(parse_grouping) + " [none, with --groups offsets]");
+  add_size("--expected-m", "expected_m", "Rows, or of k, that a group is expected to have, for the choice [all alike]");
   add_size("--stride-a", "stride_a", "Elements from one A to the next; 0 uses one for all [packed]");
   add_size("--stride-b", "stride_b", "Of B");
   add_size("--stride-c", "stride_c", "Of C");
