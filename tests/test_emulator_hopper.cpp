@@ -283,6 +283,7 @@ TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of 
         p.k = width;
         p.map_a = backend->encode_tensor_map(spec(from));
         p.map_d = backend->encode_tensor_map(spec(to));
+        const auto launch = [&] { return kernel.run({}, {1, 32, std::size_t(box_outer * width + 8 + 1024)}, p); };
         const auto run = [&](const int(&at)[6]) {
           INFO(to_string(type) << " " << width << " bytes, " << matrices << " matrices, from " << at[0] << " " << at[1]
                                << " " << at[2] << " to " << at[3] << " " << at[4] << " " << at[5]);
@@ -301,7 +302,7 @@ TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of 
               std::memset(expected + target, 0, std::size_t(size));
               if (source >= 0) std::memcpy(expected + target, from + source, std::size_t(size));
             }
-          REQUIRE(kernel.run({}, {1, 32, std::size_t(box_outer * width + 8 + 1024)}, p) == "");
+          REQUIRE(launch() == "");
           REQUIRE(std::memcmp(to, expected, sizeof to) == 0);
         };
         for (const int z : {-1, 0, matrices - 1, matrices, std::numeric_limits<int>::max()}) {
@@ -310,9 +311,11 @@ TEST_CASE("The emulator's TMA reads zero and writes nothing beyond the edges of 
           run({-16 / size, -2, z, 32 / size, 5, z});
           run({48 / size, 7, z, -32 / size, -1, z});
         }
-        run({3, 1, 0, 0, 0, 0});  // not a multiple of 16 bytes
-        run({-3, 100, 0, 0, 0, 0});
+        run({16 / size, 100, 0, 0, 0, 0});
         run({0, 0, 0, std::numeric_limits<int>::max(), 0, 0});
+        p.lda = 3;
+        REQUIRE_THAT(launch(), ContainsSubstring("tma_load_3d from element 3") &&
+                                   ContainsSubstring("not a multiple of 16 bytes"));
       }
     }
 }
