@@ -72,7 +72,8 @@ struct Context::Impl {
   /// Launches what is ready or, where the stream's part of the device cannot hold it, what it can.
   void launch_resident(const ReadyKey& key, const Ready& ready, const NormalProblem& problem, const Operands& operands,
                        Stream stream);
-  void launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream);
+  void launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream,
+              const ShardOperands* shards = nullptr);
 
   Choice pinned_choice(const NormalProblem& problem, const KernelConfig& config);
   Choice preview(const NormalProblem& problem, const KernelConfig* pinned) {
@@ -187,10 +188,12 @@ void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, con
   launch(smaller, problem, operands, stream);
 }
 
-void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream) {
+void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream,
+                           const ShardOperands* shards) {
   unsigned* const broken = has_groups(problem) ? broken_groups.count() : nullptr;
   const auto enqueue = [&](Workspace workspace) {
     workspace.broken_groups = broken;
+    workspace.shards = shards;
     for_each_step(
         ready, problem, operands, workspace, [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },
         [&](const Step& step) { jitgemm::launch(*backend, step, stream); });
@@ -419,6 +422,29 @@ Counters Context::counters() const {
 }
 
 Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
+
+std::shared_ptr<const Kernel> ContextInternals::kernel(const Context& context, const KernelSource& source,
+                                                       std::size_t smem_bytes) {
+  return context.impl().store.get(source, smem_bytes);
+}
+
+std::optional<RankedConfig> ContextInternals::choose_sharded(const Context& context, const NormalProblem& problem) {
+  const std::vector<RankedConfig> ranked = context.impl().chooser.planner(problem).ranked();
+  return ranked.empty() ? std::nullopt : std::optional(ranked.front());
+}
+
+Ready ContextInternals::make_sharded_ready(const Context& context, const NormalProblem& problem,
+                                           const KernelConfig& config) {
+  Context::Impl& impl = context.impl();
+  const auto relaxed = impl.backend->relax_capture();
+  return with_names(problem, &config,
+                    [&] { return make_ready(impl.store, problem, config, impl.backend->device()); });
+}
+
+void ContextInternals::launch_sharded(const Context& context, const Ready& ready, const NormalProblem& problem,
+                                      const Operands& operands, const ShardOperands& shards, Stream stream) {
+  context.impl().launch(ready, problem, operands, stream, &shards);
+}
 
 void ContextInternals::warm_check(const Context& context, const Problem& problem) {
   Context::Impl& impl = context.impl();

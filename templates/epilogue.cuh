@@ -16,9 +16,14 @@ namespace jitgemm::device {
 /// Of one tile of D. With SWAP_AB the kernel computes D^T = B^T A^T: rows and columns are those of D^T,
 /// all else lies in memory as without.
 struct Epilogue {
+  static constexpr bool FINISHES = true;  // else sums are D as they are
+
   const Arguments& args;
   const Scales& scales;
   const WorkTile& tile;
+
+  /// By which TMA stores the tile.
+  __device__ __forceinline__ const TensorMap* map_of_d() const { return &args.map_d; }
 
   /// Elements from C's or D's first one to (row, column).
   static __device__ __forceinline__ i64 at(int row, int column, i64 ld) {

@@ -1,7 +1,8 @@
 // Groups of rows that the device alone can count: the scan of group_schedule.cuh by a warp of this kernel, and the work
 // that it finds in the form that main loops take all work in. A tile has rows of one group only, and ends where those
 // end; what is loaded beyond is another tile's or group's, and never stored. Or groups along k: tiles are those of a
-// batch, and what a tile adds up begins and ends where its group does.
+// batch, and what a tile adds up begins and ends where its group does. Or shards, which are a batch's matrices in an
+// order of the rank's own.
 #pragma once
 #include "arguments.cuh"
 #include "group_arguments.cuh"
@@ -10,6 +11,7 @@
 #include "ptx/global.cuh"
 #include "ptx/special_registers.cuh"
 #include "ptx/warp.cuh"
+#include "shard_arguments.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -19,6 +21,12 @@ constexpr bool GROUPS_OF_ROWS = GROUPED && !ALONG_K;
 constexpr bool NARROWS = PARAMETERS.narrows, FETCHES = PARAMETERS.fetches;
 static_assert(!GROUPED || PARTITION == Partition::whole_tiles, "groups are computed in whole tiles");
 
+constexpr bool SHARDED = SHARDING != Sharding::none;
+constexpr bool GATHERS_A = SHARDING == Sharding::gathered_a, SCATTERS_D = SHARDING == Sharding::scattered_d;
+
+__device__ __forceinline__ const ShardArguments& shard_arguments(const Arguments& args) {
+  return static_cast<const ShardArguments&>(args);
+}
 __device__ __forceinline__ const GroupArguments& group_arguments(const Arguments& args) {
   return static_cast<const GroupArguments&>(args);
 }
@@ -160,7 +168,9 @@ __device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
 /// The tile of a block at (m, n) of its cluster, of the work that the scheduler gave last.
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileScheduler<PARTITION>&, const Work& work,
                                               int m, int n) {
-  const TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
+  TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
+  if constexpr (SHARDED)
+    index.batch = shard_at(SHARDING, shard_arguments(args).rank, shard_arguments(args).ranks, index.batch);
   return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
 }
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const KGroupScheduler& scheduler, const Work& work,
@@ -176,9 +186,9 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const Group
     return {tile.row + m * BLOCK_M, (tile.across * CLUSTER_N + n) * BLOCK_N, tile.row_end, args.n, tile.group};
 }
 
-/// Where D is one matrix for all groups, it has no other.
+/// Where D is one matrix for all groups, or each shard's another, it has no other.
 __device__ __forceinline__ int matrix_of_d(const WorkTile& tile) {
-  return GROUPING == Grouping::offsets ? 0 : tile.batch;
+  return GROUPING == Grouping::offsets || SCATTERS_D ? 0 : tile.batch;
 }
 
 /// A tile's vectors of scales: groups of rows have their own.

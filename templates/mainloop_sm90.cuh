@@ -46,6 +46,7 @@
 #include "ptx/special_registers.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "shards_sm90.cuh"
 #include "store_sm90.cuh"
 #include "work_queue_sm90.cuh"
 #include "work_tile.cuh"
@@ -101,19 +102,21 @@ struct Producer {
   const ClusterPlace& place;
   u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
+  SourceOfA source_a = SourceOfA(args);
 
   template <typename FirstK>
   __device__ __forceinline__ void load(const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
-    const int batch_a = BATCHED && args.stride_a != 0 ? tile.batch : 0;  // else all use one matrix
-    const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;
+    const TensorMap* const map_a = source_a.map(tile.batch);
+    const int batch_a = source_a.matrix(tile.batch);
+    const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;  // else all use one matrix
     const int k_end = k_begin_of(work, place.k + 1);
 #pragma unroll 1
     for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), &args.map_a, full, tile.row,
+      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), map_a, full, tile.row,
                                                                  its_k.at(k * BLOCK_K), batch_a, place.n, sharers_of_a);
       load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(
           smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), batch_b, place.m, sharers_of_b);
@@ -301,6 +304,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   const Scales scales(args);
   PipelineState state;
   u32 item = 0, subtiles = 0;
+  PlaceOfD scattered(args, consumer, thread);
   Work work;
   auto&& items = WorkOf<FETCHES>::consumer(scheduler, smem);
   for (bool more = items.first(work); more; more = items.next(work)) {
@@ -321,7 +325,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE) {
-      if (work.peer == 0)
+      if (work.peer == 0 && scattered.is_own(tile))
         Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     if constexpr (HAS_VECTOR_SCALES)
@@ -336,12 +340,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                             state, release, scales_of_blocks, accumulators);
     });
 
-    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      const Epilogue epilogue{args, scales, tile};
+    const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
       if (interior)
         store<true>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
       else if constexpr (EDGES_DIFFER)
         store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
+    };
+    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
+      finish_with(Epilogue{args, scales, tile}, sums);
     };
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];
@@ -352,9 +358,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       const u32 group = place.rank * GEOMETRY.arriving_groups + (PING_PONG ? 0 : consumer);
       const auto get_work = [&]() -> const Work& { return work; };
       if (!reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, accumulators)) continue;
-      finish(reinterpret_cast<Accumulator(&)[STORE_COUNT]>(accumulators));  // STORE_COUNT = COUNT
+      auto& sums = reinterpret_cast<Accumulator(&)[STORE_COUNT]>(accumulators);  // STORE_COUNT = COUNT
+      scattered.tell();
+      if (scattered.sends(scales, tile, [&](const auto& epilogue) { finish_with(epilogue, sums); })) continue;
+      scattered.add(tile, row, column, accumulators);
+      finish(sums);
     }
   }
+  scattered.tell();
   if (TMA_STORE && thread == 0) ptx::tma_store_wait_group_read<0>();  // shared memory outlives its readers
 }
 

@@ -29,8 +29,8 @@ constexpr bool EDGES_DIFFER = LOADS_BY_ELEMENT || HAS_VECTOR_SCALES || HAS_OWN_S
 /// Finishes the subtile from (row, column) on, as far as it is the block's, and leaves it in the stage. `first` is the
 /// index of the thread's first accumulator; `groups` are of 8 columns; `chunks` are of the matrices that come by the
 /// stage.
-template <bool INTERIOR, typename T = ElementD>
-__device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, u32 consumer, u32 thread, int row,
+template <bool INTERIOR, typename ItsEpilogue, typename T = ElementD>
+__device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stage, u32 consumer, u32 thread, int row,
                                            int column, int first, int groups, const StagedChunks& chunks,
                                            const Accumulator (&accumulators)[STORE_COUNT]) {
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
   StagedPairs pairs;
   const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
-  if constexpr (STAGES_INPUTS) subtile.take(chunks, stage, pairs);
+  if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) subtile.take(chunks, stage, pairs);
   ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j)
@@ -53,7 +53,7 @@ __device__ __forceinline__ void fill_stage(const Epilogue& epilogue, u32 stage, 
       x[i + 1] = ElementCompute(accumulators[first + i + 1]);
       Factors factors[2];
       scales.get(0, half, j, factors);
-      epilogue.finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i], x[i + 1],
+      epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i], x[i + 1],
                                 ElementCompute(accumulators[first + i + UP]),
                                 ElementCompute(accumulators[first + i + UP + 1]), StagedPair{pairs, j * 2 + half});
     }
@@ -171,10 +171,11 @@ __device__ __forceinline__ void copy_chunks(const Epilogue& epilogue, u32 stage,
 }
 
 /// Sends a full stage of STORE_ROWS x `columns` to D by TMA. One thread.
-__device__ __forceinline__ void send(const Epilogue& epilogue, u32 stage, int row, int column, int columns) {
+template <typename ItsEpilogue>
+__device__ __forceinline__ void send(const ItsEpilogue& epilogue, u32 stage, int row, int column, int columns) {
   constexpr int WIDTH = D_BOX_WIDTH / int(sizeof(ElementD)),
                 BOX_BYTES_OF_D = D_BOX_WIDTH * (SWAP_AB ? SUBTILE_COLUMNS : 64);
-  const TensorMap* map = &epilogue.args.map_d;
+  const TensorMap* map = epilogue.map_of_d();
   if constexpr (SWAP_AB) {
 #pragma unroll
     for (int across = 0; across < STORE_ROWS / WIDTH; ++across)
@@ -191,8 +192,8 @@ __device__ __forceinline__ void send(const Epilogue& epilogue, u32 stage, int ro
 
 /// Stores a consumer's rows of the block's columns from (row, column) on. `subtiles` counts those that its stages have
 /// seen.
-template <bool INTERIOR>
-__device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread,
+template <bool INTERIOR, typename ItsEpilogue>
+__device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread,
                                       int row, int column, const Accumulator (&accumulators)[STORE_COUNT],
                                       u32& subtiles) {
   const u32 warp = thread / 32, lane = thread % 32;
@@ -209,7 +210,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
     subtile.load(chunks);
   };
   StagedChunks chunks, next;
-  if constexpr (STAGES_INPUTS) load_chunks(0, next);
+  if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) load_chunks(0, next);
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma) {
     const int its_row = row + mma * STORE_ROWS;
@@ -221,7 +222,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
       // Of a group's rows, those that the subtile has; more than it can have: all of them.
       [[maybe_unused]] const int of_group =
           SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
-      if constexpr (STAGES_INPUTS) {
+      if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) {
         chunks = next;
         const int number = mma * SUBTILES + subtile;
         if (number + 1 < MMAS_M * SUBTILES) load_chunks(number + 1, next);  // while this one is finished
@@ -269,7 +270,7 @@ __device__ __forceinline__ void store(const Epilogue& epilogue, const SharedMemo
               const Accumulator* x = accumulators + first + SubtileFragment::sum(0, half, j);
               Factors factors[2];
               scales.get(0, half, j, factors);
-              epilogue.store_pair<INTERIOR>(its_row + fragment.row_of(0, half), its_column + fragment.column_of(j),
+              epilogue.template store_pair<INTERIOR>(its_row + fragment.row_of(0, half), its_column + fragment.column_of(j),
                                             factors, ElementCompute(x[0]), ElementCompute(x[1]),
                                             ElementCompute(x[SubtileFragment::UP]),
                                             ElementCompute(x[SubtileFragment::UP + 1]));

@@ -1,5 +1,5 @@
 // Fixed-width integers, the element types that C++ lacks as their bit patterns, where a bias and pairs of columns lie,
-// what scales and groups are, and a problem's scalars. Plain C++, also compiled on the host.
+// what scales, groups and shards are, and a problem's scalars. Plain C++, also compiled on the host.
 #pragma once
 
 namespace jitgemm::device {
@@ -40,6 +40,10 @@ enum class Grouping { none, offsets, counts, along_k };
 
 /// Which columns of the product, N wide, are one of D, N / 2 wide, if two are: j and N / 2 + j, or 2j and 2j + 1.
 enum class Pairing { none, halves, neighbours };
+
+/// Of a product that the ranks of a node compute together, each for itself the rows of all or of one, in shards of as
+/// many rows: A's come from the rank that each is of, while the kernel runs, or D's go to it, to be added up there.
+enum class Sharding { none, gathered_a, scattered_d };
 
 /// A T for each number that the epilogue computes with, in the order of src/core/problem_fields.hpp: from there the
 /// host fills them in.

@@ -2,6 +2,7 @@
 
 // The templates that the host compiles too.
 #include "arguments.cuh"
+#include "begin_call_arguments.cuh"
 #include "block_scales_arguments.cuh"
 #include "check_arguments.cuh"
 #include "custom_epilogue_arguments.cuh"
@@ -10,3 +11,4 @@
 #include "own_scales_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"
+#include "shard_arguments.cuh"

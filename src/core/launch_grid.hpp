@@ -12,6 +12,7 @@ struct LaunchGrid {
   int grid = 0;     ///< thread blocks; 0 when there is nothing to write
   int threads = 0;
   std::size_t smem_bytes = 0;
+  bool cooperative = false;  ///< all blocks are resident at once, or the launch fails
 };
 
 /// A kernel's one parameter, a struct that it takes by value.

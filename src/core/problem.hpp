@@ -4,11 +4,17 @@
 
 namespace jitgemm {
 
+/// Of the product of a node's ranks, whose batch is its shards of rows: those of A come from the ranks that they are of
+/// while the kernel runs, or D's sums go to them (templates/shards_sm90.cuh).
+enum class Sharding : std::uint8_t { none, gathered_a, scattered_d };
+
 /// A problem as normalise() makes it, or a part of one. What is chosen, compiled and launched is always of this form;
 /// a plain Problem is what a caller asks for.
 class NormalProblem : public Problem {
  public:
   NormalProblem();  ///< of the empty problem
+
+  Sharding sharding = Sharding::none;
 
  private:
   explicit NormalProblem(const Problem& problem) : Problem(problem) {}

@@ -1,5 +1,6 @@
 #include "jit/arguments.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -233,6 +234,42 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
   args.stride_scale_a = p.grouping == Grouping::counts ? p.m : 0;
   args.stride_scale_b = along_k ? 0 : p.n;
   if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  return args;
+}
+
+int places_of_shard(const KernelConfig& c, const LaunchShape& shape) {
+  return shape.decomposition.tiles_m * c.cluster_m * shape.decomposition.tiles_n * c.cluster_n * c.warps / 4;
+}
+
+device::ShardArguments make_shard_arguments(const device::Arguments& arguments, const NormalProblem& p,
+                                            const KernelConfig& c, const LaunchShape& shape,
+                                            const ShardOperands& shards, const EncodeTensorMap& encode) {
+  device::ShardArguments args{};
+  static_cast<device::Arguments&>(args) = arguments;
+  args.rank = shards.rank;
+  args.ranks = shards.ranks;
+  args.epoch = shards.epoch;
+  args.arrived = shards.arrived;
+  std::ranges::copy(shards.arrived_at, args.arrived_at);
+  args.places = places_of_shard(c, shape);
+  args.received = shards.received;
+  args.ld_received = shards.received_ld;
+  args.stride_received = p.m * shards.received_ld;
+  args.patience = shards.patience;
+  const TensorMaps maps = family_of(c).tensor_maps(p, kernel_problem(p, c), c);
+  const auto encode_one = [&](TensorMapSpec map, const void* address, std::int64_t ld) {
+    map.address = address;
+    map.stride = ld;
+    map.batch = 1;
+    return encode(map);
+  };
+  if (p.sharding == Sharding::gathered_a) {
+    args.maps[0] = encode_one(maps.a, shards.own_a, shards.own_a_ld);
+  } else {
+    for (int rank = 0; rank < shards.ranks; ++rank)
+      if (rank != shards.rank)
+        args.maps[rank] = encode_one(maps.d, shards.sent_to[std::size_t(rank)], shards.received_ld);
+  }
   return args;
 }
 

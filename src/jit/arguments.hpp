@@ -8,12 +8,29 @@
 
 namespace jitgemm {
 
+/// What a call of several ranks has besides its operands: device::ShardArguments.
+struct ShardOperands {
+  int rank = 0, ranks = 1;
+  const unsigned *epoch = nullptr, *arrived = nullptr;
+  std::array<unsigned*, device::most_ranks> arrived_at = {};
+  const void* own_a = nullptr;  ///< gathered_a: of this rank; its operand A is where all shards come to
+  std::int64_t own_a_ld = 0;
+  std::array<void*, device::most_ranks> sent_to = {};  ///< scattered_d: at each rank, what comes from this one
+  const void* received = nullptr;                      ///< what comes from all, one after the other
+  std::int64_t received_ld = 0;
+  device::Patience patience = {};
+};
+
+/// Flags of a shard: one for each consumer of each tile.
+int places_of_shard(const KernelConfig& config, const LaunchShape& shape);
+
 /// The scratch of one call: LaunchShape::workspace_bytes() bytes, 256-byte aligned. Counters are zero before and after
 /// it.
 struct Workspace {
   void* memory = nullptr;
   unsigned* counters = nullptr;
   unsigned* broken_groups = nullptr;  ///< of calls with groups, see BrokenGroups; null where none can be
+  const ShardOperands* shards = nullptr;  ///< of calls of several ranks
 };
 
 /// Encodes TMA descriptors, and may remember them.
@@ -50,6 +67,11 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
 device::GroupArguments make_group_arguments(const device::CustomEpilogueArguments& arguments,
                                             const NormalProblem& problem, const KernelConfig& config,
                                             const Operands& operands, const Workspace& workspace);
+
+/// Those of a kernel of several ranks.
+device::ShardArguments make_shard_arguments(const device::Arguments& arguments, const NormalProblem& problem,
+                                            const KernelConfig& config, const LaunchShape& shape,
+                                            const ShardOperands& shards, const EncodeTensorMap& encode);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
 /// `all_columns` are those of all of D, of which the problem may be a slab: what halves of B are apart.

@@ -52,7 +52,12 @@ constexpr KernelRole gemm{
           const auto with_groups = [&] {
             return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);
           };
-          if (has_groups(part.problem) && has_block_scales(part.problem))
+          if (part.problem.sharding != Sharding::none)
+            step.set_arguments([&] {
+              return make_shard_arguments(make(), part.problem, part.config, part.shape, *part.workspace.shards,
+                                          part.encode);
+            });
+          else if (has_groups(part.problem) && has_block_scales(part.problem))
             step.set_arguments(
                 [&] { return make_group_block_scales_arguments(with_groups(), part.problem, part.config); });
           else if (has_groups(part.problem))

@@ -34,6 +34,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
           {"work_tile.cuh", template_file("work_tile.cuh")},
           {"group_schedule.cuh", template_file("group_schedule.cuh")},
           {"group_arguments.cuh", template_file("group_arguments.cuh")},
+          {"shard_arguments.cuh", template_file("shard_arguments.cuh")},
           {"groups.cuh", template_file("groups.cuh")},
           {"fragment.cuh", template_file("fragment.cuh")},
           {"pairs.cuh", template_file("pairs.cuh")},
@@ -72,6 +73,18 @@ TemplateValues check_files() {
           {"check.cuh", template_file("check.cuh")}};
 }
 
+TemplateValues begin_call_files() {
+  return {{"version", JITGEMM_VERSION},
+          {"types.cuh", template_file("types.cuh")},
+          {"schedule.cuh", template_file("schedule.cuh")},
+          {"arguments.cuh", template_file("arguments.cuh")},
+          {"shard_arguments.cuh", template_file("shard_arguments.cuh")},
+          {"begin_call_arguments.cuh", template_file("begin_call_arguments.cuh")},
+          {"ptx", text_of({"special_registers", "barrier", "global", "dependent_launch", "system"}, "ptx/")},
+          {"wait_for_rank.cuh", template_file("wait_for_rank.cuh")},
+          {"begin_call.cuh", template_file("begin_call.cuh")}};
+}
+
 std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
 
 std::string_view partition_name(device::Partition partition) {
@@ -86,6 +99,18 @@ std::string_view partition_name(device::Partition partition) {
       return "stream_k";
   }
   throw Error(ErrorCode::internal, "a partition without a name");
+}
+
+std::string_view sharding_name(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::none:
+      return "none";
+    case Sharding::gathered_a:
+      return "gathered_a";
+    case Sharding::scattered_d:
+      return "scattered_d";
+  }
+  throw Error(ErrorCode::internal, "a sharding without a name");
 }
 
 std::string flag(bool value) { return value ? "true" : "false"; }
@@ -153,7 +178,8 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
 }
 
 /// The struct of templates/*_arguments.cuh that the kernel is given.
-std::string arguments_of(const Problem& p) {
+std::string arguments_of(const Problem& p, Sharding sharding) {
+  if (sharding != Sharding::none) return "ShardArguments";
   if (has_groups(p)) return has_block_scales(p) ? "GroupBlockScalesArguments" : "GroupArguments";
   if (has_epilogue_function(p)) return "CustomEpilogueArguments";
   if (has_own_scales_d(p)) return "OwnScalesArguments";
@@ -173,6 +199,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
   source.architecture = device.architecture();
   source.config = to_string(compiled_part(c));
   source.entry = entry_of(p, c);
+  if (asked.sharding != Sharding::none) source.entry.append("_").append(sharding_name(asked.sharding));
 
   values = {{"config", "main loop " + source.config},
             {"architecture", source.architecture},
@@ -202,7 +229,8 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"entry", source.entry},
             {"scaling_d", std::string(to_string(p.d.scaling))},
             {"grouping", std::string(to_string(p.grouping))},
-            {"arguments", arguments_of(p)},
+            {"sharding", std::string(sharding_name(asked.sharding))},
+            {"arguments", arguments_of(p, asked.sharding)},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"narrows", flag(narrows(c, p))},
             {"fetches", flag(fetches(c, p))},
@@ -290,7 +318,21 @@ KernelSource generate_check(const NormalProblem& asked, const DeviceInfo& device
   return source;
 }
 
+KernelSource generate_begin_call(const DeviceInfo& device) {
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = "begin_call";
+  source.entry = "begin_call";
+  TemplateValues values = begin_call_files();
+  values.insert({{"architecture", source.architecture},
+                 {"dependent_launch", flag(device.launches_dependents())},
+                 {"entry", source.entry}});
+  source.text = fill_in("begin_call.cu.in", values);
+  return source;
+}
+
 bool is_current(const KernelSource& source) {
+  if (source.entry.starts_with("begin_call")) return may_give("begin_call.cu.in", begin_call_files(), source.text);
   if (source.entry.starts_with("check_")) return may_give("check.cu.in", check_files(), source.text);
   if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
   for (const KernelFamily* family : kernel_families) {

@@ -26,6 +26,9 @@ KernelSource generate_packing(const NormalProblem& problem, const KernelConfig& 
 /// it is one matrix; not on vectors of scales, whose problems are not measured (Chooser).
 KernelSource generate_check(const NormalProblem& problem, const DeviceInfo& device);
 
+/// The source of the kernel that begins a call of several ranks.
+KernelSource generate_begin_call(const DeviceInfo& device);
+
 /// Whether this version of the library with these templates makes such sources: no call asks for another's.
 bool is_current(const KernelSource& source);
 

@@ -53,6 +53,7 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
   shape.cluster = cluster;
   shape.grid = int(dealing.ctas) * cluster;
   const Footprint footprint = family_of(c).footprint(parameters_of(c, p));
+  shape.cooperative = normalised.sharding == Sharding::scattered_d;
   shape.threads = footprint.threads;
   shape.smem_bytes = std::size_t(footprint.smem_bytes);
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m * c.cluster_m) *

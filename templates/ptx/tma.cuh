@@ -75,6 +75,12 @@ __device__ __forceinline__ void tma_store_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
+/// The same, but what they write is there, for this thread.
+template <int PENDING>
+__device__ __forceinline__ void tma_store_wait_group() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
 /// Orders this thread's ordinary accesses of shared memory before later ones by TMA and wgmma.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

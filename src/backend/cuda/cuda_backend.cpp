@@ -1,6 +1,7 @@
 #include "backend/cuda/cuda_backend.hpp"
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "backend/cuda/graph_recording.hpp"
 #include "backend/cuda/neighbour.hpp"
 #include "backend/cuda/nvrtc.hpp"
+#include "backend/cuda/peer_memory.hpp"
 #include "backend/cuda/pointer_reach.hpp"
 #include "backend/cuda/tensor_map.hpp"
 #include "util/host_memory.hpp"
@@ -86,7 +88,23 @@ class CudaBackend final : public Backend {
   void fill(void* memory, unsigned char byte, std::size_t bytes) override;
   void copy_to_device(void* to, const void* from, std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
+                 std::size_t rows, Stream stream) override;
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override;
+
+  PeerHandle handle_of(void* memory) override {
+    const Scope scope(*this);
+    return cuda::handle_of(context_, memory);
+  }
+  void* open_peer(const PeerHandle& handle) override {
+    const Scope scope(*this);
+    return cuda::open_peer(context_, handle);
+  }
+  void close_peer(void* memory) noexcept override { cuda::close_peer(context_, memory); }
+  void* allocate_on_host(std::size_t bytes) override;
+  void release_on_host(void* memory) noexcept override {
+    if (memory) context_.attempt("cuMemFreeHost", [&] { return api_.mem_free_host(memory); });
+  }
 
   std::uint64_t stream_id(Stream stream) override;
   CaptureStatus capture_status(Stream stream) override;
@@ -110,15 +128,23 @@ class CudaBackend final : public Backend {
     neighbour_.launch(device_.sm_count, stream);
   }
   void synchronize(Stream stream) override;
+  bool is_idle(Stream stream) override;
   Stream create_stream() override;
   void destroy_stream(Stream stream) noexcept override;
 
   void* create_event() override;
   void record_event(void* event, Stream stream) override;
   double elapsed_us(void* begin, void* end) override;
+  bool has_passed(void* event) override;
+  void wait_event(void* event, Stream stream) override;
   void destroy_event(void* event) noexcept override;
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
+  int device_number() override;
+  void in_its_context(FunctionRef<void()> work) override {
+    const CurrentContext current(context_);
+    work();
+  }
   void check_pointer(const void* pointer, const char* name, Stream stream) override;
 
  private:
@@ -134,6 +160,12 @@ class CudaBackend final : public Backend {
   }
   void wait_for_own_stream() {
     check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
+  }
+  /// Of a query: false where it is not ready yet.
+  bool is_ready(CUresult result, const char* call) const {
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    check(result, ErrorCode::launch_failed, call, earlier_failure);
+    return true;
   }
   struct LaunchConfig;
   bool is_capturing(Stream stream);  // in the current context
@@ -200,6 +232,11 @@ struct CudaBackend::LaunchConfig : CUlaunchConfig {
       attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
       attribute.value.clusterDim = {unsigned(shape.cluster), 1, 1};
     }
+    if (shape.cooperative) {
+      CUlaunchAttribute& attribute = attributes[numAttrs++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+      attribute.value.cooperative = 1;
+    }
     if (dependent) {
       CUlaunchAttribute& attribute = attributes[numAttrs++];
       attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -215,7 +252,7 @@ struct CudaBackend::LaunchConfig : CUlaunchConfig {
   LaunchConfig(const LaunchConfig&) = delete;
   LaunchConfig& operator=(const LaunchConfig&) = delete;
 
-  std::array<CUlaunchAttribute, 2> attributes = {};
+  std::array<CUlaunchAttribute, 3> attributes = {};
 };
 
 bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& shape, Stream stream) {
@@ -284,6 +321,30 @@ void CudaBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
   wait_for_own_stream();
 }
 
+void CudaBackend::copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+                            std::size_t row_bytes, std::size_t rows, Stream stream) {
+  if (row_bytes == 0 || rows == 0) return;
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = address(from);
+  copy.srcPitch = from_stride;
+  copy.dstDevice = address(to);
+  copy.dstPitch = to_stride;
+  copy.WidthInBytes = row_bytes;
+  copy.Height = rows;
+  const CurrentContext current(context_);
+  check(api_.memcpy_2d_async(&copy, stream), ErrorCode::launch_failed, "cuMemcpy2DAsync", earlier_failure);
+}
+
+void* CudaBackend::allocate_on_host(std::size_t bytes) {
+  Scope scope(*this);
+  void* memory = nullptr;
+  check(api_.mem_host_alloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+        ErrorCode::launch_failed, "cuMemHostAlloc", earlier_failure);
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
 CUdeviceptr CudaBackend::pattern(DataType type) {
   const std::lock_guard lock(patterns_mutex_);
   void*& pattern = patterns_[type];
@@ -341,6 +402,11 @@ void CudaBackend::synchronize(Stream stream) {
   check(api_.stream_synchronize(stream), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
 }
 
+bool CudaBackend::is_idle(Stream stream) {
+  const Scope scope(*this);
+  return is_ready(api_.stream_query(stream), "cuStreamQuery");
+}
+
 Stream CudaBackend::create_stream() {
   Scope scope(*this);
   CUstream stream = nullptr;
@@ -374,6 +440,28 @@ double CudaBackend::elapsed_us(void* begin, void* end) {
   check(api_.event_elapsed_time(&milliseconds, static_cast<CUevent>(begin), static_cast<CUevent>(end)),
         ErrorCode::launch_failed, "cuEventElapsedTime", earlier_failure);
   return milliseconds * 1e3;
+}
+
+bool CudaBackend::has_passed(void* event) {
+  const Scope scope(*this);
+  return is_ready(api_.event_query(static_cast<CUevent>(event)), "cuEventQuery");
+}
+
+void CudaBackend::wait_event(void* event, Stream stream) {
+  const CurrentContext current(context_);
+  check(api_.stream_wait_event(stream, static_cast<CUevent>(event), 0), ErrorCode::launch_failed, "cuStreamWaitEvent",
+        earlier_failure);
+}
+
+int CudaBackend::device_number() {
+  int count = 0;
+  check(api_.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
+  for (int number = 0; number < count; ++number) {
+    CUdevice device = 0;
+    check(api_.device_get(&device, number), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
+    if (device == context_.device) return number;
+  }
+  throw Error(ErrorCode::no_device, "the Context's device is no longer listed; check nvidia-smi");
 }
 
 void CudaBackend::destroy_event(void* event) noexcept {

@@ -98,6 +98,8 @@ void perform(Block& block, Thread& thread, const PendingStore& store) {
 Stamp issue(Thread& thread, const PendingLoad& load, u32 alignment, const char* operation) {
   Launch& launch = *thread.launch;
   launch.check_dependencies(thread, operation);
+  if (thread.acquired_by_generic_proxy)
+    launch.fault("%s of what this thread has acquired, without a fence_proxy_async_global since", operation);
   const Map map_of_load = decode(load.map);
   if ((long long)load.place.inner * map_of_load.element_bytes % 16 != 0)  // seen on an H200: an illegal instruction
     launch.fault("%s from element %d of rows on, which is not a multiple of 16 bytes", operation, load.place.inner);
@@ -295,6 +297,13 @@ void tma_store_wait_group_read(u32 pending) {
   complete_groups(thread.pending_stores, done,
                   [&](const PendingStore& store) { perform(*thread.block, thread, store); });
   thread.stores.time = done;
+}
+
+void tma_store_wait_group(u32 pending) {
+  tma_store_wait_group_read(pending);
+  Thread& thread = *current;
+  if (thread.store_group > pending)
+    thread.written_group = std::max(thread.written_group, thread.store_group - 1 - pending);
 }
 
 void fire_store(Thread& thread) {

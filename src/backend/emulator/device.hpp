@@ -283,6 +283,11 @@ inline void tma_store_wait_group_read() {
 }
 
 template <int PENDING>
+inline void tma_store_wait_group() {
+  runtime.tma_store_wait_group(PENDING);
+}
+
+template <int PENDING>
 inline void wgmma_wait_group() {
   static_assert(PENDING >= 0 && PENDING <= 7);
   runtime.wgmma_wait_group(PENDING);

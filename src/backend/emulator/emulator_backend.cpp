@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numbers>
+#include <thread>
 
 #include "backend/backend.hpp"
 #include "backend/emulator/compiler.hpp"
@@ -181,6 +183,38 @@ class EmulatorBackend final : public Backend {
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
+  void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
+                 std::size_t rows, Stream stream) override {
+    const emulator::StreamTurn turn(stream);
+    delay();
+    if (rows == 1 && row_bytes == sizeof(unsigned)) {  // a flag, which another device's kernel may be waiting for
+      std::atomic_ref(*static_cast<unsigned*>(to)).store(*static_cast<const unsigned*>(from), std::memory_order_release);
+      return;
+    }
+    for (std::size_t row = 0; row_bytes > 0 && row < rows; ++row)
+      std::memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
+                  row_bytes);
+  }
+  PeerHandle handle_of(void* memory) override {
+    PeerHandle handle;
+    const PeerAddress address{getpid(), memory};
+    std::memcpy(handle.bytes.data(), &address, sizeof address);
+    return handle;
+  }
+  void* open_peer(const PeerHandle& handle) override {
+    PeerAddress address;
+    std::memcpy(&address, handle.bytes.data(), sizeof address);
+    if (address.process != getpid())
+      throw Error(ErrorCode::no_device, "emulated devices reach each other in one process alone; use threads");
+    return address.memory;
+  }
+  void* allocate_on_host(std::size_t bytes) override {
+    void* const memory = allocate(bytes);
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+  void release_on_host(void* memory) noexcept override { release(memory); }
+
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override {
     const double deviation = random_deviation(type);
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -196,6 +230,7 @@ class EmulatorBackend final : public Backend {
   std::uint64_t stream_id(Stream stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
   void synchronize(Stream stream) override { const emulator::StreamTurn after_all(stream); }
+  bool is_idle(Stream stream) override { return emulator::is_idle(stream); }
   Stream create_stream() override {
     static std::atomic<std::uintptr_t> next{0x1000};
     return reinterpret_cast<Stream>(next += 16);
@@ -212,6 +247,8 @@ class EmulatorBackend final : public Backend {
                                                      *static_cast<Clock::time_point*>(begin))
         .count();
   }
+  bool has_passed(void*) override { return true; }
+  void wait_event(void*, Stream) override {}
   void destroy_event(void* event) noexcept override { delete static_cast<Clock::time_point*>(event); }
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
@@ -223,6 +260,18 @@ class EmulatorBackend final : public Backend {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  /// What a PeerHandle's bytes are.
+  struct PeerAddress {
+    pid_t process = 0;
+    void* memory = nullptr;
+  };
+
+  /// With a seed, a copy engine takes its time: up to a millisecond.
+  void delay() {
+    if (options_.seed == 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(mixed(options_.seed + copies_++) % 1000));
+  }
 
   /// What a driver would refuse; empty if nothing.
   std::string why_impossible(const EmulatedKernel& kernel, const LaunchGrid& shape, ArgumentBytes arguments) const {
@@ -257,6 +306,7 @@ class EmulatorBackend final : public Backend {
     options.resident = options_.resident_blocks;
     if (options.resident == 0)
       options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
+    if (shape.cooperative) options.resident = shape.grid;
     options.asynchrony = options_.asynchrony;
     if (options.asynchrony == EmulatorAsynchrony::automatic) {
       // The lowest bit chooses the order of warps.
@@ -271,6 +321,7 @@ class EmulatorBackend final : public Backend {
   EmulatorOptions options_;
   DeviceInfo device_;
   emulator::HostCompiler compiler_;
+  std::atomic<std::uint64_t> copies_ = 0;
 };
 
 }  // namespace

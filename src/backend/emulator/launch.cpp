@@ -254,6 +254,19 @@ void Launch::preempt_slowly() {
   }
 }
 
+void Launch::yield() {
+  if (++steps_ > options_.step_cap) fault("no end after %llu steps", (unsigned long long)options_.step_cap);
+  fire(true);
+  Thread& from = *running_;
+  const std::size_t count = slots_.size(), own = std::size_t(from.warp->slot);
+  std::size_t slot = (own + 1) % count;
+  while (!(ready_[slot / 64] >> slot % 64 & 1)) slot = (slot + 1) % count;  // its own is ready
+  Thread* const next = choose_lane(*slots_[slot], slot == own ? from.lane : 31);
+  if (next == &from) return;
+  running_ = next;
+  switch_fiber(from.fiber, next->fiber);
+}
+
 /// Lets one piece of asynchronous work take effect. `any`: nothing else can run, so a TMA load must.
 bool Launch::fire(bool any) {
   if (!loads_.empty() && (any || chance(2))) {

@@ -54,6 +54,8 @@ class Launch {
     if (++steps_ > options_.step_cap) fault("no end after %llu steps", (unsigned long long)options_.step_cap);
     if (adversarial()) preempt_slowly();
   }
+  /// Lets others go first, and asynchronous work take effect: the current thread waits for another device.
+  void yield();
   /// Whether asynchronous work that is issued now takes effect at once.
   bool acts_at_issue();
 

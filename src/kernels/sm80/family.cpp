@@ -12,8 +12,9 @@ Footprint footprint(const device::KernelParameters& parameters) {
   return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes};
 }
 
-std::string why_illegal(const KernelConfig& config, const NormalProblem&, const KernelProblem& kernel_problem,
-                        const DeviceInfo& device) {
+std::string why_illegal(const KernelConfig& config, const NormalProblem& normalised,
+                        const KernelProblem& kernel_problem, const DeviceInfo& device) {
+  if (normalised.sharding != Sharding::none) return "shards of other ranks are for the sm90 main loop";
   if ((is_fp8(kernel_problem.a.type) || is_fp8(kernel_problem.b.type)) && device.compute_capability < 89)
     return "e4m3 and e5m2 need sm_89 or newer";
   const char* rule = device::sm80::broken_rule(parameters_of(config, kernel_problem));

@@ -16,6 +16,17 @@ Footprint footprint(const device::KernelParameters& parameters) {
   return {.threads = geometry.threads, .smem_bytes = geometry.smem_bytes, .arriving_groups = geometry.arriving_groups};
 }
 
+/// Of a problem of several ranks.
+std::string why_unshardable(const KernelConfig& c, const NormalProblem& p, bool tma_store) {
+  if (c.swap_ab) return "shards are of rows that a kernel has as such: swap_ab is false";
+  if (packs(c)) return "no operands of shards are packed";
+  if (p.sharding != Sharding::scattered_d) return {};
+  if (!tma_store) return "TMA stores what goes to another rank: rows of D are multiples of 16 bytes";
+  if (c.schedule != Schedule::persistent || c.cluster_k > 1)
+    return "tiles that other ranks add up are whole, and their CTAs resident together: persistent, cluster_k 1";
+  return {};
+}
+
 std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const KernelProblem& p,
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
@@ -26,6 +37,10 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
            "loop takes A column-major and B row-major";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
+  if (normalised.sharding != Sharding::none) {
+    const bool tma_store = device::sm90::geometry(parameters_of(c, p)).tma_store;
+    if (std::string why = why_unshardable(c, normalised, tma_store); !why.empty()) return why;
+  }
   // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.
   if (c.cluster_k > 1 && c.schedule != Schedule::data_parallel)
     return "clusters that split k are data-parallel: each computes one tile";
@@ -40,9 +55,9 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
 TemplateFiles template_files(DataType) {
   return {.geometry = {"geometry", "geometry_sm90"},
           .ptx = {"special_registers", "warp", "barrier", "convert", "math", "global", "shared", "dependent_launch",
-                  "elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster"},
+                  "elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster", "system"},
           .main_loop = {"layout_sm90", "group_tail_sm90", "block_scales_sm90", "own_scales", "staged_matrices",
-                        "store_sm90", "work_queue_sm90", "cluster_sum", "mainloop_sm90"}};
+                        "store_sm90", "wait_for_rank", "shards_sm90", "work_queue_sm90", "cluster_sum", "mainloop_sm90"}};
 }
 
 std::string macros(const KernelProblem& p, const KernelConfig& c) {

@@ -1,0 +1,211 @@
+#include "parallel/overlapped.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/operand_matrix.hpp"
+#include "jit/source_generator.hpp"
+#include "jitgemm/error.hpp"
+#include "parallel/sharded_problem.hpp"
+
+namespace jitgemm {
+namespace {
+
+constexpr std::size_t line = 256;  // bytes that parts of device memory are multiples of
+std::size_t whole_lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
+
+/// Of one call: what all other ranks send, and flags that say so.
+struct StagingNeed {
+  std::size_t flags = 0, buffer = 0;  // bytes
+};
+
+StagingNeed staging_of(const NormalProblem& p, const KernelConfig& config, int ranks) {
+  if (p.sharding == Sharding::gathered_a)
+    return {.flags = line,
+            .buffer = whole_lines(std::size_t(ranks) * std::size_t(p.a.stride) * size_of(p.a.type))};
+  const auto places = std::size_t(places_of_shard(config, launch_shape(p, config)));
+  const auto shard = std::size_t(p.m * staged_ld(p.n, p.d.type)) * size_of(p.d.type);
+  return {.flags = whole_lines(std::size_t(ranks) * places * sizeof(unsigned)),
+          .buffer = whole_lines(std::size_t(ranks) * shard)};
+}
+
+}  // namespace
+
+/// Where all ranks' flags of calls are, in symmetric memory.
+struct Overlapped::Flags {
+  unsigned epoch;
+  unsigned finished[device::most_ranks];
+};
+
+/// Two buffers for what comes from other ranks, each with flags. What is behind them is the rank's own alone.
+struct Overlapped::Staging {
+  Staging(Backend& backend, int rank, int ranks, const AllGatherBytes& all_gather, const StagingNeed& its_need)
+      : need(its_need), memory(backend, rank, ranks, all_gather, 2 * (need.flags + need.buffer) + line) {}
+
+  std::size_t flags_at(int buffer) const { return std::size_t(buffer) * need.flags; }
+  std::size_t buffer_at(int buffer) const { return 2 * need.flags + std::size_t(buffer) * need.buffer; }
+  unsigned* last_use(int buffer) const {
+    return memory.own<unsigned>(2 * (need.flags + need.buffer)) + buffer;
+  }
+  bool holds(const StagingNeed& other) const { return other.flags <= need.flags && other.buffer <= need.buffer; }
+
+  StagingNeed need;
+  SymmetricMemory memory;
+};
+
+Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds)
+    : context_(context),
+      backend_(ContextInternals::backend(context)),
+      rank_(rank),
+      ranks_(ranks),
+      all_gather_(std::move(all_gather)),
+      patience_{.nanoseconds = static_cast<unsigned long long>(timeout_seconds * 1e9), .report = nullptr},
+      begin_(ContextInternals::kernel(context, generate_begin_call(backend_.device()), 0)),
+      flags_(backend_, rank, ranks, all_gather_, sizeof(Flags)) {
+  patience_.report = static_cast<device::Patience::Report*>(backend_.allocate_on_host(sizeof *patience_.report));
+  for (int i = 1; i < ranks; ++i) {
+    copy_streams_.push_back(backend_.create_stream());
+    copied_.push_back(backend_.create_event());
+  }
+  begun_ = backend_.create_event();
+}
+
+Overlapped::~Overlapped() {
+  for (Stream stream : copy_streams_) backend_.destroy_stream(stream);
+  for (void* event : copied_) backend_.destroy_event(event);
+  if (begun_) backend_.destroy_event(begun_);
+  backend_.release_on_host(patience_.report);
+}
+
+std::optional<RankedConfig> Overlapped::choose(const Problem& problem, Exchange exchange, std::string& why_not) const {
+  why_not = why_not_sharded(problem, exchange, ranks_);
+  if (!why_not.empty()) return std::nullopt;
+  const auto chosen = ContextInternals::choose_sharded(context_, sharded_problem(problem, exchange, ranks_));
+  if (!chosen) why_not = "no kernel for these types and alignments";
+  return chosen;
+}
+
+std::size_t Overlapped::staging_bytes(const Problem& problem, Exchange exchange, const KernelConfig& config) const {
+  const StagingNeed need = staging_of(sharded_problem(problem, exchange, ranks_), config, ranks_);
+  return 2 * (need.flags + need.buffer) + line;
+}
+
+Overlapped::Prepared Overlapped::prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) {
+  Prepared prepared;
+  prepared.problem = sharded_problem(problem, exchange, ranks_);
+  prepared.exchange = exchange;
+  prepared.own_a_ld = problem.a.ld != 0 ? problem.a.ld : problem.k;
+  prepared.ready = ContextInternals::make_sharded_ready(context_, prepared.problem, config);
+  StagingNeed need = staging_of(prepared.problem, config, ranks_);
+  const std::lock_guard lock(mutex_);
+  if (stagings_.empty() || !stagings_.back()->holds(need)) {
+    if (!stagings_.empty()) {
+      need.flags = std::max(need.flags, stagings_.back()->need.flags);
+      need.buffer = std::max(need.buffer, stagings_.back()->need.buffer);
+    }
+    stagings_.push_back(std::make_shared<Staging>(backend_, rank_, ranks_, all_gather_, need));
+  }
+  prepared.staging = stagings_.back();
+  return prepared;
+}
+
+void Overlapped::check(const Prepared& prepared, const Operands& operands, Stream stream) const {
+  const auto aligned = [&](const void* pointer, const char* name) {
+    backend_.check_pointer(pointer, name, stream);
+    if (std::bit_cast<std::uintptr_t>(pointer) % 16 != 0)
+      throw Error(ErrorCode::invalid_operand, std::string("operand ") + name +
+                                                  " of an overlapped product is not aligned to 16 bytes; align it, or "
+                                                  "give Overlap::none");
+  };
+  aligned(operands.a, "A");
+  aligned(operands.b, "B");
+  aligned(operands.d, "D");
+  if (reads_c(prepared.problem)) aligned(operands.c, "C");
+  if (prepared.problem.epilogue.bias != Bias::none) backend_.check_pointer(operands.bias, "bias", stream);
+}
+
+void Overlapped::gemm(const Prepared& prepared, const Operands& given, Stream stream) {
+  check(prepared, given, stream);
+  const std::lock_guard lock(mutex_);
+  const int buffer = int(calls_++ % 2);
+  begin(*prepared.staging, buffer, stream);
+  Operands operands = given;
+  ShardOperands shards = shard_operands(prepared, buffer);
+  const bool gathers = prepared.exchange == Exchange::all_gather_a;
+  if (gathers) {
+    shards.own_a = given.a;
+    shards.own_a_ld = prepared.own_a_ld;
+    operands.a = prepared.staging->memory.own<std::byte>(prepared.staging->buffer_at(buffer));
+    send_shard(prepared, given, buffer, stream);
+  }
+  ContextInternals::launch_sharded(context_, prepared.ready, prepared.problem, operands, shards, stream);
+  if (gathers)
+    for (void* copied : copied_) backend_.wait_event(copied, stream);  // A is read until then
+}
+
+void Overlapped::begin(Staging& staging, int buffer, Stream stream) {
+  device::BeginCallArguments args{};
+  args.rank = rank_;
+  args.ranks = ranks_;
+  Flags* const own = flags_.own<Flags>();
+  args.epoch = &own->epoch;
+  args.last_use = staging.last_use(buffer);
+  args.finished = own->finished;
+  for (int rank = 0; rank < ranks_; ++rank) args.finished_at[rank] = &flags_.at<Flags>(rank)->finished[rank_];
+  args.patience = patience_;
+  backend_.launch(*begin_->loaded, {.grid = 1, .threads = 32}, bytes_of(args), stream);
+}
+
+ShardOperands Overlapped::shard_operands(const Prepared& prepared, int buffer) const {
+  const Staging& staging = *prepared.staging;
+  const NormalProblem& p = prepared.problem;
+  ShardOperands shards{.rank = rank_, .ranks = ranks_, .epoch = &flags_.own<Flags>()->epoch, .patience = patience_};
+  shards.arrived = staging.memory.own<unsigned>(staging.flags_at(buffer));
+  shards.received = staging.memory.own(staging.buffer_at(buffer));
+  shards.received_ld = staged_ld(p.n, p.d.type);
+  const std::size_t shard = std::size_t(p.m * shards.received_ld) * size_of(p.d.type);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    shards.arrived_at[std::size_t(rank)] = staging.memory.at<unsigned>(rank, staging.flags_at(buffer));
+    shards.sent_to[std::size_t(rank)] =
+        staging.memory.at<std::byte>(rank, staging.buffer_at(buffer)) + std::size_t(rank_) * shard;
+  }
+  return shards;
+}
+
+void Overlapped::send_shard(const Prepared& prepared, const Operands& operands, int buffer, Stream stream) {
+  const Staging& staging = *prepared.staging;
+  const NormalProblem& p = prepared.problem;
+  const std::size_t size = size_of(p.a.type), row = std::size_t(p.k) * size, pitch = std::size_t(p.a.ld) * size,
+                    own_pitch = std::size_t(prepared.own_a_ld) * size;
+  const std::size_t at = staging.buffer_at(buffer) + std::size_t(rank_) * std::size_t(p.a.stride) * size;
+  const bool in_one_piece = row == pitch && row == own_pitch;
+  backend_.record_event(begun_, stream);
+  for (int i = 1; i < ranks_; ++i) {
+    const int to = (rank_ + i) % ranks_;
+    const Stream copies = copy_streams_[std::size_t(i - 1)];
+    backend_.wait_event(begun_, copies);
+    if (in_one_piece)
+      backend_.copy_rows(staging.memory.at(to, at), 0, operands.a, 0, row * std::size_t(p.m), 1, copies);
+    else
+      backend_.copy_rows(staging.memory.at(to, at), pitch, operands.a, own_pitch, row, std::size_t(p.m), copies);
+    unsigned* const flag = staging.memory.at<unsigned>(to, staging.flags_at(buffer)) + rank_;
+    backend_.copy_rows(flag, 0, &flags_.own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
+    backend_.record_event(copied_[std::size_t(i - 1)], copies);
+  }
+}
+
+device::Patience::Report Overlapped::report() const {
+  device::Patience::Report report = {};
+  report.state = std::atomic_ref(patience_.report->state).load(std::memory_order_acquire);
+  if (report.state == device::Patience::well) return report;
+  report.rank = patience_.report->rank;
+  report.epoch = patience_.report->epoch;
+  return report;
+}
+
+void Overlapped::abort() noexcept {
+  std::atomic_ref(patience_.report->state).store(device::Patience::aborted, std::memory_order_release);
+}
+
+}  // namespace jitgemm

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "context_internals.hpp"
+#include "jitgemm/tensor_parallel.hpp"
+#include "parallel/symmetric_memory.hpp"
+
+namespace jitgemm {
+
+/// Products under which communication runs: A's shards come by copy engines while the kernel multiplies those that are
+/// there, partial sums of D go by the kernel's own stores. Calls are numbered by an epoch in device memory, and each has
+/// one of two staging buffers in turn, so that no rank waits for another before it sends; begin_call.cuh sees to what
+/// is left. Collective, but for what says otherwise; thread-safe.
+class Overlapped {
+ public:
+  Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds);
+  ~Overlapped();
+  Overlapped(const Overlapped&) = delete;
+  Overlapped& operator=(const Overlapped&) = delete;
+
+  /// Not collective: what this rank would run; nullopt with why it would not.
+  std::optional<RankedConfig> choose(const Problem& problem, Exchange exchange, std::string& why_not) const;
+  /// Of other ranks' memory, with this choice.
+  std::size_t staging_bytes(const Problem& problem, Exchange exchange, const KernelConfig& config) const;
+
+  struct Staging;
+  struct Prepared {
+    NormalProblem problem;
+    Exchange exchange = Exchange::all_gather_a;
+    Ready ready;
+    std::shared_ptr<Staging> staging;
+    std::int64_t own_a_ld = 0;
+  };
+  /// Compiles and allocates, which no capture allows.
+  Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config);
+  /// Enqueues. The ranks enqueue their calls in the same order, and their devices run them in it.
+  void gemm(const Prepared& prepared, const Operands& operands, Stream stream);
+
+  // Not collective.
+  /// What a kernel has waited for in vain, if any has.
+  device::Patience::Report report() const;
+  void abort() noexcept;
+
+ private:
+  struct Flags;
+
+  void begin(Staging& staging, int buffer, Stream stream);
+  ShardOperands shard_operands(const Prepared& prepared, int buffer) const;
+  void send_shard(const Prepared& prepared, const Operands& operands, int buffer, Stream stream);
+  void check(const Prepared& prepared, const Operands& operands, Stream stream) const;
+
+  Context& context_;
+  Backend& backend_;
+  int rank_, ranks_;
+  AllGatherBytes all_gather_;
+  device::Patience patience_;
+  std::shared_ptr<const Kernel> begin_;
+  SymmetricMemory flags_;
+  std::vector<Stream> copy_streams_;       // one for each other rank
+  std::vector<void*> copied_;              // events behind the copies
+  void* begun_ = nullptr;                  // event
+  std::mutex mutex_;                       // of what follows
+  std::vector<std::shared_ptr<Staging>> stagings_;  // the last one is the largest; graphs may use the others
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace jitgemm

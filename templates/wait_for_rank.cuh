@@ -1,0 +1,29 @@
+// How a thread waits for another rank of the node.
+#pragma once
+#include "ide.cuh"
+#include "ptx/system.cuh"
+#include "shard_arguments.cuh"
+
+namespace jitgemm::device {
+
+/// Returns when the flag has the epoch or a later one, and what whoever set it had released is there; or when no wait
+/// makes sense any more, which the report says then. Results count for nothing after that.
+__device__ __forceinline__ void wait_for_rank(const Patience& patience, const u32* flag, u32 epoch, int rank) {
+  constexpr u32 POLLS = 64;  // between two looks at the clock, and at memory of the host
+  u64 begin = 0;
+#pragma unroll 1
+  for (u32 polls = 1; int(ptx::ld_acquire_sys(flag) - epoch) < 0; ++polls) {
+    ptx::nanosleep(32);
+    if (polls % POLLS != 0) continue;
+    if (ptx::ld_acquire_sys(&patience.report->state) != Patience::well) return;
+    const u64 now = ptx::global_nanoseconds();
+    if (begin == 0) begin = now;
+    if (patience.nanoseconds == 0 || now - begin < patience.nanoseconds) continue;
+    ptx::st_global(&patience.report->rank, u32(rank));
+    ptx::st_global(&patience.report->epoch, epoch);
+    ptx::st_release_sys(&patience.report->state, u32(Patience::lost));
+    return;
+  }
+}
+
+}  // namespace jitgemm::device
