@@ -102,7 +102,7 @@ struct Producer {
   const ClusterPlace& place;
   u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
-  SourceOfA source_a = SourceOfA(args);
+  SourceOfA source_a{args};
 
   template <typename FirstK>
   __device__ __forceinline__ void load(const Work& work, const WorkTile& tile, const FirstK& its_k) {

@@ -31,15 +31,15 @@ struct Patience {
 /// Calls are numbered by epochs, which all ranks count alike in memory, so that graphs are replayed. A flag has the
 /// epoch of what is there; none is ever reset.
 struct ShardArguments : Arguments {
-  TensorMap maps[most_ranks];  // gathered_a: of A's own shard, one; scattered_d: of where each shard's sums go
+  TensorMap maps[most_ranks];  // gathered_a: of A's own shard, one; scattered_d: of where each shard's sums wait
   int rank, ranks;
   const unsigned* epoch;  // of this call
-  // gathered_a: of each rank, whether its shard of A is there. scattered_d: of each rank, of each place of D's shard,
-  // whether what it adds is there.
+  // Of each rank, whether what it sends is there: its shard of A, or of D each chunk of rows.
   const unsigned* arrived;
-  unsigned* arrived_at[most_ranks];  // scattered_d: the same of this rank's sums, at each rank
-  int places;                        // of a shard
-  const void* received;              // scattered_d: what each rank adds to D's shard, as D's type
+  // scattered_d: how many parts of a chunk of each shard are stored, for the copy engines that wait for all.
+  unsigned* stored;
+  int chunk_rows, chunks;  // of a shard
+  const void* received;    // what each rank adds to D's shard, as D's type
   long long ld_received, stride_received;
   Patience patience;
 };

@@ -1,11 +1,14 @@
 // A product that several ranks compute together, in the Hopper loop. Where A is gathered, copy engines bring the other
-// ranks' shards while the producer loads those that are there. Where D is scattered, a tile of another rank's shard
-// goes to that rank's memory by TMA, a tile of its own waits for what the others send and adds it up in the order of
-// ranks, so that the bits of a sum do not depend on who came first.
+// ranks' shards while the producer loads those that are there. Where D is scattered, tiles of other ranks' shards are
+// stored in memory of this rank, from where copy engines take them, chunk by chunk, when a counter says that all of one
+// are there; a tile of the own shard waits for what the others send and adds it in the order of ranks, so that the bits
+// of a sum do not depend on who came first. Stores to another rank's memory by the kernel itself would stop it: all CTAs
+// store at the same time, 11 MB of tiles take 32 us at 350 GB/s, and while its stage is full a consumer does not
+// multiply.
 //
 // Every wait is for a flag that has the epoch of its call, and for something that happens whatever this kernel does:
-// for a copy engine, or for a tile that another rank's kernel stores before it waits for any (shard_at(); all of its
-// CTAs are resident together). Waits end in time: Patience.
+// for a copy of A, or of tiles that another rank's kernel stores before it waits for any (shard_at(); all of its CTAs
+// are resident together). Waits end in time: Patience.
 #pragma once
 #include "arguments.cuh"
 #include "epilogue.cuh"
@@ -64,7 +67,7 @@ struct ShardsOf<true> {
 };
 using SourceOfA = typename ShardsOf<GATHERS_A>::Source;
 
-/// What another rank's tile of D gets from here: the sums as they are.
+/// What another rank's shard of D gets from here: the sums as they are.
 struct Sums : Epilogue {
   static constexpr bool FINISHES = false;
 
@@ -90,12 +93,7 @@ struct WholeD {
 class ScatteredD {
   const ShardArguments& args;
   u32 consumer, thread;
-  u32* signal = nullptr;  // of the tile that was stored last
-
-  __device__ __forceinline__ int place_of(const WorkTile& tile) const {
-    const int across = args.decomposition.tiles_n * CLUSTER_N;
-    return (tile.row / BLOCK_M * across + tile.column / BLOCK_N) * CONSUMERS + int(PING_PONG ? 0 : consumer);
-  }
+  u32* counter = nullptr;  // of the tile that was stored last
 
  public:
   __device__ __forceinline__ ScatteredD(const Arguments& arguments, u32 its_consumer, u32 its_thread)
@@ -108,72 +106,52 @@ class ScatteredD {
   __device__ __forceinline__ bool sends(const Scales& scales, const WorkTile& tile, const Store& store) {
     if (is_own(tile)) return false;
     store(Sums{{args, scales, tile}});
-    signal = args.arrived_at[tile.batch] + args.rank * args.places + place_of(tile);
+    counter = args.stored + tile.batch * args.chunks + tile.row / args.chunk_rows;
     return true;
   }
-  /// Tells that rank that the tile is there, late enough that it is: when the next one's products are done.
+  /// Counts that tile, late enough that it is there: when the next one's products are done.
   __device__ __forceinline__ void tell() {
-    if (thread == 0 && signal) {
+    if (thread == 0 && counter) {
       ptx::tma_store_wait_group<0>();
-      ptx::fence_proxy_async_global();  // the flag is stored by the other proxy
-      ptx::st_release_sys(signal, ptx::ld_global<u32>(args.epoch));
+      ptx::fence_proxy_async_global();  // the counter is of the other proxy
+      ptx::red_inc_release_sys(counter);
     }
-    signal = nullptr;
+    counter = nullptr;
   }
 
-  /// Adds what the other ranks have of the tile from (row, column) on, in the order of ranks.
+  /// Adds to this rank's own sums of the tile, from (row, column) on, those of the others in the order of ranks.
   __device__ __forceinline__ void add(const WorkTile& tile, int row, int column, Accumulator (&sums)[COUNT]) const {
     if (int(thread) < args.ranks && int(thread) != args.rank)
-      wait_for_rank(args.patience, args.arrived + int(thread) * args.places + place_of(tile),
+      wait_for_rank(args.patience, args.arrived + int(thread) * args.chunks + tile.row / args.chunk_rows,
                     ptx::ld_global<u32>(args.epoch), int(thread));
     ptx::bar_sync(1 + consumer, 128);  // one thread's acquisition is all others'
     const TileFragment fragment(int(thread / 32), int(thread % 32));
-    constexpr int TOGETHER = 8;  // pairs whose loads are on their way at once
-#pragma unroll
-    for (int mma = 0; mma < MMAS_M; ++mma)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int first = 0; first < TileFragment::PAIRS; first += TOGETHER)
-          add_pairs<TOGETHER>(tile, fragment, row, column, mma, half, first, sums);
+#pragma unroll 1
+    for (int rank = 0; rank < args.ranks; ++rank)
+      if (rank != args.rank) add_from(rank, tile, fragment, row, column, sums);
   }
 
  private:
-  template <int TOGETHER>
-  __device__ __forceinline__ void add_pairs(const WorkTile& tile, const TileFragment& fragment, int row, int column,
-                                            int mma, int half, int first, Accumulator (&sums)[COUNT]) const {
-    const int its_row = row + fragment.row_of(mma, half);
-    float own[TOGETHER][2], sum[TOGETHER][2] = {};
+  __device__ __forceinline__ void add_from(int rank, const WorkTile& tile, const TileFragment& fragment, int row,
+                                           int column, Accumulator (&sums)[COUNT]) const {
+    const ElementD* const received = static_cast<const ElementD*>(args.received) + rank * args.stride_received + column;
 #pragma unroll
-    for (int i = 0; i < TOGETHER; ++i)
-      if (first + i < TileFragment::PAIRS) {
-        own[i][0] = sums[TileFragment::pair(mma, half, first + i)];
-        own[i][1] = sums[TileFragment::pair(mma, half, first + i) + 1];
-      }
-#pragma unroll 1
-    for (int rank = 0; rank < args.ranks; ++rank) {
-      const ElementD* const from = static_cast<const ElementD*>(args.received) + rank * args.stride_received +
-                                   its_row * args.ld_received + column;
-      float x[TOGETHER][2];
+    for (int mma = 0; mma < MMAS_M; ++mma)
 #pragma unroll
-      for (int i = 0; i < TOGETHER; ++i) {
-        if (first + i >= TileFragment::PAIRS) continue;
-        x[i][0] = own[i][0];
-        x[i][1] = own[i][1];
-        const int at = fragment.column_of(first + i);
-        if (rank != args.rank && its_row < tile.row_end && column + at < tile.column_end)
-          load_pair(from + at, x[i][0], x[i][1]);
-      }
+      for (int half = 0; half < 2; ++half) {
+        const int its_row = row + fragment.row_of(mma, half);
+        if (its_row >= tile.row_end) continue;
+        const ElementD* const from = received + its_row * args.ld_received;
 #pragma unroll
-      for (int i = 0; i < TOGETHER; ++i)
-        for (int j = 0; j < 2; ++j)
-          if (first + i < TileFragment::PAIRS) sum[i][j] = rank == 0 ? x[i][j] : ptx::add(sum[i][j], x[i][j]);
-    }
-#pragma unroll
-    for (int i = 0; i < TOGETHER; ++i)
-      if (first + i < TileFragment::PAIRS) {
-        sums[TileFragment::pair(mma, half, first + i)] = sum[i][0];
-        sums[TileFragment::pair(mma, half, first + i) + 1] = sum[i][1];
+        for (int i = 0; i < TileFragment::PAIRS; ++i) {
+          const int at = fragment.column_of(i);
+          if (column + at >= tile.column_end) continue;
+          float x, y;
+          load_pair(from + at, x, y);
+          Accumulator* const pair = sums + TileFragment::pair(mma, half, i);
+          pair[0] = ptx::add(pair[0], x);
+          pair[1] = ptx::add(pair[1], y);
+        }
       }
   }
 };

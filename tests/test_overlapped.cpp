@@ -23,6 +23,7 @@ struct NodeCase {
   int calls = 3;
   std::optional<KernelConfig> config = {};
   bool other_streams = false;  ///< each call on another one
+  bool on_gpus = false;
 };
 
 Problem bf16_problem(std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -42,32 +43,36 @@ KernelConfig tile(int block_m, int block_n, int warps, bool ping_pong = false) {
   config.warps = warps;
   config.stages = 3;
   config.ping_pong = ping_pong;
+  config.grid = 3;
   return config;
 }
 
-/// A matrix of one call in a device's memory, with what lies between its rows.
+/// A matrix of one call, on the host and in a device's memory, with NaN between its rows.
 struct DeviceMatrix {
   DeviceMatrix(Backend& its_backend, std::int64_t its_rows, std::int64_t its_columns, std::int64_t its_ld,
                DataType its_type)
       : backend(its_backend), rows(its_rows), columns(its_columns), ld(its_ld), type(its_type) {
-    memory = backend.allocate(bytes());
-    backend.fill(memory, 0xff, bytes());  // NaN
+    host.assign(std::size_t(rows * ld) * size_of(type), char(0xff));
+    memory = backend.allocate(host.size());
+    backend.copy_to_device(memory, host.data(), host.size());
   }
   ~DeviceMatrix() { backend.release(memory); }
   DeviceMatrix(const DeviceMatrix&) = delete;
   DeviceMatrix& operator=(const DeviceMatrix&) = delete;
 
-  std::size_t bytes() const { return std::size_t(rows * ld) * size_of(type); }
   template <typename Value>
   void set(const Value& value) {
     for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j) store(value(i, j), memory, i * ld + j, type);
+      for (std::int64_t j = 0; j < columns; ++j) store(value(i, j), host.data(), i * ld + j, type);
+    backend.copy_to_device(memory, host.data(), host.size());
   }
-  double get(std::int64_t i, std::int64_t j) const { return load(memory, i * ld + j, type); }
+  void fetch() { backend.copy_to_host(host.data(), memory, host.size()); }
+  double get(std::int64_t i, std::int64_t j) const { return load(host.data(), i * ld + j, type); }
 
   Backend& backend;
   std::int64_t rows, columns, ld;
   DataType type;
+  std::vector<char> host;
   void* memory;
 };
 
@@ -121,6 +126,7 @@ void run_call(const NodeCase& node, int call, int rank, Overlapped& overlapped,
   if (report.state != device::Patience::well)
     throw std::runtime_error("rank " + std::to_string(rank) + " waited in vain for rank " +
                              std::to_string(report.rank) + " in call " + std::to_string(report.epoch));
+  d.fetch();
   for (std::int64_t i = 0; i < rows_d; ++i)
     for (std::int64_t j = 0; j < p.n; ++j)
       if (const double right = expected(node, call, rank, i, j); d.get(i, j) != right)
@@ -132,7 +138,9 @@ void run_call(const NodeCase& node, int call, int rank, Overlapped& overlapped,
 void run(const NodeCase& node) {
   Ranks ranks(node.ranks);
   ranks.run([&](int rank) {
-    Context context(GemmDevice::emulator(node.seed == 0 ? 0 : node.seed + std::uint64_t(rank)));
+    ContextOptions options = GemmDevice::emulator(node.seed == 0 ? 0 : node.seed + std::uint64_t(rank));
+    if (node.on_gpus) options = {.cuda_device = rank, .tuning = Tuning::off};
+    Context context(options);
     Backend& backend = ContextInternals::backend(context);
     Overlapped overlapped(context, rank, node.ranks, ranks.all_gather(rank), 20);
     std::string why_not;
@@ -174,6 +182,17 @@ TEST_CASE("Overlapped products of every kind of tile", "[parallel]") {
   NodeCase node{.problem = bf16_problem(2 * 200, 264, 24), .exchange = exchange, .seed = GENERATE(0, 6)};
   node.config = config;
   CAPTURE(int(exchange), to_string(config), node.seed);
+  REQUIRE_NOTHROW(run(node));
+}
+
+TEST_CASE("Overlapped products on GPUs", "[parallel][gpu]") {
+  const int gpus = int(cuda_devices().size());
+  if (gpus < 2) SKIP("one GPU has no peers");
+  const Exchange exchange = GENERATE(Exchange::all_gather_a, Exchange::reduce_scatter_d);
+  NodeCase node{.problem = bf16_problem(2 * 200, 1032, 120), .exchange = exchange, .calls = 20, .on_gpus = true};
+  if (GENERATE(false, true)) node.config = GENERATE(tile(128, 128, 8), tile(64, 256, 8, true), tile(256, 128, 8));
+  if (node.config) node.config->grid = 132;
+  CAPTURE(int(exchange));
   REQUIRE_NOTHROW(run(node));
 }
 

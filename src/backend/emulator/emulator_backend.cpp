@@ -14,6 +14,7 @@
 #include "backend/backend.hpp"
 #include "backend/emulator/compiler.hpp"
 #include "backend/emulator/copies.hpp"
+#include "backend/emulator/copy_engine.hpp"
 #include "backend/emulator/interface.hpp"
 #include "backend/emulator/launch.hpp"
 #include "backend/emulator/stream_order.hpp"
@@ -185,15 +186,32 @@ class EmulatorBackend final : public Backend {
 
   void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
                  std::size_t rows, Stream stream) override {
-    const emulator::StreamTurn turn(stream);
-    delay();
-    if (rows == 1 && row_bytes == sizeof(unsigned)) {  // a flag, which another device's kernel may be waiting for
-      std::atomic_ref(*static_cast<unsigned*>(to)).store(*static_cast<const unsigned*>(from), std::memory_order_release);
-      return;
-    }
-    for (std::size_t row = 0; row_bytes > 0 && row < rows; ++row)
-      std::memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
-                  row_bytes);
+    on(stream, [=, this] {
+      delay();
+      if (rows == 1 && row_bytes == sizeof(unsigned)) {  // a flag, which another device's kernel may be waiting for
+        std::atomic_ref(*static_cast<unsigned*>(to))
+            .store(*static_cast<const unsigned*>(from), std::memory_order_release);
+        return;
+      }
+      for (std::size_t row = 0; row_bytes > 0 && row < rows; ++row)
+        std::memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
+                    row_bytes);
+    });
+  }
+  bool launches_synchronously() const override { return true; }
+  Stream create_copy_stream() override {
+    const Stream stream = create_stream();
+    const std::lock_guard lock(engines_mutex_);
+    engines_[stream] = std::make_unique<emulator::CopyEngine>();
+    return stream;
+  }
+  void wait_value(const unsigned* word, unsigned value, Stream stream) override {
+    const emulator::CopyEngine* const engine = engine_of(stream);
+    on(stream, [=] {
+      const std::atomic_ref flag(*const_cast<unsigned*>(word));
+      while (flag.load(std::memory_order_acquire) < value && !(engine && engine->is_ending()))
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    });
   }
   PeerHandle handle_of(void* memory) override {
     PeerHandle handle;
@@ -235,21 +253,38 @@ class EmulatorBackend final : public Backend {
     static std::atomic<std::uintptr_t> next{0x1000};
     return reinterpret_cast<Stream>(next += 16);
   }
-  void destroy_stream(Stream) noexcept override {}
+  void destroy_stream(Stream stream) noexcept override {
+    std::unique_ptr<emulator::CopyEngine> engine;
+    const std::lock_guard lock(engines_mutex_);
+    if (const auto found = engines_.find(stream); found != engines_.end()) {
+      engine = std::move(found->second);
+      engines_.erase(found);
+    }
+  }
 
-  void* create_event() override { return new Clock::time_point(Clock::now()); }
+  void* create_event() override { return new Event{Clock::now(), {}}; }
   void record_event(void* event, Stream stream) override {
+    Event& its = *static_cast<Event*>(event);
+    if (emulator::CopyEngine* const engine = engine_of(stream)) {
+      its.passed = engine->put([] {});
+      return;
+    }
     const emulator::StreamTurn after_all(stream);
-    *static_cast<Clock::time_point*>(event) = Clock::now();
+    its = {Clock::now(), {}};
+  }
+  void wait_event(void* event, Stream stream) override {
+    const std::shared_future<void> passed = static_cast<Event*>(event)->passed;
+    if (passed.valid()) on(stream, [passed] { passed.wait(); });
+  }
+  bool has_passed(void* event) override {
+    const std::shared_future<void>& passed = static_cast<Event*>(event)->passed;
+    return !passed.valid() || passed.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
   double elapsed_us(void* begin, void* end) override {
-    return std::chrono::duration<double, std::micro>(*static_cast<Clock::time_point*>(end) -
-                                                     *static_cast<Clock::time_point*>(begin))
+    return std::chrono::duration<double, std::micro>(static_cast<Event*>(end)->time - static_cast<Event*>(begin)->time)
         .count();
   }
-  bool has_passed(void*) override { return true; }
-  void wait_event(void*, Stream) override {}
-  void destroy_event(void* event) noexcept override { delete static_cast<Clock::time_point*>(event); }
+  void destroy_event(void* event) noexcept override { delete static_cast<Event*>(event); }
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
 
@@ -267,6 +302,27 @@ class EmulatorBackend final : public Backend {
     void* memory = nullptr;
   };
 
+  struct Event {
+    Clock::time_point time;
+    std::shared_future<void> passed;  // of a copy engine's stream
+  };
+
+  emulator::CopyEngine* engine_of(Stream stream) {
+    const std::lock_guard lock(engines_mutex_);
+    const auto found = engines_.find(stream);
+    return found == engines_.end() ? nullptr : found->second.get();
+  }
+  /// Has a copy engine do the work, or does it in the stream's turn.
+  template <typename Work>
+  void on(Stream stream, const Work& work) {
+    if (emulator::CopyEngine* const engine = engine_of(stream)) {
+      engine->put(work);
+      return;
+    }
+    const emulator::StreamTurn turn(stream);
+    work();
+  }
+
   /// With a seed, a copy engine takes its time: up to a millisecond.
   void delay() {
     if (options_.seed == 0) return;
@@ -283,6 +339,8 @@ class EmulatorBackend final : public Backend {
     if (cluster > 1 && device_.compute_capability < 90)
       return "clusters of " + text(cluster) + " blocks, which " + device_.architecture() + " does not have";
     if (grid % cluster != 0) return "a grid of " + text(grid) + " blocks in clusters of " + text(cluster);
+    if (shape.cooperative && grid > 2 * device_.sm_count)
+      return text(grid) + " blocks that are to be resident together on " + text(device_.sm_count) + " SMs";
     if (threads < 32 || threads > 1024 || threads % 32 != 0)
       return text(threads) + " threads are not a multiple of 32 in 32..1024";
     if (shape.smem_bytes > device_.smem_per_block)
@@ -306,7 +364,7 @@ class EmulatorBackend final : public Backend {
     options.resident = options_.resident_blocks;
     if (options.resident == 0)
       options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
-    if (shape.cooperative) options.resident = shape.grid;
+    options.cooperative = shape.cooperative;
     options.asynchrony = options_.asynchrony;
     if (options.asynchrony == EmulatorAsynchrony::automatic) {
       // The lowest bit chooses the order of warps.
@@ -322,6 +380,8 @@ class EmulatorBackend final : public Backend {
   DeviceInfo device_;
   emulator::HostCompiler compiler_;
   std::atomic<std::uint64_t> copies_ = 0;
+  std::mutex engines_mutex_;
+  std::unordered_map<Stream, std::unique_ptr<emulator::CopyEngine>> engines_;
 };
 
 }  // namespace

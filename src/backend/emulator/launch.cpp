@@ -118,9 +118,10 @@ void Launch::run() {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 
   const std::size_t most_resident =
-      std::max<std::size_t>(1, most_running / (threads() * std::size_t(size)));  // clusters
+      options_.cooperative ? order.size() : std::max<std::size_t>(1, most_running / (threads() * std::size_t(size)));
   const std::size_t resident =
-      std::min({order.size(), std::size_t(options_.resident + size - 1) / size, most_resident});
+      std::min({order.size(), std::size_t((options_.cooperative ? options_.grid : options_.resident) + size - 1) / size,
+                most_resident});
   slots_.resize(resident * size * (threads() / 32));
   ready_.assign((slots_.size() + 63) / 64, 0);
 

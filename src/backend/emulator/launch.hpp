@@ -20,6 +20,7 @@ class Launch {
  public:
   struct Options {
     int grid = 0, threads = 0, cluster = 1;
+    bool cooperative = false;  // all clusters are resident, whatever `resident` says
     bool dependent = false;  // earlier launches may still run
     std::size_t smem_bytes = 0;
     std::vector<u32> ctas = {};  // clusters that run; empty: all

@@ -17,13 +17,16 @@ Footprint footprint(const device::KernelParameters& parameters) {
 }
 
 /// Of a problem of several ranks.
-std::string why_unshardable(const KernelConfig& c, const NormalProblem& p, bool tma_store) {
+std::string why_unshardable(const KernelConfig& c, const NormalProblem& p, const device::sm90::Geometry& geometry,
+                            const DeviceInfo& device) {
   if (c.swap_ab) return "shards are of rows that a kernel has as such: swap_ab is false";
   if (packs(c)) return "no operands of shards are packed";
   if (p.sharding != Sharding::scattered_d) return {};
-  if (!tma_store) return "TMA stores what goes to another rank: rows of D are multiples of 16 bytes";
+  if (!geometry.tma_store) return "TMA stores what goes to another rank: rows of D are multiples of 16 bytes";
   if (c.schedule != Schedule::persistent || c.cluster_k > 1)
-    return "tiles that other ranks add up are whole, and their CTAs resident together: persistent, cluster_k 1";
+    return "tiles that other ranks add up are whole: persistent, cluster_k 1";
+  if (c.grid < 1 || c.grid > device.sm_count * geometry.ctas_per_sm)
+    return "CTAs that wait for other ranks are resident together: a grid that fits the device";
   return {};
 }
 
@@ -38,8 +41,8 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
   if (normalised.sharding != Sharding::none) {
-    const bool tma_store = device::sm90::geometry(parameters_of(c, p)).tma_store;
-    if (std::string why = why_unshardable(c, normalised, tma_store); !why.empty()) return why;
+    const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
+    if (std::string why = why_unshardable(c, normalised, geometry, device); !why.empty()) return why;
   }
   // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.
   if (c.cluster_k > 1 && c.schedule != Schedule::data_parallel)
