@@ -27,7 +27,6 @@ __device__ __forceinline__ void begin_call(const BeginCallArguments& args) {
     ptx::st_release_sys(args.finished_at[rank], before);
     wait_for_rank(args.patience, args.finished + rank, ptx::ld_global<u32>(args.last_use), rank);
   }
-  for (int i = rank; i < args.stored_words; i += BEGIN_CALL_THREADS) ptx::st_global(args.stored + i, 0u);
   ptx::warp_sync();  // all have read what is written now
   if (rank == 0) {
     ptx::st_global(args.last_use, before + 1);

@@ -11,8 +11,6 @@ struct BeginCallArguments {
   unsigned* last_use;                 // the epoch of the call that had this call's staging memory last
   const unsigned* finished;           // of each rank, the last call that is over there
   unsigned* finished_at[most_ranks];  // the same of this rank, at the others
-  unsigned* stored;  // ShardArguments::stored, how many words: zeros from here on
-  int stored_words;
   Patience patience;
 };
 

@@ -24,6 +24,7 @@ struct KernelParameters {
   bool pairs;                      // two columns of the product, with swap_ab two rows, are one of D
   bool narrows;                    // tiles are as narrow as their group's rows let them be
   bool fetches;                    // CTAs take the next tile when they are done with one, from a counter
+  bool scatters_d;                 // tiles go to other ranks
 
   /// Rows and columns of the kernel's product that are one of D's.
   constexpr int row_fold() const { return pairs && swap_ab ? 2 : 1; }

@@ -27,6 +27,7 @@ struct Geometry {
   int d_box_bytes;      // across, of a row in memory
   int d_box_rows;       // rows in memory
   int queue_bytes;      // of the tiles that the producer fetches for the consumers
+  int mover_bytes;      // barriers of the warps that take tiles to other ranks
   int smem_bytes;
 };
 
@@ -78,8 +79,10 @@ constexpr Geometry geometry(const KernelParameters& p) {
 
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
   g.queue_bytes = p.fetches ? queue_slots * queue_slot_bytes : 0;
+  g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
-                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes + smem_align;
+                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes + g.mover_bytes +
+                 smem_align;
   return g;
 }
 
@@ -107,6 +110,8 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (p.scales_d && p.swap_ab) return "D's own scales are of rows that a kernel has as such: swap_ab is false";
   if (p.scales_d && (p.align_d != 16 || p.block_n / max_of(1, p.cluster_k) % 128 != 0))
     return "D's own scales are of whole blocks of 128 columns, by TMA: block_n is a multiple of 128 cluster_k";
+  if (p.scatters_d && (!geometry(p).tma_store || p.swap_ab || p.one_tile || p.cluster_k > 1))
+    return "tiles that go to other ranks are stored by TMA, of whole tiles' kernels, without swap_ab and cluster_k";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||

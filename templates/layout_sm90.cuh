@@ -76,6 +76,9 @@ struct SharedMemory {
   __device__ __forceinline__ u32 fetched(int slot) const {  // and 8 bytes on its barriers, full and empty
     return full(STAGES) + 16 + slot * sm90::queue_slot_bytes;
   }
+  // Of sums that go to another rank: a consumer has stored some, the mover has seen it.
+  __device__ __forceinline__ u32 stored(u32 consumer) const { return full(STAGES) + 16 + consumer * 16; }
+  __device__ __forceinline__ u32 taken(u32 consumer) const { return stored(consumer) + 8; }
   __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k
 };
 

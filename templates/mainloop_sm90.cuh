@@ -13,6 +13,10 @@
 // peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
 //               of each block that adds up the tile          x CLUSTER_K
 // fetched       work_queue_sm90.cuh, of groups' tiles
+// stored(c)     consumer c's first thread, once a tile for   1                   the mover of c      one such a tile
+//               another rank is there (shards_sm90.cuh)
+// taken(c)      the mover's first lane, once it knows        1                   consumer c's first  one such a tile,
+//                                                                                thread              the first passes
 // bar.sync 0    all threads; in a cluster its own barrier,   THREADS             all threads        once: the barriers
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
@@ -215,11 +219,11 @@ struct Width {
 };
 
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
-template <int WIDTH, typename Release, typename OfBlocks>
+/// of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
+template <int WIDTH, typename Release, typename Between, typename OfBlocks>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 thread, u32 first_row,
                                               int k_blocks, int k_count, PipelineState& state, const Release& release,
-                                              OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
+                                              const Between& between, OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
   const u32 lane = thread % 32;
   const auto multiply_stage = [&](int step, bool accumulate, Accumulator(&into)[COUNT]) {
     if constexpr (ALONG_K) {
@@ -236,6 +240,7 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
     for (int step = 0; step < k_blocks; ++step) {
       Accumulator of_step[COUNT];
       multiply_stage(step, false, of_step);
+      between(step);
       if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage);  // while the products are made
       ptx::wgmma_wait_group<0>();
       if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // the lane that releases the stage speaks for all who read it
@@ -256,6 +261,7 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
       multiply_stage(step, step > 0, accumulators);
+      between(step);
       ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
       if (step > 0) release(previous);
       previous = smem.empty(state.stage);
@@ -301,10 +307,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
   };
 
+  PlaceOfD scattered(args, smem, consumer, thread);
+  const auto between = [&](int step) {
+    if (SCATTERS_D && step == 4) scattered.tell();
+  };
+
   const Scales scales(args);
   PipelineState state;
   u32 item = 0, subtiles = 0;
-  PlaceOfD scattered(args, consumer, thread);
   Work work;
   auto&& items = WorkOf<FETCHES>::consumer(scheduler, smem);
   for (bool more = items.first(work); more; more = items.next(work)) {
@@ -337,7 +347,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) {
       multiply_tile<decltype(width)::value>(smem, consumer, thread, first_row, k_blocks, count_k(args, scheduler),
-                                            state, release, scales_of_blocks, accumulators);
+                                            state, release, between, scales_of_blocks, accumulators);
     });
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
@@ -382,6 +392,11 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
     ptx::mbarrier_init(smem.turn(1), 4);
   }
   if constexpr (FETCHES) WorkQueue::initialise(smem);
+  if constexpr (SCATTERS_D)
+    for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+      ptx::mbarrier_init(smem.stored(consumer), 1);
+      ptx::mbarrier_init(smem.taken(consumer), 1);
+    }
   if constexpr (CLUSTER_K > 1)
     ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
   ptx::fence_mbarrier_init();
@@ -402,10 +417,15 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
 
   if (warp < 4) {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (warp == 0)
+    if (warp == 0) {
       produce(args, smem, place);
-    else
+    } else {
       await_barriers();
+      if constexpr (SCATTERS_D) {
+        if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
+        if (int(warp) <= CONSUMERS) move(args, smem, place, warp - 1, thread % 32);
+      }
+    }
   } else {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_inc<CONSUMER_REGISTERS>();
     await_barriers();

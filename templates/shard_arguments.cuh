@@ -31,16 +31,19 @@ struct Patience {
 /// Calls are numbered by epochs, which all ranks count alike in memory, so that graphs are replayed. A flag has the
 /// epoch of what is there; none is ever reset.
 struct ShardArguments : Arguments {
-  TensorMap maps[most_ranks];  // gathered_a: of A's own shard, one; scattered_d: of where each shard's sums wait
+  TensorMap maps[most_ranks];  // gathered_a: of A's own shard, one; scattered_d: of where each shard's sums are stored
   int rank, ranks;
   const unsigned* epoch;  // of this call
-  // Of each rank, whether what it sends is there: its shard of A, or of D each chunk of rows.
+  // Of each rank, whether what it sends is there: its shard of A, or what it adds to each place of D's shard.
   const unsigned* arrived;
-  // scattered_d: how many parts of a chunk of each shard are stored, for the copy engines that wait for all.
-  unsigned* stored;
-  int chunk_rows, chunks;  // of a shard
-  const void* received;    // what each rank adds to D's shard, as D's type
-  long long ld_received, stride_received;
+  int places;  // of a shard: tiles, times the consumers that each has
+  // scattered_d: sums of the other ranks' shards, as D's type, one shard after the other: here, and where each rank gets
+  // them, with its `arrived` of this rank.
+  const void* sent;
+  void* sent_to[most_ranks];
+  unsigned* arrived_at[most_ranks];
+  const void* received;  // what each rank adds to D's shard
+  long long ld_staged, stride_staged;
   Patience patience;
 };
 

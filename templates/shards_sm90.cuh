@@ -1,13 +1,13 @@
 // A product that several ranks compute together, in the Hopper loop. Where A is gathered, copy engines bring the other
-// ranks' shards while the producer loads those that are there. Where D is scattered, tiles of other ranks' shards are
-// stored in memory of this rank, from where copy engines take them, chunk by chunk, when a counter says that all of one
-// are there; a tile of the own shard waits for what the others send and adds it in the order of ranks, so that the bits
-// of a sum do not depend on who came first. Stores to another rank's memory by the kernel itself would stop it: all CTAs
-// store at the same time, 11 MB of tiles take 32 us at 350 GB/s, and while its stage is full a consumer does not
-// multiply.
+// ranks' shards while the producer loads those that are there. Where D is scattered, a tile of another rank's shard is
+// stored in memory of this rank, from where a warp of the producer's warpgroup takes it to the other rank while the
+// next tile is multiplied; a tile of the own shard waits for what the others send and adds it in the order of ranks, so
+// that the bits of a sum do not depend on who came first. Stores to another rank by the consumers themselves would stop
+// them: all CTAs store at the same time, 11 MB of tiles take 32 us at 350 GB/s, and while its stage is full a consumer
+// does not multiply. Copy engines that wait for tiles (cuStreamWaitValue32) were up to 10 ms late.
 //
 // Every wait is for a flag that has the epoch of its call, and for something that happens whatever this kernel does:
-// for a copy of A, or of tiles that another rank's kernel stores before it waits for any (shard_at(); all of its CTAs
+// for a copy of A, or for tiles that another rank's kernel sends before it waits for any (shard_at(); all of its CTAs
 // are resident together). Waits end in time: Patience.
 #pragma once
 #include "arguments.cuh"
@@ -17,7 +17,9 @@
 #include "layout_sm90.cuh"
 #include "memory.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/global.cuh"
 #include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
 #include "ptx/system.cuh"
 #include "ptx/tma.cuh"
 #include "shard_arguments.cuh"
@@ -79,7 +81,7 @@ struct Sums : Epilogue {
 
 /// All of D is this rank's.
 struct WholeD {
-  __device__ __forceinline__ WholeD(const Arguments&, u32, u32) {}
+  __device__ __forceinline__ WholeD(const Arguments&, const SharedMemory&, u32, u32) {}
   __device__ __forceinline__ bool is_own(const WorkTile&) const { return true; }
   __device__ __forceinline__ void tell() {}
   template <typename Store>
@@ -89,15 +91,24 @@ struct WholeD {
   __device__ __forceinline__ void add(const WorkTile&, int, int, const Accumulator (&)[COUNT]) const {}
 };
 
+/// Of a shard's flags, the one of a consumer's part of a tile.
+__device__ __forceinline__ int place_of(const ShardArguments& args, const WorkTile& tile, u32 consumer) {
+  const int across = args.decomposition.tiles_n * CLUSTER_N;
+  return (tile.row / BLOCK_M * across + tile.column / BLOCK_N) * CONSUMERS + int(PING_PONG ? 0 : consumer);
+}
+
 /// One consumer's tiles of all shards.
 class ScatteredD {
   const ShardArguments& args;
+  const SharedMemory& smem;
   u32 consumer, thread;
-  u32* counter = nullptr;  // of the tile that was stored last
+  bool has_stored = false;  // a tile, which the mover does not know of yet
+  u32 told = 0;
 
  public:
-  __device__ __forceinline__ ScatteredD(const Arguments& arguments, u32 its_consumer, u32 its_thread)
-      : args(shard_arguments(arguments)), consumer(its_consumer), thread(its_thread) {}
+  __device__ __forceinline__ ScatteredD(const Arguments& arguments, const SharedMemory& its_smem, u32 its_consumer,
+                                        u32 its_thread)
+      : args(shard_arguments(arguments)), smem(its_smem), consumer(its_consumer), thread(its_thread) {}
 
   __device__ __forceinline__ bool is_own(const WorkTile& tile) const { return tile.batch == args.rank; }
 
@@ -106,23 +117,26 @@ class ScatteredD {
   __device__ __forceinline__ bool sends(const Scales& scales, const WorkTile& tile, const Store& store) {
     if (is_own(tile)) return false;
     store(Sums{{args, scales, tile}});
-    counter = args.stored + tile.batch * args.chunks + tile.row / args.chunk_rows;
+    has_stored = true;
     return true;
   }
-  /// Counts that tile, late enough that it is there: when the next one's products are done.
+  /// Tells the mover of that tile, late enough that it is there: some k-blocks into the next one.
   __device__ __forceinline__ void tell() {
-    if (thread == 0 && counter) {
-      ptx::tma_store_wait_group<0>();
-      ptx::fence_proxy_async_global();  // the counter is of the other proxy
-      ptx::red_inc_release_sys(counter);
-    }
-    counter = nullptr;
+    if (!has_stored) return;
+    has_stored = false;
+    const u32 tile = told++;
+    if (thread != 0) return;
+    ptx::tma_store_wait_group<0>();
+    ptx::fence_proxy_async_global();  // the mover reads by the other proxy what TMA has stored
+    ptx::mbarrier_wait_parity(smem.taken(consumer), tile % 2 ^ 1);  // the first passes
+    ptx::mbarrier_arrive(smem.stored(consumer));
   }
 
   /// Adds to this rank's own sums of the tile, from (row, column) on, those of the others in the order of ranks.
   __device__ __forceinline__ void add(const WorkTile& tile, int row, int column, Accumulator (&sums)[COUNT]) const {
+    if (!is_own(tile)) return;
     if (int(thread) < args.ranks && int(thread) != args.rank)
-      wait_for_rank(args.patience, args.arrived + int(thread) * args.chunks + tile.row / args.chunk_rows,
+      wait_for_rank(args.patience, args.arrived + int(thread) * args.places + place_of(args, tile, consumer),
                     ptx::ld_global<u32>(args.epoch), int(thread));
     ptx::bar_sync(1 + consumer, 128);  // one thread's acquisition is all others'
     const TileFragment fragment(int(thread / 32), int(thread % 32));
@@ -134,14 +148,14 @@ class ScatteredD {
  private:
   __device__ __forceinline__ void add_from(int rank, const WorkTile& tile, const TileFragment& fragment, int row,
                                            int column, Accumulator (&sums)[COUNT]) const {
-    const ElementD* const received = static_cast<const ElementD*>(args.received) + rank * args.stride_received + column;
+    const ElementD* const received = static_cast<const ElementD*>(args.received) + rank * args.stride_staged + column;
 #pragma unroll
     for (int mma = 0; mma < MMAS_M; ++mma)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int its_row = row + fragment.row_of(mma, half);
         if (its_row >= tile.row_end) continue;
-        const ElementD* const from = received + its_row * args.ld_received;
+        const ElementD* const from = received + its_row * args.ld_staged;
 #pragma unroll
         for (int i = 0; i < TileFragment::PAIRS; ++i) {
           const int at = fragment.column_of(i);
@@ -165,5 +179,53 @@ struct PlaceOf<true> {
   using Place = ScatteredD;
 };
 using PlaceOfD = typename PlaceOf<SCATTERS_D>::Place;
+
+/// Copies a consumer's part of a tile to the rank that it is of, 16 bytes a lane, and says so there.
+__device__ __forceinline__ void move_tile(const ShardArguments& args, const WorkTile& tile, u32 consumer, u32 lane) {
+  constexpr int CHUNK = 16 / int(sizeof(ElementD)), AT_ONCE = 4;  // elements; rows
+  const int first_row = tile.row + int(PING_PONG ? 0 : consumer) * CONSUMER_ROWS;
+  const int rows = min_of(CONSUMER_ROWS, tile.row_end - first_row);
+#pragma unroll 1
+  for (int column = tile.column + int(lane) * CHUNK; column < min_of(tile.column_end, tile.column + BLOCK_N);
+       column += 32 * CHUNK) {
+    const i64 at = first_row * args.ld_staged + column;
+    const ElementD* from = static_cast<const ElementD*>(args.sent) + tile.batch * args.stride_staged + at;
+    ElementD* to = static_cast<ElementD*>(args.sent_to[tile.batch]) + args.rank * args.stride_staged + at;
+#pragma unroll 1
+    for (int row = 0; row < rows; row += AT_ONCE) {
+      U32x4 chunks[AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i)
+        if (row + i < rows) chunks[i] = ptx::ld_global<U32x4>(from + i * args.ld_staged);
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i)
+        if (row + i < rows) ptx::st_global(to + i * args.ld_staged, chunks[i]);
+      from += AT_ONCE * args.ld_staged;
+      to += AT_ONCE * args.ld_staged;
+    }
+  }
+  ptx::warp_sync();  // the lane that tells speaks for all
+  if (lane == 0)
+    ptx::st_release_sys(args.arrived_at[tile.batch] + args.rank * args.places + place_of(args, tile, consumer),
+                        ptx::ld_global<u32>(args.epoch));
+}
+
+/// The warp that takes a consumer's tiles of other ranks' shards there, in the order of the consumer's work.
+__device__ __forceinline__ void move(const Arguments& arguments, const SharedMemory& smem, const ClusterPlace& place,
+                                     u32 consumer, u32 lane) {
+  const ShardArguments& args = shard_arguments(arguments);
+  Scheduler scheduler = scheduler_of(arguments, int(ptx::block_index()) / CLUSTER);
+  u32 item = 0, moved = 0;
+  Work work;
+  for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {
+    if (PING_PONG && item++ % 2 != consumer) continue;
+    const WorkTile tile = tile_of(arguments, scheduler, work, place);
+    if (tile.batch == args.rank) continue;
+    ptx::mbarrier_wait_parity(smem.stored(consumer), moved++ % 2);
+    ptx::warp_sync();
+    if (lane == 0) ptx::mbarrier_arrive(smem.taken(consumer));
+    move_tile(args, tile, consumer, lane);
+  }
+}
 
 }  // namespace jitgemm::device

@@ -87,13 +87,8 @@ class Backend {
   virtual PeerHandle handle_of(void*) { has_no_peers(); }          ///< of what allocate() gave, for other processes, too
   virtual void* open_peer(const PeerHandle&) { has_no_peers(); }   ///< where this device has it
   virtual void close_peer(void*) noexcept {}                       ///< what open_peer() gave
-  /// Whether launch() returns when the kernel has ended, so that what it waits for is asked for before.
-  virtual bool launches_synchronously() const { return false; }
   /// A stream for copies alone, which run beside whatever other streams do.
   virtual Stream create_copy_stream() { return create_stream(); }
-  /// The stream waits until the word, of this device's memory, is at least `value`: for a kernel that runs, or has been
-  /// put on its stream before this.
-  virtual void wait_value(const unsigned*, unsigned /*value*/, Stream) { has_no_peers(); }
   virtual void* allocate_on_host(std::size_t) { has_no_peers(); }  ///< zeros, which the device reads and writes, too
   virtual void release_on_host(void*) noexcept {}
 

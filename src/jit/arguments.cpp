@@ -237,37 +237,26 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
   return args;
 }
 
-ShardChunks chunks_of_shard(const NormalProblem& p, const KernelConfig& c, const LaunchShape& shape) {
-  constexpr std::int64_t least_bytes = std::int64_t(4) << 20;
-  const device::Decomposition& d = shape.decomposition;  // its tiles are those of a cluster
-  const int group = std::max(1, c.group_m), tile_rows = c.block_m * c.cluster_m;
-  const std::int64_t group_bytes = std::int64_t(group) * tile_rows * p.n * std::int64_t(size_of(p.d.type));
-  const auto groups = int(std::min((least_bytes + group_bytes - 1) / group_bytes, std::int64_t(d.tiles_m)));
-  const int rows = std::min(groups * group, d.tiles_m);
-  const int parts = d.tiles_n * c.cluster_m * c.cluster_n * (c.ping_pong ? 1 : c.warps / 4);  // of a row of tiles
-  ShardChunks chunks;
-  chunks.rows = rows * tile_rows;
-  chunks.count = (d.tiles_m + rows - 1) / rows;
-  chunks.whole_parts = rows * parts;
-  chunks.last_parts = (d.tiles_m - (chunks.count - 1) * rows) * parts;
-  return chunks;
+int places_of_shard(const KernelConfig& c, const LaunchShape& shape) {
+  return shape.decomposition.tiles_m * c.cluster_m * shape.decomposition.tiles_n * c.cluster_n * c.warps / 4;
 }
 
 device::ShardArguments make_shard_arguments(const device::Arguments& arguments, const NormalProblem& p,
-                                            const KernelConfig& c, const ShardOperands& shards,
-                                            const EncodeTensorMap& encode) {
+                                            const KernelConfig& c, const LaunchShape& shape,
+                                            const ShardOperands& shards, const EncodeTensorMap& encode) {
   device::ShardArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
   args.rank = shards.rank;
   args.ranks = shards.ranks;
   args.epoch = shards.epoch;
   args.arrived = shards.arrived;
-  args.stored = shards.stored;
-  args.chunk_rows = shards.chunks.rows;
-  args.chunks = shards.chunks.count;
+  args.places = places_of_shard(c, shape);
+  args.sent = shards.sent;
+  std::ranges::copy(shards.sent_to, args.sent_to);
+  std::ranges::copy(shards.arrived_at, args.arrived_at);
   args.received = shards.received;
-  args.ld_received = shards.staged_ld;
-  args.stride_received = p.m * shards.staged_ld;
+  args.ld_staged = shards.staged_ld;
+  args.stride_staged = p.m * shards.staged_ld;
   args.patience = shards.patience;
   const TensorMaps maps = family_of(c).tensor_maps(p, kernel_problem(p, c), c);
   const auto encode_one = [&](TensorMapSpec map, const void* address, std::int64_t ld) {
@@ -280,7 +269,7 @@ device::ShardArguments make_shard_arguments(const device::Arguments& arguments, 
     args.maps[0] = encode_one(maps.a, shards.own_a, shards.own_a_ld);
     return args;
   }
-  const auto shard_bytes = args.stride_received * std::int64_t(size_of(p.d.type));
+  const auto shard_bytes = args.stride_staged * std::int64_t(size_of(p.d.type));
   for (int rank = 0; rank < shards.ranks; ++rank)
     args.maps[rank] = encode_one(maps.d, static_cast<char*>(shards.sent) + rank * shard_bytes, shards.staged_ld);
   return args;

@@ -8,29 +8,22 @@
 
 namespace jitgemm {
 
-/// The rows of a shard whose sums travel together, and how many parts of them a kernel counts.
-struct ShardChunks {
-  int rows = 0, count = 0;
-  /// Of the chunk: tiles, times the consumers that store one.
-  int parts(int chunk) const { return chunk + 1 < count ? whole_parts : last_parts; }
-  int whole_parts = 0, last_parts = 0;
-};
-/// Whole groups of the raster order, of at least some MiB: what is computed together.
-ShardChunks chunks_of_shard(const NormalProblem& problem, const KernelConfig& config, const LaunchShape& shape);
-
 /// What a call of several ranks has besides its operands: device::ShardArguments.
 struct ShardOperands {
   int rank = 0, ranks = 1;
   const unsigned *epoch = nullptr, *arrived = nullptr;
   const void* own_a = nullptr;  ///< gathered_a: of this rank; its operand A is where all shards come to
   std::int64_t own_a_ld = 0;
-  unsigned* stored = nullptr;
-  ShardChunks chunks = {};
-  void* sent = nullptr;            ///< scattered_d: the sums of all shards, one after the other
-  const void* received = nullptr;  ///< what comes from all ranks, one after the other
-  std::int64_t staged_ld = 0;      ///< of both
+  void* sent = nullptr;
+  std::array<void*, device::most_ranks> sent_to = {};
+  std::array<unsigned*, device::most_ranks> arrived_at = {};
+  const void* received = nullptr;
+  std::int64_t staged_ld = 0;
   device::Patience patience = {};
 };
+
+/// Flags of a shard: one for each consumer of each tile.
+int places_of_shard(const KernelConfig& config, const LaunchShape& shape);
 
 /// The scratch of one call: LaunchShape::workspace_bytes() bytes, 256-byte aligned. Counters are zero before and after
 /// it.
@@ -78,7 +71,8 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
 
 /// Those of a kernel of several ranks.
 device::ShardArguments make_shard_arguments(const device::Arguments& arguments, const NormalProblem& problem,
-                                            const KernelConfig& config, const ShardOperands& shards, const EncodeTensorMap& encode);
+                                            const KernelConfig& config, const LaunchShape& shape,
+                                            const ShardOperands& shards, const EncodeTensorMap& encode);
 
 /// Those of the kernel that packs operands before it. Of an operand without blocks in `packing`, nothing is packed.
 /// `all_columns` are those of all of D, of which the problem may be a slab: what halves of B are apart.

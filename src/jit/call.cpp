@@ -54,7 +54,8 @@ constexpr KernelRole gemm{
           };
           if (part.problem.sharding != Sharding::none)
             step.set_arguments([&] {
-              return make_shard_arguments(make(), part.problem, part.config, *part.workspace.shards, part.encode);
+              return make_shard_arguments(make(), part.problem, part.config, part.shape, *part.workspace.shards,
+                                          part.encode);
             });
           else if (has_groups(part.problem) && has_block_scales(part.problem))
             step.set_arguments(

@@ -25,6 +25,7 @@ int alignment_of_pairs(const NormalProblem& p) {
 
 KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig& config) {
   KernelProblem p(packed_problem(normalised, config));
+  p.sharding = normalised.sharding;
   if (has_pairs(p) && p.b.layout == Layout::row_major && !config.pack_b) p.b.alignment = alignment_of_pairs(normalised);
   if (p.grouping == Grouping::along_k && !family_of(config).tensor_maps) {
     // Groups begin anywhere in a row of k, of which cp.async copies what is aligned. TMA finds elements.

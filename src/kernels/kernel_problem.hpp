@@ -7,6 +7,10 @@ namespace jitgemm {
 
 /// A problem as kernel_problem() makes it.
 class KernelProblem : public Problem {
+ public:
+  Sharding sharding = Sharding::none;
+
+ private:
   explicit KernelProblem(const Problem& problem) : Problem(problem) {}
   friend KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig& config);
 };

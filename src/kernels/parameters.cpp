@@ -46,7 +46,8 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .scales_d = has_own_scales_d(p),
           .pairs = has_pairs(p),
           .narrows = narrows(c, p),
-          .fetches = fetches(c, p)};
+          .fetches = fetches(c, p),
+          .scatters_d = p.sharding == Sharding::scattered_d};
 }
 
 }  // namespace jitgemm

@@ -18,7 +18,7 @@ std::size_t whole_lines(std::size_t bytes) { return (bytes + line - 1) / line * 
 /// Of one call: what all other ranks send, and flags that say so.
 struct StagingNeed {
   std::size_t flags = 0, buffer = 0, sent = 0;  // bytes
-  std::size_t bytes() const { return 3 * flags + 2 * buffer + line + sent; }
+  std::size_t bytes() const { return 2 * flags + 2 * buffer + line + sent; }
 };
 
 StagingNeed staging_of(const NormalProblem& p, const KernelConfig& config, int ranks) {
@@ -26,9 +26,9 @@ StagingNeed staging_of(const NormalProblem& p, const KernelConfig& config, int r
     return {.flags = line,
             .buffer = whole_lines(std::size_t(ranks) * std::size_t(p.a.stride) * size_of(p.a.type)),
             .sent = 0};
-  const ShardChunks chunks = chunks_of_shard(p, config, launch_shape(p, config));
+  const auto places = std::size_t(places_of_shard(config, launch_shape(p, config)));
   const auto shard = std::size_t(p.m * staged_ld(p.n, p.d.type)) * size_of(p.d.type);
-  return {.flags = whole_lines(std::size_t(ranks * chunks.count) * sizeof(unsigned)),
+  return {.flags = whole_lines(std::size_t(ranks) * places * sizeof(unsigned)),
           .buffer = whole_lines(std::size_t(ranks) * shard),
           .sent = whole_lines(std::size_t(ranks) * shard)};
 }
@@ -41,19 +41,18 @@ struct Overlapped::Flags {
   unsigned finished[device::most_ranks];
 };
 
-/// Two buffers for what comes from other ranks, each with flags. What is behind them is the rank's own alone: counters
-/// of what is stored, in flags as the others are, the epochs of both buffers' last use, and what is sent.
+/// Two buffers for what comes from other ranks, each with flags. What is behind them is the rank's own alone: the
+/// epochs of both buffers' last use, and what it sends.
 struct Overlapped::Staging {
   Staging(Backend& backend, int rank, int ranks, const AllGatherBytes& all_gather, const StagingNeed& its_need)
       : need(its_need), memory(backend, rank, ranks, all_gather, need.bytes()) {}
 
   std::size_t flags_at(int buffer) const { return std::size_t(buffer) * need.flags; }
-  std::size_t buffer_at(int buffer) const { return 3 * need.flags + std::size_t(buffer) * need.buffer; }
-  unsigned* stored() const { return memory.own<unsigned>(2 * need.flags); }
+  std::size_t buffer_at(int buffer) const { return 2 * need.flags + std::size_t(buffer) * need.buffer; }
   unsigned* last_use(int buffer) const {
-    return memory.own<unsigned>(3 * need.flags + 2 * need.buffer) + buffer;
+    return memory.own<unsigned>(2 * need.flags + 2 * need.buffer) + buffer;
   }
-  std::byte* sent() const { return memory.own<std::byte>(3 * need.flags + 2 * need.buffer + line); }
+  std::byte* sent() const { return memory.own<std::byte>(2 * need.flags + 2 * need.buffer + line); }
   bool holds(const StagingNeed& other) const {
     return other.flags <= need.flags && other.buffer <= need.buffer && other.sent <= need.sent;
   }
@@ -104,8 +103,6 @@ Overlapped::Prepared Overlapped::prepare(const Problem& problem, Exchange exchan
   prepared.exchange = exchange;
   prepared.own_a_ld = problem.a.ld != 0 ? problem.a.ld : problem.k;
   prepared.ready = ContextInternals::make_sharded_ready(context_, prepared.problem, config);
-  if (exchange == Exchange::reduce_scatter_d)
-    prepared.chunks = chunks_of_shard(prepared.problem, config, prepared.ready.shape);
   StagingNeed need = staging_of(prepared.problem, config, ranks_);
   const std::lock_guard lock(mutex_);
   if (stagings_.empty() || !stagings_.back()->holds(need)) {
@@ -139,26 +136,21 @@ void Overlapped::gemm(const Prepared& prepared, const Operands& given, Stream st
   check(prepared, given, stream);
   const std::lock_guard lock(mutex_);
   const int buffer = int(calls_++ % 2);
-  begin(prepared, buffer, stream);
-  backend_.record_event(begun_, stream);
+  begin(*prepared.staging, buffer, stream);
   Operands operands = given;
   ShardOperands shards = shard_operands(prepared, buffer);
   if (prepared.exchange == Exchange::all_gather_a) {
     shards.own_a = given.a;
     shards.own_a_ld = prepared.own_a_ld;
     operands.a = prepared.staging->memory.own<std::byte>(prepared.staging->buffer_at(buffer));
-    send_a(prepared, given, buffer);
+    send_a(prepared, given, buffer, stream);
   }
-  // Behind the kernel: where streams share a queue of the device, what waits for it must not be in front.
-  const bool sends_first = backend_.launches_synchronously(), sends_d = prepared.exchange == Exchange::reduce_scatter_d;
-  if (sends_d && sends_first) send_d(prepared, shards, buffer);
   ContextInternals::launch_sharded(context_, prepared.ready, prepared.problem, operands, shards, stream);
-  if (sends_d && !sends_first) send_d(prepared, shards, buffer);
-  for (void* copied : copied_) backend_.wait_event(copied, stream);  // what is sent is read until then
+  if (prepared.exchange != Exchange::all_gather_a) return;
+  for (void* copied : copied_) backend_.wait_event(copied, stream);  // A is read until then
 }
 
-void Overlapped::begin(const Prepared& prepared, int buffer, Stream stream) {
-  const Staging& staging = *prepared.staging;
+void Overlapped::begin(const Staging& staging, int buffer, Stream stream) {
   device::BeginCallArguments args{};
   args.rank = rank_;
   args.ranks = ranks_;
@@ -167,8 +159,6 @@ void Overlapped::begin(const Prepared& prepared, int buffer, Stream stream) {
   args.last_use = staging.last_use(buffer);
   args.finished = own->finished;
   for (int rank = 0; rank < ranks_; ++rank) args.finished_at[rank] = &flags_.at<Flags>(rank)->finished[rank_];
-  args.stored = staging.stored();
-  args.stored_words = prepared.exchange == Exchange::reduce_scatter_d ? ranks_ * prepared.chunks.count : 0;
   args.patience = patience_;
   backend_.launch(*begin_->loaded, {.grid = 1, .threads = 32}, bytes_of(args), stream);
 }
@@ -178,27 +168,23 @@ ShardOperands Overlapped::shard_operands(const Prepared& prepared, int buffer) c
   ShardOperands shards{.rank = rank_, .ranks = ranks_, .epoch = &flags_.own<Flags>()->epoch, .patience = patience_};
   shards.arrived = staging.memory.own<unsigned>(staging.flags_at(buffer));
   shards.received = staging.memory.own(staging.buffer_at(buffer));
-  shards.stored = staging.stored();
   shards.sent = staging.sent();
-  shards.chunks = prepared.chunks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    shards.sent_to[std::size_t(rank)] = staging.memory.at(rank, staging.buffer_at(buffer));
+    shards.arrived_at[std::size_t(rank)] = staging.memory.at<unsigned>(rank, staging.flags_at(buffer));
+  }
   shards.staged_ld = staged_ld(prepared.problem.n, prepared.problem.d.type);
   return shards;
 }
 
-/// Sends this call's epoch to a rank, behind what it is to say is there.
-void Overlapped::send_flag(const Prepared& prepared, int to, int buffer, int flag, Stream copies) {
-  const Staging& staging = *prepared.staging;
-  backend_.copy_rows(staging.memory.at<unsigned>(to, staging.flags_at(buffer)) + flag, 0,
-                     &flags_.own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
-}
-
-void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int buffer) {
+void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int buffer, Stream stream) {
   const Staging& staging = *prepared.staging;
   const NormalProblem& p = prepared.problem;
   const std::size_t size = size_of(p.a.type), row = std::size_t(p.k) * size, pitch = std::size_t(p.a.ld) * size,
                     own_pitch = std::size_t(prepared.own_a_ld) * size;
   const std::size_t at = staging.buffer_at(buffer) + std::size_t(rank_) * std::size_t(p.a.stride) * size;
   const bool in_one_piece = row == pitch && row == own_pitch;
+  backend_.record_event(begun_, stream);
   for (int i = 1; i < ranks_; ++i) {
     const int to = (rank_ + i) % ranks_;
     const Stream copies = copy_streams_[std::size_t(i - 1)];
@@ -207,29 +193,8 @@ void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int 
       backend_.copy_rows(staging.memory.at(to, at), 0, operands.a, 0, row * std::size_t(p.m), 1, copies);
     else
       backend_.copy_rows(staging.memory.at(to, at), pitch, operands.a, own_pitch, row, std::size_t(p.m), copies);
-    send_flag(prepared, to, buffer, rank_, copies);
-    backend_.record_event(copied_[std::size_t(i - 1)], copies);
-  }
-}
-
-void Overlapped::send_d(const Prepared& prepared, const ShardOperands& shards, int buffer) {
-  const Staging& staging = *prepared.staging;
-  const NormalProblem& p = prepared.problem;
-  const std::size_t row = std::size_t(shards.staged_ld) * size_of(p.d.type), shard = std::size_t(p.m) * row;
-  const ShardChunks& chunks = prepared.chunks;
-  for (int i = 1; i < ranks_; ++i) {
-    const int to = (rank_ + i) % ranks_;  // as the kernel has its shards
-    const Stream copies = copy_streams_[std::size_t(i - 1)];
-    std::byte* const there = staging.memory.at<std::byte>(to, staging.buffer_at(buffer)) + std::size_t(rank_) * shard;
-    backend_.wait_event(begun_, copies);
-    for (int chunk = 0; chunk < chunks.count; ++chunk) {
-      const std::int64_t first = std::int64_t(chunk) * chunks.rows, end = std::min(p.m, first + chunks.rows);
-      const std::size_t at = std::size_t(first) * row;
-      backend_.wait_value(staging.stored() + to * chunks.count + chunk, unsigned(chunks.parts(chunk)), copies);
-      backend_.copy_rows(there + at, 0, staging.sent() + std::size_t(to) * shard + at, 0,
-                         std::size_t(end - first) * row, 1, copies);
-      send_flag(prepared, to, buffer, rank_ * chunks.count + chunk, copies);
-    }
+    backend_.copy_rows(staging.memory.at<unsigned>(to, staging.flags_at(buffer)) + rank_, 0,
+                       &flags_.own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
     backend_.record_event(copied_[std::size_t(i - 1)], copies);
   }
 }

@@ -14,7 +14,7 @@
 namespace jitgemm {
 
 /// Products under which communication runs: A's shards come by copy engines while the kernel multiplies those that are
-/// there, or take partial sums of D as it stores them. Calls are numbered by an epoch in device memory, and each has
+/// there, and the kernel itself sends partial sums of D. Calls are numbered by an epoch in device memory, and each has
 /// one of two staging buffers in turn, so that no rank waits for another before it sends; begin_call.cuh sees to what
 /// is left. Collective, but for what says otherwise; thread-safe.
 class Overlapped {
@@ -36,7 +36,6 @@ class Overlapped {
     Ready ready;
     std::shared_ptr<Staging> staging;
     std::int64_t own_a_ld = 0;
-    ShardChunks chunks = {};
   };
   /// Compiles and allocates, which no capture allows.
   Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config);
@@ -51,11 +50,9 @@ class Overlapped {
  private:
   struct Flags;
 
-  void begin(const Prepared& prepared, int buffer, Stream stream);
+  void begin(const Staging& staging, int buffer, Stream stream);
   ShardOperands shard_operands(const Prepared& prepared, int buffer) const;
-  void send_flag(const Prepared& prepared, int to, int buffer, int flag, Stream copies);
-  void send_a(const Prepared& prepared, const Operands& operands, int buffer);
-  void send_d(const Prepared& prepared, const ShardOperands& shards, int buffer);
+  void send_a(const Prepared& prepared, const Operands& operands, int buffer, Stream stream);
   void check(const Prepared& prepared, const Operands& operands, Stream stream) const;
 
   Context& context_;

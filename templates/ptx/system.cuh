@@ -15,11 +15,6 @@ __device__ __forceinline__ void st_release_sys(u32* address, u32 x) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
 
-/// Adds 1, and releases as st_release_sys does.
-__device__ __forceinline__ void red_inc_release_sys(u32* address) {
-  asm volatile("red.release.sys.global.add.u32 [%0], 1;" ::"l"(address) : "memory");
-}
-
 /// Orders what this thread has acquired, or TMA has stored for it, and accesses of global memory by the other proxy
 /// from here on: by TMA, or of what TMA has stored.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }

@@ -101,7 +101,6 @@ class CudaBackend final : public Backend {
     return cuda::open_peer(context_, handle);
   }
   void close_peer(void* memory) noexcept override { cuda::close_peer(context_, memory); }
-  void wait_value(const unsigned* word, unsigned value, Stream stream) override;
   void* allocate_on_host(std::size_t bytes) override;
   void release_on_host(void* memory) noexcept override {
     if (memory) context_.attempt("cuMemFreeHost", [&] { return api_.mem_free_host(memory); });
@@ -335,12 +334,6 @@ void CudaBackend::copy_rows(void* to, std::size_t to_stride, const void* from, s
   copy.Height = rows;
   const CurrentContext current(context_);
   check(api_.memcpy_2d_async(&copy, stream), ErrorCode::launch_failed, "cuMemcpy2DAsync", earlier_failure);
-}
-
-void CudaBackend::wait_value(const unsigned* word, unsigned value, Stream stream) {
-  const CurrentContext current(context_);
-  check(api_.stream_wait_value_32(stream, address(word), value, CU_STREAM_WAIT_VALUE_GEQ), ErrorCode::launch_failed,
-        "cuStreamWaitValue32", earlier_failure);
 }
 
 void* CudaBackend::allocate_on_host(std::size_t bytes) {

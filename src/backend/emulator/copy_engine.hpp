@@ -21,8 +21,6 @@ class CopyEngine {
 
   /// Returns what is ready when the work, and all before it, has ended.
   std::shared_future<void> put(std::function<void()> work);
-  /// Whether its end has begun: nobody waits any more for what work waits for.
-  bool is_ending() const { return thread_.get_stop_token().stop_requested(); }
 
  private:
   void run(const std::stop_token& stop);

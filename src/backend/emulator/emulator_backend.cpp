@@ -198,20 +198,11 @@ class EmulatorBackend final : public Backend {
                     row_bytes);
     });
   }
-  bool launches_synchronously() const override { return true; }
   Stream create_copy_stream() override {
     const Stream stream = create_stream();
     const std::lock_guard lock(engines_mutex_);
     engines_[stream] = std::make_unique<emulator::CopyEngine>();
     return stream;
-  }
-  void wait_value(const unsigned* word, unsigned value, Stream stream) override {
-    const emulator::CopyEngine* const engine = engine_of(stream);
-    on(stream, [=] {
-      const std::atomic_ref flag(*const_cast<unsigned*>(word));
-      while (flag.load(std::memory_order_acquire) < value && !(engine && engine->is_ending()))
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-    });
   }
   PeerHandle handle_of(void* memory) override {
     PeerHandle handle;

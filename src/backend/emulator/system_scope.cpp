@@ -15,19 +15,6 @@ void check_flag(Thread& thread, const u32* address, const char* operation) {
     broken_global(address, 4);
 }
 
-/// That what the thread releases is there.
-void check_release(const u32* address, const char* operation) {
-  Thread& thread = *current;
-  Launch& launch = *thread.launch;
-  launch.preempt();
-  check_flag(thread, address, operation);
-  if (thread.last_store_group > thread.written_group)
-    launch.fault("%s while TMA stores of group %u may not be there: it waited for groups up to %u", operation,
-                 thread.last_store_group, thread.written_group);
-  if (thread.last_store_group > thread.published_group)
-    launch.fault("%s after TMA stores, without a fence_proxy_async_global behind their wait", operation);
-}
-
 }  // namespace
 
 u32 ld_acquire_sys(const u32* address) {
@@ -39,13 +26,14 @@ u32 ld_acquire_sys(const u32* address) {
 }
 
 void st_release_sys(u32* address, u32 x) {
-  check_release(address, "st_release_sys");
+  Thread& thread = *current;
+  Launch& launch = *thread.launch;
+  launch.preempt();
+  check_flag(thread, address, "st_release_sys");
+  if (thread.last_store_group > thread.published_group)
+    launch.fault("st_release_sys by a thread whose TMA stores of group %u are not waited for and fenced",
+                 thread.last_store_group);
   std::atomic_ref(*address).store(x, std::memory_order_release);
-}
-
-void red_inc_release_sys(u32* address) {
-  check_release(address, "red_inc_release_sys");
-  std::atomic_ref(*address).fetch_add(1, std::memory_order_release);
 }
 
 void fence_proxy_async_global() {
