@@ -423,11 +423,6 @@ Counters Context::counters() const {
 
 Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
 
-std::shared_ptr<const Kernel> ContextInternals::kernel(const Context& context, const KernelSource& source,
-                                                       std::size_t smem_bytes) {
-  return context.impl().store.get(source, smem_bytes);
-}
-
 std::optional<RankedConfig> ContextInternals::choose_sharded(const Context& context, const NormalProblem& problem) {
   const std::vector<RankedConfig> ranked = context.impl().chooser.planner(problem).ranked();
   return ranked.empty() ? std::nullopt : std::optional(ranked.front());
@@ -444,6 +439,17 @@ Ready ContextInternals::make_sharded_ready(const Context& context, const NormalP
 void ContextInternals::launch_sharded(const Context& context, const Ready& ready, const NormalProblem& problem,
                                       const Operands& operands, const ShardOperands& shards, Stream stream) {
   context.impl().launch(ready, problem, operands, stream, &shards);
+}
+
+KernelStore& ContextInternals::store(const Context& context) { return context.impl().store; }
+
+void ContextInternals::make_ready(const Context& context, const Problem& asked, const KernelConfig& config) {
+  with_names(asked, &config, [&] {
+    const NormalProblem problem = normalise(asked);
+    if (is_empty(problem)) return;
+    const ReadyKey key{shape_of(problem), config};
+    if (Ready ready; !context.impl().ready_table.find(key, ready)) context.impl().make_ready(key, problem, nullptr);
+  });
 }
 
 void ContextInternals::warm_check(const Context& context, const Problem& problem) {

@@ -10,16 +10,16 @@ namespace jitgemm {
 class Backend;
 class Context;
 
-/// For what measures and checks a Context: the parts that its users do without.
+/// For what measures and checks a Context, or is made of one: the parts that its users do without.
 struct ContextInternals {
   /// What its calls run on. Lives as long as the Context, and stays the same when that is moved.
   static Backend& backend(const Context& context);
+  static KernelStore& store(const Context& context);  ///< of its kernels
+  /// Compiles and loads what gemm() would run with this configuration and operands that are aligned as the problem
+  /// says, so that gemm() itself does not.
+  static void make_ready(const Context& context, const Problem& problem, const KernelConfig& config);
   /// Compiles what tuning the problem checks results by, into the cache.
   static void warm_check(const Context& context, const Problem& problem);
-
-  /// A kernel besides those of gemm(), compiled if need be. Lives as long as the Context.
-  static std::shared_ptr<const Kernel> kernel(const Context& context, const KernelSource& source,
-                                              std::size_t smem_bytes);
 
   // Of problems of several ranks.
   /// The cost model's choice; nullopt if no kernel computes it.

@@ -26,7 +26,7 @@ struct FakeDriver {
   static inline int failing_call = 0;  // the number of the call that fails; 0: none
   static inline CUresult failure = CUDA_ERROR_UNKNOWN;
   static inline bool shut_down = false;
-  static inline std::atomic<bool> busy = false;  // what asks whether work has ended hears that it has not
+  static inline std::atomic<bool> busy = false;              // what asks whether work has ended hears that it has not
   static inline std::set<CUcontext> contexts_seen;           // by calls that work in the current one
   static inline std::set<CUstreamCaptureMode> unsafe_modes;  // by calls that only the relaxed mode allows
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;

@@ -12,3 +12,4 @@
 #include "pack_arguments.cuh"
 #include "schedule.cuh"
 #include "shard_arguments.cuh"
+#include "sum_epilogue_arguments.cuh"

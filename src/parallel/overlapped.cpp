@@ -68,7 +68,7 @@ Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all
       ranks_(ranks),
       all_gather_(std::move(all_gather)),
       patience_{.nanoseconds = static_cast<unsigned long long>(timeout_seconds * 1e9), .report = nullptr},
-      begin_(ContextInternals::kernel(context, generate_begin_call(backend_.device()), 0)),
+      begin_(ContextInternals::store(context).get(generate_begin_call(backend_.device()), 0)),
       flags_(backend_, rank, ranks, all_gather_, sizeof(Flags)) {
   patience_.report = static_cast<device::Patience::Report*>(backend_.allocate_on_host(sizeof *patience_.report));
   for (int i = 1; i < ranks; ++i) {
