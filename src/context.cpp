@@ -433,7 +433,7 @@ Ready ContextInternals::make_sharded_ready(const Context& context, const NormalP
   Context::Impl& impl = context.impl();
   const auto relaxed = impl.backend->relax_capture();
   return with_names(problem, &config,
-                    [&] { return make_ready(impl.store, problem, config, impl.backend->device()); });
+                    [&] { return jitgemm::make_ready(impl.store, problem, config, impl.backend->device()); });
 }
 
 void ContextInternals::launch_sharded(const Context& context, const Ready& ready, const NormalProblem& problem,

@@ -120,7 +120,7 @@ void run_call(const NodeCase& node, int call, int rank, Overlapped& overlapped,
   Operands operands{.a = a.memory, .b = b.memory, .d = d.memory};
   if (p.beta != 0) operands.c = c.memory;
   if (p.epilogue.bias != Bias::none) operands.bias = bias.memory;
-  overlapped.gemm(prepared, operands, stream);
+  overlapped.gemm(prepared, p, operands, stream);
   backend.synchronize(stream);
   const auto report = overlapped.report();
   if (report.state != device::Patience::well)
@@ -144,9 +144,10 @@ void run(const NodeCase& node) {
     Backend& backend = ContextInternals::backend(context);
     Overlapped overlapped(context, rank, node.ranks, ranks.all_gather(rank), 20);
     std::string why_not;
-    const auto chosen = overlapped.choose(node.problem, node.exchange, why_not);
+    const auto chosen = Overlapped::choose(context, node.ranks, node.problem, node.exchange, why_not);
     if (!chosen) throw std::runtime_error("not overlapped: " + why_not);
-    const auto prepared = overlapped.prepare(node.problem, node.exchange, node.config.value_or(chosen->config));
+    auto prepared = overlapped.prepare(node.problem, node.exchange, node.config.value_or(chosen->config));
+    overlapped.stage(prepared);
     Stream stream = backend.create_stream();
     for (int call = 0; call < node.calls; ++call) {
       if (node.other_streams) stream = backend.create_stream();

@@ -59,7 +59,8 @@ struct JITGEMM_EXPORT ParallelPlan {
 /// Error.
 ///
 /// alpha, beta, bias, activation and scale_d are applied once, to the sum. C, bias along M and D have the rows that the
-/// rank gets. Partial sums travel as D's type and are added in the order of ranks, so every run gives the same bits.
+/// rank gets. Partial sums travel as D's type. Overlapped, a rank adds those of the others to its own in the order of
+/// ranks, so every run gives the same bits; else NCCL adds them in its order.
 class JITGEMM_EXPORT TensorParallel {
  public:
   /// Collective. NCCL is the one that made the communicator: found in the process, else libnccl.so.2. Both the Context

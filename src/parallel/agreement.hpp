@@ -28,6 +28,8 @@ struct AgreedChoice {
   PlanSource source = PlanSource::model;
   std::string why;
   double measured_us = 0;
+  bool overlapped = false;
+  std::string why_not_overlapped;
 };
 
 /// Collective. Calls `choose` on rank 0, and gives all ranks what it returns. Throws on every rank if it does.

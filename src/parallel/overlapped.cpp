@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/operand_matrix.hpp"
+#include "core/problem_fields.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "parallel/sharded_problem.hpp"
@@ -61,6 +61,10 @@ struct Overlapped::Staging {
   SymmetricMemory memory;
 };
 
+std::shared_ptr<const Kernel> Overlapped::begin_kernel(Context& context) {
+  return ContextInternals::store(context).get(generate_begin_call(ContextInternals::backend(context).device()), 0);
+}
+
 Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds)
     : context_(context),
       backend_(ContextInternals::backend(context)),
@@ -68,7 +72,7 @@ Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all
       ranks_(ranks),
       all_gather_(std::move(all_gather)),
       patience_{.nanoseconds = static_cast<unsigned long long>(timeout_seconds * 1e9), .report = nullptr},
-      begin_(ContextInternals::store(context).get(generate_begin_call(backend_.device()), 0)),
+      begin_(begin_kernel(context)),
       flags_(backend_, rank, ranks, all_gather_, sizeof(Flags)) {
   patience_.report = static_cast<device::Patience::Report*>(backend_.allocate_on_host(sizeof *patience_.report));
   for (int i = 1; i < ranks; ++i) {
@@ -85,25 +89,31 @@ Overlapped::~Overlapped() {
   backend_.release_on_host(patience_.report);
 }
 
-std::optional<RankedConfig> Overlapped::choose(const Problem& problem, Exchange exchange, std::string& why_not) const {
-  why_not = why_not_sharded(problem, exchange, ranks_);
+std::optional<RankedConfig> Overlapped::choose(const Context& context, int ranks, const Problem& problem,
+                                               Exchange exchange, std::string& why_not) {
+  why_not = why_not_sharded(problem, exchange, ranks);
   if (!why_not.empty()) return std::nullopt;
-  const auto chosen = ContextInternals::choose_sharded(context_, sharded_problem(problem, exchange, ranks_));
-  if (!chosen) why_not = "no kernel for these types and alignments";
+  const auto chosen = ContextInternals::choose_sharded(context, sharded_problem(problem, exchange, ranks));
+  if (!chosen) why_not = "no kernel computes it";
   return chosen;
 }
 
-std::size_t Overlapped::staging_bytes(const Problem& problem, Exchange exchange, const KernelConfig& config) const {
-  return staging_of(sharded_problem(problem, exchange, ranks_), config, ranks_).bytes();
+std::size_t Overlapped::staging_bytes(int ranks, const Problem& problem, Exchange exchange,
+                                      const KernelConfig& config) {
+  return staging_of(sharded_problem(problem, exchange, ranks), config, ranks).bytes();
 }
 
-Overlapped::Prepared Overlapped::prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) {
+Overlapped::Prepared Overlapped::prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) const {
   Prepared prepared;
   prepared.problem = sharded_problem(problem, exchange, ranks_);
   prepared.exchange = exchange;
   prepared.own_a_ld = problem.a.ld != 0 ? problem.a.ld : problem.k;
   prepared.ready = ContextInternals::make_sharded_ready(context_, prepared.problem, config);
-  StagingNeed need = staging_of(prepared.problem, config, ranks_);
+  return prepared;
+}
+
+void Overlapped::stage(Prepared& prepared) {
+  StagingNeed need = staging_of(prepared.problem, prepared.ready.config, ranks_);
   const std::lock_guard lock(mutex_);
   if (stagings_.empty() || !stagings_.back()->holds(need)) {
     if (!stagings_.empty()) {
@@ -114,7 +124,6 @@ Overlapped::Prepared Overlapped::prepare(const Problem& problem, Exchange exchan
     stagings_.push_back(std::make_shared<Staging>(backend_, rank_, ranks_, all_gather_, need));
   }
   prepared.staging = stagings_.back();
-  return prepared;
 }
 
 void Overlapped::check(const Prepared& prepared, const Operands& operands, Stream stream) const {
@@ -132,7 +141,7 @@ void Overlapped::check(const Prepared& prepared, const Operands& operands, Strea
   if (prepared.problem.epilogue.bias != Bias::none) backend_.check_pointer(operands.bias, "bias", stream);
 }
 
-void Overlapped::gemm(const Prepared& prepared, const Operands& given, Stream stream) {
+void Overlapped::gemm(const Prepared& prepared, const Problem& problem, const Operands& given, Stream stream) {
   check(prepared, given, stream);
   const std::lock_guard lock(mutex_);
   const int buffer = int(calls_++ % 2);
@@ -145,7 +154,11 @@ void Overlapped::gemm(const Prepared& prepared, const Operands& given, Stream st
     operands.a = prepared.staging->memory.own<std::byte>(prepared.staging->buffer_at(buffer));
     send_a(prepared, given, buffer, stream);
   }
-  ContextInternals::launch_sharded(context_, prepared.ready, prepared.problem, operands, shards, stream);
+  NormalProblem sharded = prepared.problem;
+  for_each_scalar([&](const ProblemField& field, auto member) {
+    if (field.applies(problem)) member(sharded) = member(problem);
+  });
+  ContextInternals::launch_sharded(context_, prepared.ready, sharded, operands, shards, stream);
   if (prepared.exchange != Exchange::all_gather_a) return;
   for (void* copied : copied_) backend_.wait_event(copied, stream);  // A is read until then
 }

@@ -19,15 +19,19 @@ namespace jitgemm {
 /// is left. Collective, but for what says otherwise; thread-safe.
 class Overlapped {
  public:
+  /// Compiles the kernel that begins a call: what a rank may fail at alone, before any waits for it.
+  static std::shared_ptr<const Kernel> begin_kernel(Context& context);
+  /// Throws Error{no_device} on all ranks where their devices do not reach each other.
   Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds);
   ~Overlapped();
   Overlapped(const Overlapped&) = delete;
   Overlapped& operator=(const Overlapped&) = delete;
 
-  /// Not collective: what this rank would run; nullopt with why it would not.
-  std::optional<RankedConfig> choose(const Problem& problem, Exchange exchange, std::string& why_not) const;
-  /// Of other ranks' memory, with this choice.
-  std::size_t staging_bytes(const Problem& problem, Exchange exchange, const KernelConfig& config) const;
+  // Not collective.
+  /// What this rank would run; nullopt with why it would not.
+  static std::optional<RankedConfig> choose(const Context& context, int ranks, const Problem& problem,
+                                            Exchange exchange, std::string& why_not);
+  static std::size_t staging_bytes(int ranks, const Problem& problem, Exchange exchange, const KernelConfig& config);
 
   struct Staging;
   struct Prepared {
@@ -37,10 +41,13 @@ class Overlapped {
     std::shared_ptr<Staging> staging;
     std::int64_t own_a_ld = 0;
   };
-  /// Compiles and allocates, which no capture allows.
-  Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config);
-  /// Enqueues. The ranks enqueue their calls in the same order, and their devices run them in it.
-  void gemm(const Prepared& prepared, const Operands& operands, Stream stream);
+  /// Not collective: compiles. No capture allows it, nor stage().
+  Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) const;
+  /// Gives it memory.
+  void stage(Prepared& prepared);
+  /// Enqueues; `problem` may have other scalars than what was prepared, where those are not 0. The ranks enqueue their
+  /// calls in the same order, and their devices run them in it.
+  void gemm(const Prepared& prepared, const Problem& problem, const Operands& operands, Stream stream);
 
   // Not collective.
   /// What a kernel has waited for in vain, if any has.

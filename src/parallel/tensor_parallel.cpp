@@ -1,5 +1,7 @@
 #include "jitgemm/tensor_parallel.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/calls_in_flight.hpp"
 #include "parallel/communicator.hpp"
+#include "parallel/overlapped_product.hpp"
 #include "parallel/rank_problem.hpp"
 #include "parallel/unfused.hpp"
 #include "util/hash.hpp"
@@ -28,6 +31,10 @@ struct PreparedKey {
 struct PreparedHash {
   std::size_t operator()(const PreparedKey& key) const { return hash_value(key.shape) + std::size_t(key.exchange); }
 };
+
+/// Rows of a shard: with fewer, what overlapping costs - a kernel more, waits, a tile that is told of late - is as much
+/// as NCCL's collective beside the product, on two H200s.
+constexpr std::int64_t least_rows = 512;
 
 struct Prepared {
   ParallelPlan plan;
@@ -51,10 +58,17 @@ struct TensorParallel::Impl {
 
   Prepared* find(const RankProblem& problem);
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
+  /// As rank 0 does for all.
   AgreedChoice choose(const RankProblem& problem);
-  /// How the ranks compute it: where overlapping is to be decided.
-  std::unique_ptr<ParallelProduct> make_product(const RankProblem& problem, const KernelConfig& config);
-  ParallelPlan plan_of(const RankProblem& problem, Plan gemm) const;
+  /// Empty, or why communication does not run under the product, as far as that can be known before.
+  std::string why_not_overlapped(const RankProblem& problem, std::optional<RankedConfig>& chosen) const;
+  /// Collective. Makes what ranks share for overlapping; false, and for good, where their devices do not reach each
+  /// other.
+  bool connect(const std::string& digest);
+  Prepared make_unfused(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
+  Prepared make_overlapped(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
+  Plan plan_of_gemm(Plan plan, const AgreedChoice& choice) const;
+  ParallelPlan plan_of(const RankProblem& problem, Plan gemm, const std::string& why) const;
   void grow_staging(std::size_t bytes);
 
   Context& context;
@@ -66,6 +80,9 @@ struct TensorParallel::Impl {
   DeviceMemory staging{nullptr, {nullptr}};
   std::size_t staging_bytes = 0, all_staging_bytes = 0;
   std::vector<DeviceMemory> outgrown;  // graphs may still use them
+  std::unique_ptr<Overlapped> overlapped;  // once something is
+  std::atomic<Overlapped*> connected = nullptr;  // the same, for check() and abort(), which wait for no call
+  std::string unconnected;                 // why nothing will be
   std::unordered_map<PreparedKey, Prepared, PreparedHash> prepared;
 };
 
@@ -116,30 +133,98 @@ Prepared& TensorParallel::Impl::prepare_together(const Problem& problem, Exchang
   });
   agree(communicator, digest, refused);
   if (Prepared* const ready = find(ranked)) return *ready;
-  const AgreedChoice choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  Prepared made;
-  const std::optional<Error> unready = failure_of([&] {
-    made.product = make_product(ranked, choice.config);
-    grow_staging(made.product->staging_bytes());
-    Plan gemm = context.plan(ranked.product, choice.config);
-    gemm.source = choice.source;
-    gemm.why = communicator.rank() == 0 ? choice.why : "rank 0's: " + choice.why;
-    gemm.measured_us = choice.measured_us;
-    made.plan = plan_of(ranked, std::move(gemm));
-  });
-  agree(communicator, digest, unready);
+  AgreedChoice choice = choose_on_first(communicator, [&] { return choose(ranked); });
+  if (choice.overlapped && !connect(digest))
+    choice = choose_on_first(communicator, [&] { return choose(ranked); });
+  Prepared made =
+      choice.overlapped ? make_overlapped(ranked, choice, digest) : make_unfused(ranked, choice, digest);
   return prepared.insert_or_assign({prepared_shape(ranked), exchange}, std::move(made)).first->second;
 }
 
-AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
-  if (!is_empty(problem.product)) context.workspace_size(problem.product);  // measures first where tuning is on
-  const Plan plan = context.plan(problem.product);
-  return {plan.config, plan.source, plan.why, plan.measured_us};
+std::string TensorParallel::Impl::why_not_overlapped(const RankProblem& problem,
+                                                     std::optional<RankedConfig>& chosen) const {
+  if (!problem.communicates) return "nothing is exchanged";
+  if (options.overlap == Overlap::none) return "asked for by Overlap::none";
+  if (!unconnected.empty()) return unconnected;
+  std::string why_not;
+  chosen = Overlapped::choose(context, problem.ranks, problem.asked, problem.exchange, why_not);
+  if (!chosen) return why_not;
+  const std::int64_t rows = problem.asked.m / problem.ranks;
+  if (rows < least_rows)
+    return "shards of " + std::to_string(rows) + " rows are too short to gain by it: " + std::to_string(least_rows) +
+           " at least";
+  if (Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, chosen->config) > options.staging_bytes)
+    return "TensorParallelOptions::staging_bytes is too small for it";
+  return {};
 }
 
-std::unique_ptr<ParallelProduct> TensorParallel::Impl::make_product(const RankProblem& problem,
-                                                                    const KernelConfig& config) {
-  return std::make_unique<UnfusedProduct>(context, communicator, problem, config);
+AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
+  std::optional<RankedConfig> chosen;
+  const std::string why_not = why_not_overlapped(problem, chosen);
+  if (why_not.empty()) {
+    return {.config = chosen->config, .source = PlanSource::model, .why = "the cost model's first choice",
+            .measured_us = 0, .overlapped = true, .why_not_overlapped = {}};
+  }
+  if (!is_empty(problem.product)) context.workspace_size(problem.product);  // measures first where tuning is on
+  const Plan plan = context.plan(problem.product);
+  return {.config = plan.config, .source = plan.source, .why = plan.why, .measured_us = plan.measured_us,
+          .overlapped = false, .why_not_overlapped = why_not};
+}
+
+bool TensorParallel::Impl::connect(const std::string& digest) {
+  if (overlapped) return true;
+  agree(communicator, digest, failure_of([&] { Overlapped::begin_kernel(context); }));
+  const auto all_gather = [this](const void* own, void* all, std::size_t bytes) {
+    communicator.all_gather_bytes(own, all, bytes);
+  };
+  const std::optional<Error> failure = failure_of([&] {
+    overlapped = std::make_unique<Overlapped>(context, communicator.rank(), communicator.ranks(), all_gather,
+                                              options.timeout_seconds);
+  });
+  connected = overlapped.get();
+  if (!failure) return true;
+  if (failure->code() != ErrorCode::no_device) throw *failure;
+  unconnected = failure->what();
+  return false;
+}
+
+Plan TensorParallel::Impl::plan_of_gemm(Plan plan, const AgreedChoice& choice) const {
+  plan.source = choice.source;
+  plan.why = communicator.rank() == 0 ? choice.why : "rank 0's: " + choice.why;
+  plan.measured_us = choice.measured_us;
+  return plan;
+}
+
+Prepared TensorParallel::Impl::make_unfused(const RankProblem& problem, const AgreedChoice& choice,
+                                            const std::string& digest) {
+  Prepared made;
+  agree(communicator, digest, failure_of([&] {
+          made.product = std::make_unique<UnfusedProduct>(context, communicator, problem, choice.config);
+          grow_staging(made.product->staging_bytes());
+          made.plan = plan_of(problem, plan_of_gemm(context.plan(problem.product, choice.config), choice),
+                              choice.why_not_overlapped);
+        }));
+  return made;
+}
+
+Prepared TensorParallel::Impl::make_overlapped(const RankProblem& problem, const AgreedChoice& choice,
+                                               const std::string& digest) {
+  Prepared made;
+  Overlapped::Prepared product;
+  agree(communicator, digest, failure_of([&] {
+          product = overlapped->prepare(problem.asked, problem.exchange, choice.config);
+          Plan gemm = context.plan(problem.product);
+          gemm.config = choice.config;
+          made.plan = plan_of(problem, plan_of_gemm(std::move(gemm), choice),
+                              "communication under the product is expected to be faster");
+          made.plan.overlapped = true;
+          made.plan.staging_bytes =
+              Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, choice.config);
+          made.plan.exposed_us = std::max(0.0, made.plan.exchange_us - made.plan.gemm_us);
+        }));
+  overlapped->stage(product);
+  made.product = std::make_unique<OverlappedProduct>(*overlapped, std::move(product));
+  return made;
 }
 
 void TensorParallel::Impl::grow_staging(std::size_t bytes) {
@@ -163,12 +248,10 @@ void TensorParallel::Impl::grow_staging(std::size_t bytes) {
   all_staging_bytes += bytes;
 }
 
-ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm) const {
+ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm, const std::string& why) const {
   ParallelPlan plan;
   plan.exchange = problem.exchange;
-  plan.why = !problem.communicates              ? "nothing is exchanged"
-             : options.overlap == Overlap::none ? "asked for by Overlap::none"
-                                                : "this product cannot be overlapped";
+  plan.why = why;
   plan.rank = communicator.rank();
   plan.ranks = communicator.ranks();
   plan.received_bytes = received_bytes(problem);
@@ -181,15 +264,29 @@ ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm
 
 ParallelPlan TensorParallel::Impl::plan(const Problem& problem, Exchange exchange) {
   const RankProblem ranked = rank_problem(problem, exchange, communicator.ranks());
-  {
-    const std::lock_guard lock(mutex);
-    if (const Prepared* const ready = find(ranked)) return ready->plan;
-  }
-  return plan_of(ranked, context.plan(ranked.product));
+  const std::lock_guard lock(mutex);
+  if (const Prepared* const ready = find(ranked)) return ready->plan;
+  std::optional<RankedConfig> chosen;
+  const std::string why_not = why_not_overlapped(ranked, chosen);
+  ParallelPlan plan = plan_of(ranked, context.plan(ranked.product), why_not);
+  if (!why_not.empty()) return plan;
+  plan.gemm.config = chosen->config;
+  plan.overlapped = true;
+  plan.why = "communication under the product is expected to be faster";
+  return plan;
 }
 
 void TensorParallel::Impl::check() {
   communicator.check();
+  if (const Overlapped* const its = connected) {
+    const device::Patience::Report report = its->report();
+    if (report.state == device::Patience::lost)
+      communicator.fail(Error(ErrorCode::peer_lost, "rank " + std::to_string(communicator.rank()) +
+                                                        " has waited in vain for rank " + std::to_string(report.rank) +
+                                                        " in call " + std::to_string(report.epoch) +
+                                                        ", whose results count for nothing; end all ranks and begin "
+                                                        "again"));
+  }
   const double seconds = communicator.timeout_seconds();
   if (seconds > 0 && calls.overdue(seconds)) {
     communicator.fail(Error(ErrorCode::peer_lost, "rank " + std::to_string(communicator.rank()) +
@@ -232,7 +329,9 @@ void TensorParallel::check() {
 }
 
 void TensorParallel::abort() noexcept {
-  if (impl_) impl_->communicator.abort();
+  if (!impl_) return;
+  impl_->communicator.abort();
+  if (Overlapped* const overlapped = impl_->connected) overlapped->abort();
 }
 
 int TensorParallel::rank() const { return impl().communicator.rank(); }
