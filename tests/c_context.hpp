@@ -16,7 +16,7 @@ inline void throw_unless_success(jitgemm_status status) {
   if (status == JITGEMM_STATUS_SUCCESS) return;
   if (jitgemm_last_error_status() != status) throw std::logic_error("the last error is another");
   const std::string message = jitgemm_last_error_message();
-  if (status > JITGEMM_STATUS_INTERNAL)
+  if (status >= JITGEMM_STATUS_INTERRUPTED)
     throw std::runtime_error(std::string(jitgemm_status_name(status)) + ": " + message);
   throw Error(ErrorCode(status - 1), message)
       .with_problem(jitgemm_last_error_problem())

@@ -55,7 +55,7 @@ class FakeNccl {
     };
     api_.comm_get_async_error = [](ncclComm* comm, nccl::Result* state) {
       *state = comm->world->state_of(comm->rank).async_error;
-      return comm->world->answer(comm, "ncclCommGetAsyncError");
+      return nccl::Result::success;
     };
     api_.all_gather = [](const void* send, void* receive, std::size_t count, nccl::Type type, ncclComm* comm,
                          Stream stream) {
@@ -85,7 +85,8 @@ class FakeNccl {
   ncclComm* communicator(int rank) { return &communicators_[std::size_t(rank)]; }
   nccl::NcclApi& api() { return api_; }
 
-  /// The call of a rank with this number, from 1 on, answers this instead.
+  /// The call of a rank with this number, from 1 on, answers this instead. Questions for asynchronous errors, as many
+  /// as a wait takes, are no calls.
   void fail(int rank, int call, nccl::Result result) {
     const std::lock_guard lock(mutex_);
     states_[std::size_t(rank)].fault = {call, result};
@@ -112,9 +113,11 @@ class FakeNccl {
     for (std::thread& thread : waiting) thread.join();
   }
 
-  int device = 0;                             // of all communicators
-  std::chrono::milliseconds patience{20};     // of a call that waits for other ranks
-  std::atomic<bool> ranks_disagreed = false;  // on a collective or its size
+  bool alone = false;  // one rank calls, and all the others do the same with the same
+  int device = 0;      // of all communicators
+  std::chrono::milliseconds longest_wait = std::chrono::minutes(5);  // of its stream; what comes next goes on then
+  std::chrono::milliseconds patience{20};                            // of a call that waits for other ranks
+  std::atomic<bool> ranks_disagreed = false;                         // on a collective or its size
 
  private:
   struct Call {
@@ -162,7 +165,14 @@ class FakeNccl {
     }
     if (!(meeting.call == call)) ranks_disagreed = true;
     meeting.ranks[std::size_t(comm->rank)] = {send, receive};
+    if (alone) {
+      for (auto& rank : meeting.ranks) rank = {send, receive};
+      meeting.arrived = communicators_.size() - 1;
+    }
     if (++meeting.arrived == communicators_.size()) {
+      if (alone)
+        for (std::size_t rank = 0; rank < meeting.ranks.size(); ++rank)
+          if (int(rank) != comm->rank) meeting.ranks[rank]->second = nullptr;
       if (!ranks_disagreed) move_data(meeting);
       meeting.done = true;
       changed_.notify_all();
@@ -175,7 +185,7 @@ class FakeNccl {
       busy = true;
       busy.notify_all();
       std::unique_lock waits(mutex_);
-      changed_.wait(waits, [&] { return meeting.done || gave_up_; });
+      changed_.wait_for(waits, longest_wait, [&] { return meeting.done || gave_up_; });
     });
     lock.unlock();
     busy.wait(false);
@@ -205,14 +215,14 @@ class FakeNccl {
     const std::size_t ranks = meeting.ranks.size(), bytes = meeting.call.count * size_of(type);
     if (meeting.call.name == "ncclBroadcast") {
       const std::vector<char> data = copy_of(meeting.ranks[std::size_t(meeting.call.root)]->first, bytes);
-      for (const auto& rank : meeting.ranks) std::memcpy(rank->second, data.data(), bytes);
+      for (const auto& rank : meeting.ranks) put(rank->second, data.data(), bytes);
     } else if (meeting.call.name == "ncclAllGather") {
       std::vector<char> all;
       for (const auto& rank : meeting.ranks) {
         const std::vector<char> data = copy_of(rank->first, bytes);
         all.insert(all.end(), data.begin(), data.end());
       }
-      for (const auto& rank : meeting.ranks) std::memcpy(rank->second, all.data(), all.size());
+      for (const auto& rank : meeting.ranks) put(rank->second, all.data(), all.size());
     } else {
       const bool scatters = meeting.call.name == "ncclReduceScatter";
       const std::size_t count = meeting.call.count * (scatters ? ranks : 1);
@@ -221,8 +231,11 @@ class FakeNccl {
         for (std::int64_t i = 0; i < std::int64_t(count); ++i)
           store(load(sum.data(), i, type) + load(meeting.ranks[rank]->first, i, type), sum.data(), i, type);
       for (std::size_t rank = 0; rank < ranks; ++rank)
-        std::memcpy(meeting.ranks[rank]->second, sum.data() + (scatters ? rank * bytes : 0), bytes);
+        put(meeting.ranks[rank]->second, sum.data() + (scatters ? rank * bytes : 0), bytes);
     }
+  }
+  static void put(void* to, const char* data, std::size_t bytes) {
+    if (to) std::memcpy(to, data, bytes);
   }
   static std::vector<char> copy_of(const void* data, std::size_t bytes) {
     return {static_cast<const char*>(data), static_cast<const char*>(data) + bytes};

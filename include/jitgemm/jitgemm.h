@@ -541,6 +541,89 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_plan_kernel_source(const jitgemm_plan* p
 JITGEMM_C_EXPORT jitgemm_status jitgemm_plan_kernel_binary(const jitgemm_plan* plan, size_t kernel, void* buffer,
                                                            size_t capacity, size_t* needed);
 
+/* ----------------------------------------------------------------------------------------------- several devices */
+
+/// An ncclComm_t: the caller's, of one device a rank.
+struct ncclComm;
+typedef struct ncclComm* jitgemm_nccl_communicator;
+
+/// What travels between the ranks: Exchange of tensor_parallel.hpp.
+typedef int32_t jitgemm_exchange;
+enum {
+  JITGEMM_ALL_GATHER_A = 0,  ///< a rank has m / ranks rows of A and its own n columns of B; all m rows of these of D
+  JITGEMM_REDUCE_SCATTER_D = 1,  ///< its own k columns of A and rows of B; m / ranks rows of the sum over ranks
+  JITGEMM_ALL_REDUCE_D = 2       ///< the same, and all m rows
+};
+/// "all_gather_a"; "unknown" for what is none.
+JITGEMM_C_EXPORT const char* jitgemm_exchange_name(jitgemm_exchange exchange);
+
+typedef int32_t jitgemm_overlap;
+enum { JITGEMM_OVERLAP_AUTOMATIC = 0, JITGEMM_OVERLAP_NONE = 1 };
+
+/// TensorParallelOptions of tensor_parallel.hpp.
+typedef struct jitgemm_tensor_parallel_options {
+  size_t size;
+  size_t staging_bytes;    ///< of device memory at most, for what other ranks send; SIZE_MAX: any
+  double timeout_seconds;  ///< until a rank that does not answer counts as lost; 0: never
+  jitgemm_overlap overlap;
+  int32_t reserved;
+} jitgemm_tensor_parallel_options;
+
+/// ParallelPlan of tensor_parallel.hpp: times are expected, in microseconds.
+typedef struct jitgemm_parallel_plan_info {
+  size_t size;
+  jitgemm_exchange exchange;
+  int32_t overlapped;  ///< flag
+  int32_t rank, ranks;
+  size_t received_bytes;  ///< by each rank
+  size_t staging_bytes;   ///< of device memory that this product needs
+  double gemm_us, exchange_us;
+  double exposed_us;  ///< of the exchange, what the product does not hide
+} jitgemm_parallel_plan_info;
+
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_options_init_sized(jitgemm_tensor_parallel_options* options,
+                                                                           size_t size);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_parallel_plan_info_init_sized(jitgemm_parallel_plan_info* info, size_t size);
+static inline jitgemm_status jitgemm_tensor_parallel_options_init(jitgemm_tensor_parallel_options* options) {
+  return jitgemm_tensor_parallel_options_init_sized(options, sizeof *options);
+}
+static inline jitgemm_status jitgemm_parallel_plan_info_init(jitgemm_parallel_plan_info* info) {
+  return jitgemm_parallel_plan_info_init_sized(info, sizeof *info);
+}
+
+/// One matrix product computed by all ranks of a communicator: TensorParallel of tensor_parallel.hpp. Create, prepare
+/// and gemm are collective: all ranks call them, in the same order. The communicator outlives the handle; of the
+/// context it keeps what it needs.
+typedef struct jitgemm_tensor_parallel jitgemm_tensor_parallel;
+/// `options` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_create(jitgemm_context* context,
+                                                               jitgemm_nccl_communicator communicator,
+                                                               const jitgemm_tensor_parallel_options* options,
+                                                               jitgemm_tensor_parallel** parallel);
+JITGEMM_C_EXPORT void jitgemm_tensor_parallel_destroy(jitgemm_tensor_parallel* parallel);
+/// Enqueues the product on the stream and returns. Legal in stream capture once prepared.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_gemm(jitgemm_tensor_parallel* parallel,
+                                                             const jitgemm_problem* problem, jitgemm_exchange exchange,
+                                                             const jitgemm_operands* operands, jitgemm_stream stream);
+/// Chooses on rank 0, for all, compiles and allocates.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_prepare(jitgemm_tensor_parallel* parallel,
+                                                                const jitgemm_problem* problem,
+                                                                jitgemm_exchange exchange);
+/// What a call would do; not collective. `product` gets the plan of the rank's own product, for jitgemm_plan_destroy();
+/// it and `info` may be NULL.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_plan(jitgemm_tensor_parallel* parallel,
+                                                             const jitgemm_problem* problem, jitgemm_exchange exchange,
+                                                             jitgemm_parallel_plan_info* info, jitgemm_plan** product);
+/// The same for people, several lines.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_explain(jitgemm_tensor_parallel* parallel,
+                                                                const jitgemm_problem* problem,
+                                                                jitgemm_exchange exchange, char* buffer,
+                                                                size_t capacity, size_t* needed);
+/// JITGEMM_STATUS_PEER_LOST or JITGEMM_STATUS_COMMUNICATOR_FAILED if a call was left behind. Waits for nothing.
+JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_check(jitgemm_tensor_parallel* parallel);
+/// Ends the waits of calls in flight and of all later ones. NULL is nothing to end.
+JITGEMM_C_EXPORT void jitgemm_tensor_parallel_abort(jitgemm_tensor_parallel* parallel);
+
 /* -------------------------------------------------------------------------------------------------------- tuning */
 
 /// The configurations that are worth a measurement, best predicted first.

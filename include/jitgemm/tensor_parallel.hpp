@@ -25,6 +25,7 @@ enum class Exchange : std::uint8_t {
   reduce_scatter_d,  ///< a rank has its own k columns of A and rows of B, and gets m / ranks rows of the sum over ranks
   all_reduce_d,      ///< the same, and gets all m rows
 };
+/// "unknown" for what is none.
 JITGEMM_EXPORT std::string_view to_string(Exchange exchange);
 
 enum class Overlap : std::uint8_t {
@@ -59,31 +60,46 @@ struct JITGEMM_EXPORT ParallelPlan {
 /// Error.
 ///
 /// alpha, beta, bias, activation and scale_d are applied once, to the sum. C, bias along M and D have the rows that the
-/// rank gets. Partial sums travel as D's type. Overlapped, a rank adds those of the others to its own in the order of
-/// ranks, so every run gives the same bits; else NCCL adds them in its order.
+/// rank gets. scale_a and scale_b are the rank's own; of a gathered A all ranks pass the same. Partial sums travel as
+/// D's type, bf16 for a D of 8 bits. Without overlap NCCL adds them, in an order of its own; overlapped, a rank
+/// adds to its own those of the others in the order of ranks, so that every run gives the same bits.
+///
+/// Not served are batches, groups, gated pairs and other epilogue functions of the caller's own, vectors of scales and
+/// scales of blocks, a D with scales of its own, and of several ranks' all_gather_a a column-major A. Leading
+/// dimensions are free. Pointers are aligned as the Problem says, since all ranks choose by that, and
+/// overlapped to 16 bytes.
+///
+/// Calls of one TensorParallel follow each other on the device, also on different streams. Of a captured graph that
+/// holds true within the graph: its launches may overlap with neither each other nor other calls.
 class JITGEMM_EXPORT TensorParallel {
  public:
-  /// Collective. NCCL is the one that made the communicator: found in the process, else libnccl.so.2. Both the Context
-  /// and the communicator outlive this. Error{communicator_failed} for a communicator that has failed, or whose device
-  /// is not the Context's; Error{no_device} without a usable NCCL.
+  /// Collective. NCCL is the one that made the communicator: found in the process, else libnccl.so.2, 2.4 or newer.
+  /// Both the Context, which may not be moved meanwhile, and the communicator outlive this. Error{communicator_failed}
+  /// for a communicator that is null, has failed, or whose device is not the Context's; Error{no_device} without a
+  /// usable NCCL.
   TensorParallel(Context& context, NcclCommunicator communicator, const TensorParallelOptions& options = {});
-  ~TensorParallel();
+  ~TensorParallel();  ///< waits for calls in flight, but not for those that were left behind
   TensorParallel(TensorParallel&&) noexcept;
   TensorParallel& operator=(TensorParallel&&) noexcept;
 
   /// Collective. Enqueues the product on `stream` and returns. The first call with a new problem does what prepare()
-  /// does. Legal in stream capture once prepared: Error{not_capturable} else. Ranks that give different problems get
-  /// Error{invalid_problem} before anything is launched, when they prepare.
+  /// does; other scalars make no new one, but where they become or cease to be 0, or alpha 1. Legal in stream capture
+  /// once prepared: Error{not_capturable} else. Ranks that give different problems get Error{invalid_problem} before
+  /// anything is launched, when they prepare. After Error{peer_lost} and Error{communicator_failed} all calls throw
+  /// that.
   void gemm(const Problem& problem, Exchange exchange, const Operands& operands, Stream stream = nullptr);
-  /// Collective. Chooses on rank 0, for all, compiles and allocates.
+  /// Collective. Chooses on rank 0, for all, compiles and allocates. What fails on one rank is an Error on all.
+  /// Error{workspace_too_small} if it needs more than TensorParallelOptions::staging_bytes.
   void prepare(const Problem& problem, Exchange exchange);
   /// What gemm() would do. Not collective: of what is not prepared, what this rank would choose.
   ParallelPlan plan(const Problem& problem, Exchange exchange);
 
   /// Throws Error{peer_lost} or Error{communicator_failed} if a call was left behind: by a rank that did not answer
-  /// within the time-out, or by an error of the communicator's own. Waits for nothing.
+  /// within the time-out, or by an error of the communicator's own. Waits for nothing. gemm() and prepare() begin with
+  /// it.
   void check();
-  /// Ends the waits of calls in flight, whose results count for nothing, and of all later ones.
+  /// Ends the waits of calls in flight, whose results count for nothing, and of all later ones:
+  /// Error{communicator_failed}. What NCCL itself waits for on the device, ncclCommAbort() ends.
   void abort() noexcept;
 
   int rank() const;

@@ -37,6 +37,16 @@ void CallsInFlight::after(Stream stream) {
   backend_.record_event(marks_.back().event.get(), stream);
 }
 
+bool CallsInFlight::any_left() noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    drop_passed();
+    return !marks_.empty();
+  } catch (...) {  // the device has failed, and runs nothing
+    return false;
+  }
+}
+
 bool CallsInFlight::overdue(double seconds) {
   const std::lock_guard lock(mutex_);
   drop_passed();

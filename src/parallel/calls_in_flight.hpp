@@ -24,6 +24,7 @@ class CallsInFlight {
   void after(Stream stream);
   /// Whether a call has not ended for so long since it was enqueued. Waits for nothing.
   bool overdue(double seconds);
+  bool any_left() noexcept;  ///< on the device
   bool any_captured() const { return captured_ != 0; }
 
  private:

@@ -62,6 +62,12 @@ void Communicator::fail(const Error& error) {
   throw error;
 }
 
+bool Communicator::has_failed() noexcept {
+  if (aborted_) return true;
+  const std::lock_guard lock(failure_mutex_);
+  return failure_ != nullptr;
+}
+
 void Communicator::check_failed() {
   if (aborted_) {
     throw Error(ErrorCode::communicator_failed,

@@ -44,6 +44,7 @@ class Communicator {
   void check();
   /// From here on all calls throw this. The first one stays.
   [[noreturn]] void fail(const Error& error);
+  bool has_failed() noexcept;
   void abort() noexcept { aborted_.store(true); }
 
   /// "rank 1", or what is known of who is missing: "one of the ranks 0, 2 and 3".

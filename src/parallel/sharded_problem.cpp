@@ -27,6 +27,7 @@ std::string why_not_sharded(const Problem& p, Exchange exchange, int ranks) {
     return "rows of A that begin at no multiple of 16 bytes";
   if (p.a.scaling != Scaling::value || p.b.scaling != Scaling::value || p.d.scaling != Scaling::value)
     return "scales that are no single values";
+  if (exchange == Exchange::reduce_scatter_d && takes_scales(p)) return "scales that are each rank's own";
   if (p.epilogue.bias == Bias::along_m) return "a bias along m";
   if (exchange == Exchange::reduce_scatter_d && p.d.type != f16 && p.d.type != bf16 && p.d.type != f32)
     return "partial sums of a type other than f16, bf16 and f32";

@@ -17,6 +17,7 @@
 #include "parallel/rank_problem.hpp"
 #include "parallel/unfused.hpp"
 #include "util/hash.hpp"
+#include "util/number_text.hpp"
 #include "with_names.hpp"
 
 namespace jitgemm {
@@ -41,6 +42,16 @@ struct Prepared {
   std::unique_ptr<ParallelProduct> product;
 };
 
+const TensorParallelOptions& checked(const TensorParallelOptions& options) {
+  if (options.overlap != Overlap::automatic && options.overlap != Overlap::none)
+    throw Error(ErrorCode::invalid_option, "there is no such overlap; use an enumerator of Overlap");
+  if (!(options.timeout_seconds >= 0)) {
+    throw Error(ErrorCode::invalid_option,
+                "timeout_seconds=" + general_text(options.timeout_seconds, 6) + " is no time; give 0 to wait for ever");
+  }
+  return options;
+}
+
 }  // namespace
 
 struct TensorParallel::Impl {
@@ -48,8 +59,14 @@ struct TensorParallel::Impl {
       : context(its_context),
         options(its_options),
         backend(ContextInternals::backend(its_context)),
-        communicator(nccl::nccl(), nccl_communicator, backend, its_options.timeout_seconds),
+        communicator(nccl::nccl(), nccl_communicator, backend, checked(its_options).timeout_seconds),
         calls(backend) {}
+
+  ~Impl() {
+    if (!communicator.has_failed() || !calls.any_left()) return;
+    for (DeviceMemory& memory : outgrown) static_cast<void>(memory.release());
+    static_cast<void>(staging.release());  // to free it would wait for a rank that does not come
+  }
 
   void gemm(const Problem& problem, Exchange exchange, const Operands& operands, Stream stream);
   void prepare(const Problem& problem, Exchange exchange);
@@ -290,7 +307,7 @@ void TensorParallel::Impl::check() {
   const double seconds = communicator.timeout_seconds();
   if (seconds > 0 && calls.overdue(seconds)) {
     communicator.fail(Error(ErrorCode::peer_lost, "rank " + std::to_string(communicator.rank()) +
-                                                      ": a call has not ended in " + std::to_string(seconds) +
+                                                      ": a call has not ended in " + general_text(seconds, 6) +
                                                       " s, so " + communicator.other_ranks() +
                                                       " does not answer; end all ranks and begin again"));
   }

@@ -1,0 +1,199 @@
+// TensorParallel on a CUDA device that is none: what it asks of the driver, what it leaves, captures, the time-out of
+// calls that are on the device already. The other ranks do what this one does.
+#include <thread>
+
+#include "backend/cuda/cuda_backend.hpp"
+#include "catch.hpp"
+#include "context_fixtures.hpp"
+#include "errors.hpp"
+#include "fake_gpu.hpp"
+#include "fake_nccl.hpp"
+#include "fake_nvrtc.hpp"
+#include "jitgemm/tensor_parallel.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr int size = 64;
+
+class Fixture {
+ public:
+  Fixture() {
+    FakeGpu::reset();
+    FakeNvrtc::reset();
+    cuda::driver_for_tests = &driver;
+    cuda::nvrtc_for_tests = &nvrtc;
+    nccl.alone = true;
+    for (void*& operand : memory) operand = FakeGpu::allocate(size * size * 2);
+    for (int i = 0; i < size * size; ++i) {
+      store(i % 5 - 2, memory[0], i, f16);
+      store(i % 7 - 3, memory[1], i, f16);
+    }
+    context.emplace(ContextOptions{.tuning = Tuning::off, .cache_dir = cache.path().string()});
+    make();
+  }
+  ~Fixture() {
+    FakeGpu::busy = false;
+    parallel.reset();
+    context.reset();
+    cuda::driver_for_tests = nullptr;
+    cuda::nvrtc_for_tests = nullptr;
+    FakeGpu::reset();
+  }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+
+  static Stream stream(int number) { return reinterpret_cast<Stream>(std::uintptr_t(0x5000 + 16 * number)); }
+  void make() { parallel.emplace(*context, nccl.communicator(0), TensorParallelOptions{.timeout_seconds = 0.2}); }
+  Operands operands() const { return {.a = memory[0], .b = memory[1], .d = memory[2]}; }
+  void gemm(const Problem& problem, Exchange exchange, Stream on = stream(0)) {
+    parallel->gemm(problem, exchange, operands(), on);
+  }
+
+  /// Of both ranks' A, which are alike, or of both their sums.
+  bool is_right(const Problem& problem, Exchange exchange) const {
+    const Problem p = normalise(problem);
+    const bool gathers = exchange == Exchange::all_gather_a;
+    const std::int64_t rows = exchange == Exchange::reduce_scatter_d ? p.m / 2 : p.m;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < p.n; ++j) {
+        double sum = 0;
+        for (std::int64_t l = 0; l < p.k; ++l)
+          sum += load(memory[0], (gathers ? i % (p.m / 2) : i) * p.a.ld + l, f16) * load(memory[1], l * p.n + j, f16);
+        if (load(memory[2], i * p.n + j, f16) != (gathers ? sum : 2 * sum)) return false;
+      }
+    }
+    return true;
+  }
+  void poison() { std::memset(memory[2], 0xff, size * size * 2); }
+
+  const TemporaryDirectory cache;
+  FakeNccl nccl{2};
+  cuda::DriverApi driver = FakeGpu::api();
+  cuda::NvrtcApi nvrtc = FakeNvrtc::api();
+  void* memory[3] = {};
+  std::optional<Context> context;
+  std::optional<TensorParallel> parallel;
+};
+
+const Problem plain{.m = 16, .n = 16, .k = 32};
+constexpr Exchange all[] = {Exchange::all_gather_a, Exchange::reduce_scatter_d, Exchange::all_reduce_d};
+
+}  // namespace
+
+TEST_CASE("Each exchange works on a CUDA device, also of rows that lie apart", "[parallel][cuda]") {
+  Fixture f;
+  for (const Exchange exchange : all) {
+    CAPTURE(to_string(exchange));
+    for (const int lda : {0, 40}) {
+      Problem problem = plain;
+      problem.a.ld = lda;
+      f.poison();
+      f.gemm(problem, exchange);
+      CHECK(f.is_right(problem, exchange));
+    }
+  }
+}
+
+TEST_CASE("Whichever call of the driver fails, there is an Error and nothing is left", "[parallel][cuda]") {
+  const auto exchange = GENERATE(Exchange::all_gather_a, Exchange::reduce_scatter_d);
+  Problem problem = plain;
+  problem.a.ld = 40;
+  Fixture f;
+  f.gemm(problem, exchange);  // the kernels are the Context's
+  f.parallel.reset();
+  const auto before = FakeGpu::alive.size();
+  int failed = 0;
+  for (int call = 1;; ++call) {
+    FakeGpu::calls = 0;
+    FakeGpu::failing_call = call;
+    const auto error = error_if_any([&] {
+      f.make();
+      f.gemm(problem, exchange);
+    });
+    FakeGpu::failing_call = 0;
+    const bool reached = FakeGpu::calls >= call;
+    f.parallel.reset();
+    CAPTURE(call, to_string(exchange));
+    CHECK(FakeGpu::alive.size() == before);
+    if (!reached) break;
+    if (!error) continue;  // of what only makes calls cheaper
+    ++failed;
+    CHECK_THAT(error->what(), ContainsSubstring("CUDA_ERROR") && ContainsSubstring("; "));
+  }
+  CHECK(failed > 20);
+  f.make();
+  f.poison();
+  f.gemm(problem, exchange);
+  CHECK(f.is_right(problem, exchange));
+}
+
+TEST_CASE("A prepared product may be captured, another may not", "[parallel][cuda]") {
+  Fixture f;
+  f.parallel->prepare(plain, Exchange::all_gather_a);
+  FakeGraphs::begin(f.stream(0));
+  f.gemm(plain, Exchange::all_gather_a);
+  f.gemm(plain, Exchange::all_gather_a);
+  const Error error = error_of([&] { f.gemm(plain, Exchange::all_reduce_d); });
+  CHECK(error.code() == ErrorCode::not_capturable);
+  CHECK_THAT(error.what(), ContainsSubstring("call prepare() with them on all ranks before the capture"));
+  const CUgraph graph = FakeGraphs::end(f.stream(0));
+  f.poison();
+  REQUIRE(FakeGraphs::launch(graph) == CUDA_SUCCESS);
+  CHECK(f.is_right(plain, Exchange::all_gather_a));
+
+  // What needs more staging leaves alone what the graph uses.
+  f.gemm({.m = 32, .n = 16, .k = 32}, Exchange::all_gather_a);
+  f.poison();
+  REQUIRE(FakeGraphs::launch(graph) == CUDA_SUCCESS);
+  CHECK(f.is_right(plain, Exchange::all_gather_a));
+  FakeGraphs::destroy(graph);
+}
+
+TEST_CASE("A stream's call waits for the one before on another stream, and no longer once that has ended",
+          "[parallel][cuda]") {
+  static std::atomic<int> waits;
+  Fixture f;
+  f.driver.stream_wait_event = [](CUstream, CUevent, unsigned) { return ++waits, CUDA_SUCCESS; };
+  f.parallel->prepare(plain, Exchange::all_gather_a);
+  waits = 0;
+  f.gemm(plain, Exchange::all_gather_a, f.stream(1));
+  CHECK(waits == 0);
+  FakeGpu::busy = true;
+  f.gemm(plain, Exchange::all_gather_a, f.stream(2));
+  f.gemm(plain, Exchange::all_gather_a, f.stream(1));
+  CHECK(waits == 2);
+  FakeGpu::busy = false;
+  f.gemm(plain, Exchange::all_gather_a, f.stream(2));
+  CHECK(waits == 2);
+}
+
+TEST_CASE("A call that does not end within the time-out is a lost rank, and its memory stays", "[parallel][cuda]") {
+  Fixture f;
+  f.parallel->prepare(plain, Exchange::reduce_scatter_d);  // the kernels are the Context's
+  f.parallel.reset();
+  const std::size_t without = FakeGpu::alive.size();
+  f.make();
+  f.parallel->prepare(plain, Exchange::reduce_scatter_d);
+  FakeGpu::busy = true;
+  for (int call = 0; call < 100; ++call) f.gemm(plain, Exchange::reduce_scatter_d);  // more than it has events for
+  f.parallel->check();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const Error error = error_of([&] { f.parallel->check(); });
+  CHECK(error.code() == ErrorCode::peer_lost);
+  CHECK_THAT(error.what(), ContainsSubstring("rank 0: a call has not ended in 0.2 s, so rank 1 does not answer"));
+  CHECK(error_of([&] { f.gemm(plain, Exchange::reduce_scatter_d); }).code() == ErrorCode::peer_lost);
+  f.parallel.reset();
+  CHECK(FakeGpu::alive.size() == without + 3);  // staging, and of exchanges the stream and memory
+}
+
+TEST_CASE("The communicator's device has to be the Context's", "[parallel][cuda]") {
+  Fixture f;
+  f.nccl.device = 1;
+  const Error error = error_of([&] { f.make(); });
+  CHECK(error.code() == ErrorCode::communicator_failed);
+  CHECK_THAT(error.what(), ContainsSubstring("the communicator is of device 1 and the Context of device 0"));
+}
