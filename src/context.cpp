@@ -420,6 +420,17 @@ Counters Context::counters() const {
 
 Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
 
+KernelStore& ContextInternals::store(const Context& context) { return context.impl().store; }
+
+void ContextInternals::make_ready(const Context& context, const Problem& asked, const KernelConfig& config) {
+  with_names(asked, &config, [&] {
+    const NormalProblem problem = normalise(asked);
+    if (is_empty(problem)) return;
+    const ReadyKey key{shape_of(problem), config};
+    if (Ready ready; !context.impl().ready_table.find(key, ready)) context.impl().make_ready(key, problem, nullptr);
+  });
+}
+
 void ContextInternals::warm_check(const Context& context, const Problem& problem) {
   Context::Impl& impl = context.impl();
   impl.store.warm(generate_check(normalise(problem), impl.backend->device()));

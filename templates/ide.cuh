@@ -93,6 +93,9 @@ constexpr KernelParameters PARAMETERS{
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);
 
+// sum_epilogue.cu.in's.
+constexpr bool IN_PAIRS = true;
+
 // pack.cu.in's.
 using Element = u32;
 constexpr bool TRANSPOSE_A = true, TRANSPOSE_B = false;

@@ -115,6 +115,12 @@ class FakeBackend : public Backend {
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   /// -2, -1, 1 or 2 in f16.
+  void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
+                 std::size_t rows, Stream) override {
+    for (std::size_t row = 0; row < rows; ++row)
+      std::memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
+                  row_bytes);
+  }
   void fill_random(void* memory, std::int64_t elements, DataType, std::uint64_t seed) override {
     constexpr std::uint16_t values[] = {0xc000, 0xbc00, 0x3c00, 0x4000};
     auto* const out = static_cast<std::uint16_t*>(memory);
@@ -154,6 +160,7 @@ class FakeBackend : public Backend {
   std::uint64_t stream_id(Stream) override { return 1; }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
   void synchronize(Stream) override { host_us_ = std::max(host_us_, device_us_); }
+  bool is_idle(Stream) override { return true; }
   Stream create_stream() override { return ++streams_, reinterpret_cast<Stream>(this); }
   void destroy_stream(Stream) noexcept override { --streams_; }
   void* create_event() override { return ++events_, new double; }
@@ -162,6 +169,8 @@ class FakeBackend : public Backend {
     host_us_ = std::max(host_us_, *static_cast<double*>(end));
     return *static_cast<double*>(end) - *static_cast<double*>(begin);
   }
+  bool has_passed(void*) override { return true; }
+  void wait_event(void*, Stream) override {}
   void destroy_event(void* event) noexcept override { --events_, delete static_cast<double*>(event); }
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
   void check_pointer(const void*, const char*, Stream) override {}

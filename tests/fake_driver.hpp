@@ -26,6 +26,7 @@ struct FakeDriver {
   static inline int failing_call = 0;  // the number of the call that fails; 0: none
   static inline CUresult failure = CUDA_ERROR_UNKNOWN;
   static inline bool shut_down = false;
+  static inline std::atomic<bool> busy = false;              // what asks whether work has ended hears that it has not
   static inline std::set<CUcontext> contexts_seen;           // by calls that work in the current one
   static inline std::set<CUstreamCaptureMode> unsafe_modes;  // by calls that only the relaxed mode allows
   static inline unsigned memory_type = CU_MEMORYTYPE_DEVICE, managed = 0;
@@ -56,7 +57,7 @@ struct FakeDriver {
     retained = failing_call = 0;
     retained_of.clear();
     failure = CUDA_ERROR_UNKNOWN;
-    shut_down = false;
+    shut_down = busy = false;
     contexts_seen.clear();
     unsafe_modes.clear();
     memory_type = CU_MEMORYTYPE_DEVICE;
@@ -248,6 +249,11 @@ struct FakeDriver {
       note("copy " + std::to_string(bytes));
       return unsafe_work();
     };
+    api.memcpy_2d_async = [](const CUDA_MEMCPY2D* copy, CUstream) {
+      note("copy " + std::to_string(copy->Height) + " rows of " + std::to_string(copy->WidthInBytes) + " from " +
+           std::to_string(copy->srcPitch) + " to " + std::to_string(copy->dstPitch) + " apart");
+      return work();
+    };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values,
                                     CUdeviceptr pointer) {
       return answer(memory_type, count, attributes, values, pointer);
@@ -263,6 +269,11 @@ struct FakeDriver {
     api.stream_create = [](CUstream* stream, unsigned) { return make(stream); };
     api.stream_destroy = [](CUstream stream) { return destroy(stream); };
     api.stream_synchronize = [](CUstream) { return unsafe_work(); };
+    api.stream_query = [](CUstream) {
+      const CUresult result = unsafe_work();
+      return result == CUDA_SUCCESS && busy ? CUDA_ERROR_NOT_READY : result;
+    };
+    api.stream_wait_event = [](CUstream, CUevent, unsigned) { return work(); };
     api.stream_get_id = [](CUstream stream, unsigned long long* id) {
       *id = reinterpret_cast<std::uintptr_t>(stream) + 1;
       return work();
@@ -280,6 +291,10 @@ struct FakeDriver {
     api.event_destroy = [](CUevent event) { return destroy(event); };
     api.event_record = [](CUevent, CUstream) { return work(); };
     api.event_synchronize = [](CUevent) { return unsafe_work(); };
+    api.event_query = [](CUevent) {
+      const CUresult result = unsafe_work();
+      return result == CUDA_SUCCESS && busy ? CUDA_ERROR_NOT_READY : result;
+    };
     api.event_elapsed_time = [](float* milliseconds, CUevent, CUevent) { return *milliseconds = 0.25f, work(); };
     return api;
   }

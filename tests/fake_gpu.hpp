@@ -187,6 +187,19 @@ struct FakeGpu : FakeDriver {
       if (!holds(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
       return copy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), reinterpret_cast<void*>(to), bytes);
     };
+    api.memcpy_2d_async = [](const CUDA_MEMCPY2D* copy, CUstream stream) {
+      if (const CUresult result = work(); result != CUDA_SUCCESS) return result;
+      const auto run = [x = *copy] {
+        if (!holds(x.srcDevice, (x.Height - 1) * x.srcPitch + x.WidthInBytes) ||
+            !holds(x.dstDevice, (x.Height - 1) * x.dstPitch + x.WidthInBytes))
+          return CUDA_ERROR_INVALID_VALUE;
+        for (std::size_t row = 0; row < x.Height; ++row)
+          std::memcpy(reinterpret_cast<void*>(x.dstDevice + row * x.dstPitch),
+                      reinterpret_cast<void*>(x.srcDevice + row * x.srcPitch), x.WidthInBytes);
+        return CUDA_SUCCESS;
+      };
+      return FakeGraphs::take(stream, run) ? CUDA_SUCCESS : run();
+    };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr p) {
       return answer(holds(p, 1) ? CU_MEMORYTYPE_DEVICE : 0, count, attributes, values, p);
     };

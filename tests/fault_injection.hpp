@@ -105,10 +105,11 @@ using DriverFunctions = std::tuple<
     Function<"cuTensorMapEncodeTiled", &D::tensor_map_encode_tiled>, Function<"cuMemAlloc", &D::mem_alloc>,
     Function<"cuMemFree", &D::mem_free>, Function<"cuMemsetD8Async", &D::memset_d8_async>,
     Function<"cuMemcpyHtoDAsync", &D::memcpy_htod_async>, Function<"cuMemcpyDtoHAsync", &D::memcpy_dtoh_async>,
-    Function<"cuMemcpyDtoDAsync", &D::memcpy_dtod_async>,
+    Function<"cuMemcpyDtoDAsync", &D::memcpy_dtod_async>, Function<"cuMemcpy2DAsync", &D::memcpy_2d_async>,
     Function<"cuPointerGetAttributes", &D::pointer_get_attributes>,
     Function<"cuMemPoolGetAccess", &D::mem_pool_get_access>, Function<"cuMemGetAccess", &D::mem_get_access>,
     Function<"cuStreamCreate", &D::stream_create>, Function<"cuStreamDestroy", &D::stream_destroy>,
+    Function<"cuStreamQuery", &D::stream_query>, Function<"cuStreamWaitEvent", &D::stream_wait_event>,
     Function<"cuStreamSynchronize", &D::stream_synchronize>, Function<"cuStreamGetId", &D::stream_get_id>,
     Function<"cuStreamIsCapturing", &D::stream_is_capturing>,
     Function<"cuStreamGetCaptureInfo_v2", &D::stream_get_capture_info_v2>,
@@ -126,7 +127,7 @@ using DriverFunctions = std::tuple<
     Function<"cuThreadExchangeStreamCaptureMode", &D::thread_exchange_stream_capture_mode>,
     Function<"cuEventCreate", &D::event_create>, Function<"cuEventDestroy", &D::event_destroy>,
     Function<"cuEventRecord", &D::event_record>, Function<"cuEventSynchronize", &D::event_synchronize>,
-    Function<"cuEventElapsedTime", &D::event_elapsed_time>>;
+    Function<"cuEventQuery", &D::event_query>, Function<"cuEventElapsedTime", &D::event_elapsed_time>>;
 static_assert(sizeof(D) == std::tuple_size_v<DriverFunctions> * sizeof(void*), "a function of the driver is missing");
 
 using NvrtcFunctions =

@@ -135,6 +135,8 @@ static_assert(same_code<JITGEMM_STATUS_NOT_CAPTURABLE, ErrorCode::not_capturable
 static_assert(same_code<JITGEMM_STATUS_IO, ErrorCode::io>);
 static_assert(same_code<JITGEMM_STATUS_EMULATOR_FAULT, ErrorCode::emulator_fault>);
 static_assert(same_code<JITGEMM_STATUS_INTERNAL, ErrorCode::internal>);
+static_assert(same_code<JITGEMM_STATUS_PEER_LOST, ErrorCode::peer_lost>);
+static_assert(same_code<JITGEMM_STATUS_COMMUNICATOR_FAILED, ErrorCode::communicator_failed>);
 
 }  // namespace
 
@@ -177,14 +179,14 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
 }
 
 TEST_CASE("Each ErrorCode has a jitgemm_status, by the same word", "[c]") {
-  for (int code = 0; code <= int(ErrorCode::internal); ++code)
+  for (int code = 0; code <= int(ErrorCode::communicator_failed); ++code)
     CHECK(jitgemm_status_name(code + 1) == to_string(ErrorCode(code)));
-  CHECK(to_string(ErrorCode(JITGEMM_STATUS_INTERNAL)) == "unknown");  // there are no more
+  CHECK(to_string(ErrorCode(JITGEMM_STATUS_COMMUNICATOR_FAILED)) == "unknown");  // there are no more
   CHECK(jitgemm_status_name(JITGEMM_STATUS_SUCCESS) == std::string("success"));
   CHECK(jitgemm_status_name(JITGEMM_STATUS_INTERRUPTED) == std::string("interrupted"));
   CHECK(jitgemm_status_name(JITGEMM_STATUS_INVALID_ARGUMENT) == std::string("invalid_argument"));
   CHECK(jitgemm_status_name(JITGEMM_STATUS_BUFFER_TOO_SMALL) == std::string("buffer_too_small"));
-  for (const std::int32_t none : {-1, 16, 255, 256, 257, 999, 1003, std::numeric_limits<std::int32_t>::min()})
+  for (const std::int32_t none : {-1, 18, 255, 256, 257, 999, 1003, std::numeric_limits<std::int32_t>::min()})
     CHECK(jitgemm_status_name(none) == std::string("unknown"));
 }
 

@@ -63,15 +63,19 @@ class FakeBackend : public Backend {
   void fill(void*, unsigned char, std::size_t) override { unused(); }
   void copy_to_device(void*, const void*, std::size_t) override { unused(); }
   void copy_to_host(void*, const void*, std::size_t) override { unused(); }
+  void copy_rows(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, Stream) override { unused(); }
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override { unused(); }
   std::uint64_t stream_id(Stream) override { unused(); }
   CaptureStatus capture_status(Stream) override { unused(); }
   void synchronize(Stream) override { unused(); }
+  bool is_idle(Stream) override { unused(); }
   Stream create_stream() override { unused(); }
   void destroy_stream(Stream) noexcept override {}
   void* create_event() override { unused(); }
   void record_event(void*, Stream) override { unused(); }
   double elapsed_us(void*, void*) override { unused(); }
+  bool has_passed(void*) override { unused(); }
+  void wait_event(void*, Stream) override { unused(); }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { unused(); }
   void check_pointer(const void*, const char*, Stream) override { unused(); }

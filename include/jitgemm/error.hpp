@@ -20,10 +20,12 @@ enum class ErrorCode : std::uint8_t {
   launch_failed,    ///< the driver refuses the launch, or an earlier one on this context failed
   out_of_memory,    ///< on the device or the host
   workspace_too_small,
-  not_capturable,  ///< the call needs something that stream capture forbids
-  io,              ///< a file that the caller named cannot be read or written
-  emulator_fault,  ///< the emulator caught a race, a hang or a bad access; log() says where
-  internal,        ///< a bug of this library
+  not_capturable,       ///< the call needs something that stream capture forbids
+  io,                   ///< a file that the caller named cannot be read or written
+  emulator_fault,       ///< the emulator caught a race, a hang or a bad access; log() says where
+  internal,             ///< a bug of this library
+  peer_lost,            ///< another rank did not answer in time, or is gone
+  communicator_failed,  ///< NCCL says so, or abort() was called
 };
 
 JITGEMM_EXPORT std::string to_string(ErrorCode code);

@@ -53,10 +53,12 @@ typedef enum jitgemm_status {
   JITGEMM_STATUS_LAUNCH_FAILED = 9,   ///< the driver refuses the launch, or an earlier one on this context failed
   JITGEMM_STATUS_OUT_OF_MEMORY = 10,  ///< on the device or the host
   JITGEMM_STATUS_WORKSPACE_TOO_SMALL = 11,
-  JITGEMM_STATUS_NOT_CAPTURABLE = 12,  ///< the call needs something that stream capture forbids
-  JITGEMM_STATUS_IO = 13,              ///< a file that the caller named cannot be read or written
-  JITGEMM_STATUS_EMULATOR_FAULT = 14,  ///< the emulator caught a race, a hang or a bad access; the log says where
-  JITGEMM_STATUS_INTERNAL = 15,        ///< a bug of this library
+  JITGEMM_STATUS_NOT_CAPTURABLE = 12,       ///< the call needs something that stream capture forbids
+  JITGEMM_STATUS_IO = 13,                   ///< a file that the caller named cannot be read or written
+  JITGEMM_STATUS_EMULATOR_FAULT = 14,       ///< the emulator caught a race, a hang or a bad access; the log says where
+  JITGEMM_STATUS_INTERNAL = 15,             ///< a bug of this library
+  JITGEMM_STATUS_PEER_LOST = 16,            ///< another rank did not answer in time, or is gone
+  JITGEMM_STATUS_COMMUNICATOR_FAILED = 17,  ///< NCCL says so
   // Of these functions alone.
   JITGEMM_STATUS_INTERRUPTED = 1000,       ///< a callback returned nonzero, or threw
   JITGEMM_STATUS_INVALID_ARGUMENT = 1001,  ///< NULL, a struct without _init, a reserved word, an index, a word

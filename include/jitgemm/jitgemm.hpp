@@ -10,6 +10,7 @@
 #include "jitgemm/options.hpp"
 #include "jitgemm/plan.hpp"
 #include "jitgemm/problem.hpp"
+#include "jitgemm/tensor_parallel.hpp"
 #include "jitgemm/types.hpp"
 #include "jitgemm/version.hpp"
 #include "jitgemm/wisdom.hpp"

@@ -18,8 +18,8 @@ namespace jitgemm {
 /// An ncclComm_t: the caller's, of one device a rank.
 using NcclCommunicator = ::ncclComm*;
 
-/// What travels between the ranks. `m`, `n` and `k` are those of the Problem that a rank is given; `ranks` divides the m
-/// of the first two.
+/// What travels between the ranks. `m`, `n` and `k` are those of the Problem that a rank is given; `ranks` divides the
+/// m of the first two.
 enum class Exchange : std::uint8_t {
   all_gather_a,      ///< a rank has m / ranks rows of A and its own n columns of B, and gets all m rows of these of D
   reduce_scatter_d,  ///< a rank has its own k columns of A and rows of B, and gets m / ranks rows of the sum over ranks

@@ -12,6 +12,7 @@
 #include "core/launch_grid.hpp"
 #include "core/tensor_map_spec.hpp"
 #include "jitgemm/types.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm {
 
@@ -67,6 +68,10 @@ class Backend {
   void zero(void* memory, std::size_t bytes) { fill(memory, 0, bytes); }
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;  ///< complete on return
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;    ///< complete on return
+  /// Device to device, `rows` times `row_bytes`, each side's rows its stride apart. Asynchronous on the stream, and
+  /// captured with it.
+  virtual void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+                         std::size_t row_bytes, std::size_t rows, Stream stream) = 0;
   virtual void fill_random(void* memory, std::int64_t elements, DataType type,
                            std::uint64_t seed) = 0;  ///< about N(0,1)
 
@@ -74,6 +79,8 @@ class Backend {
   virtual std::uint64_t stream_id(Stream stream) = 0;  ///< never reused, unlike the handle
   virtual CaptureStatus capture_status(Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
+  /// Whether all that was enqueued has ended. Waits for nothing.
+  virtual bool is_idle(Stream stream) = 0;
   // Of a stream that is being captured; as graphs are not thread-safe, by one thread at a time. As they stand here, for
   // what captures nothing.
   virtual CapturePoint capture_point(Stream) { return {}; }
@@ -104,6 +111,9 @@ class Backend {
   virtual void* create_event() = 0;
   virtual void record_event(void* event, Stream stream) = 0;
   virtual double elapsed_us(void* begin, void* end) = 0;
+  virtual bool has_passed(void* event) = 0;  ///< what was recorded last; waits for nothing
+  /// What is enqueued on the stream from here on waits for what was recorded last.
+  virtual void wait_event(void* event, Stream stream) = 0;
   virtual void destroy_event(void* event) noexcept = 0;
 
   /// While it lives, allocations and module loads by this thread are legal although another thread captures.
@@ -112,6 +122,11 @@ class Backend {
     virtual ~RelaxedCapture() = default;
   };
   virtual std::unique_ptr<RelaxedCapture> relax_capture() = 0;
+
+  /// The device's number as cuda_devices() lists them, which is the CUDA runtime's; 0 of what is no CUDA device.
+  virtual int device_number() { return 0; }
+  /// Calls `work` while the device's CUDA context is the thread's current one: for what is no call of a Backend.
+  virtual void in_its_context(FunctionRef<void()> work) { work(); }
 
   /// Throws Error{invalid_operand} unless the pointer is memory that this device can access. In a capture it may be
   /// memory that the graph will have allocated by then, of which the driver knows nothing yet.

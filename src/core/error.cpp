@@ -63,6 +63,10 @@ const char* name_of(ErrorCode code) noexcept {
       return "emulator_fault";
     case ErrorCode::internal:
       return "internal";
+    case ErrorCode::peer_lost:
+      return "peer_lost";
+    case ErrorCode::communicator_failed:
+      return "communicator_failed";
   }
   return "unknown";
 }

@@ -10,3 +10,4 @@
 #include "own_scales_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"
+#include "sum_epilogue_arguments.cuh"

@@ -250,6 +250,24 @@ device::PackArguments make_pack_arguments(const NormalProblem& normalised, const
   return args;
 }
 
+device::SumEpilogueArguments make_sum_epilogue_arguments(const NormalProblem& p, const Operands& operands,
+                                                         std::span<const void* const> sources,
+                                                         std::int64_t ld_sources) {
+  device::SumEpilogueArguments args{};
+  for (const void* source : sources) args.sources[args.source_count++] = source;
+  args.c = operands.c;
+  args.bias = operands.bias;
+  args.d = operands.d;
+  args.scale_d = operands.scale_d;
+  args.ld_sources = ld_sources;
+  args.ldc = p.c.ld;
+  args.ldd = p.d.ld;
+  args.m = int(p.m);
+  args.n = int(p.n);
+  args.scalars = scalars_of(p);
+  return args;
+}
+
 device::CheckArguments make_check_arguments(const NormalProblem& p, const Operands& operands) {
   device::CheckArguments args{};
   args.a = operands.a;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/kernel_interface.hpp"
 #include "core/tensor_map_spec.hpp"
 #include "kernels/launch_shape.hpp"
@@ -58,6 +60,11 @@ device::PackArguments make_pack_arguments(const NormalProblem& problem, const Ke
                                           const Workspace& workspace, std::int64_t all_columns);
 
 /// Those of the kernel that checks D, without what a task of it is given.
+/// Those of the kernel that adds up `sources`: the problem's C, bias, D and scale_d as they lie, and of each source the
+/// rows of D, `ld_sources` elements apart.
+device::SumEpilogueArguments make_sum_epilogue_arguments(const NormalProblem& problem, const Operands& operands,
+                                                         std::span<const void* const> sources, std::int64_t ld_sources);
+
 device::CheckArguments make_check_arguments(const NormalProblem& problem, const Operands& operands);
 
 /// From an element of the product on: what it and those right of and below it are computed from.

@@ -72,6 +72,19 @@ TemplateValues check_files() {
           {"check.cuh", template_file("check.cuh")}};
 }
 
+TemplateValues sum_epilogue_files() {
+  return {{"version", JITGEMM_VERSION},
+          {"types.cuh", template_file("types.cuh")},
+          {"schedule.cuh", template_file("schedule.cuh")},
+          {"arguments.cuh", template_file("arguments.cuh")},
+          {"sum_epilogue_arguments.cuh", template_file("sum_epilogue_arguments.cuh")},
+          {"ptx", text_of({"special_registers", "global", "convert", "math", "dependent_launch"}, "ptx/")},
+          {"activation.cuh", template_file("activation.cuh")},
+          {"functor.cuh", template_file("functor.cuh")},
+          {"memory.cuh", template_file("memory.cuh")},
+          {"sum_epilogue.cuh", template_file("sum_epilogue.cuh")}};
+}
+
 std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
 
 std::string_view partition_name(device::Partition partition) {
@@ -290,7 +303,26 @@ KernelSource generate_check(const NormalProblem& asked, const DeviceInfo& device
   return source;
 }
 
+KernelSource generate_sum_epilogue(const NormalProblem& p, bool in_pairs, const DeviceInfo& device) {
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = "sum and epilogue";
+  const std::string from = std::string(to_string(type_of_c(p))), to = std::string(to_string(p.d.type));
+  source.entry = "sum_epilogue_" + from + (from == to ? "" : "_" + to);
+  TemplateValues values = sum_epilogue_files();
+  values.merge(arithmetic_of(p));
+  values.insert({{"architecture", source.architecture},
+                 {"problem", "sums " + from + ", D " + to + describe_epilogue(p)},
+                 {"in_pairs", flag(in_pairs)},
+                 {"dependent_launch", flag(device.launches_dependents())},
+                 {"entry", source.entry}});
+  source.text = fill_in("sum_epilogue.cu.in", values);
+  return source;
+}
+
 bool is_current(const KernelSource& source) {
+  if (source.entry.starts_with("sum_epilogue_"))
+    return may_give("sum_epilogue.cu.in", sum_epilogue_files(), source.text);
   if (source.entry.starts_with("check_")) return may_give("check.cu.in", check_files(), source.text);
   if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
   for (const KernelFamily* family : kernel_families) {

@@ -26,6 +26,10 @@ KernelSource generate_packing(const NormalProblem& problem, const KernelConfig& 
 /// it is one matrix; not on vectors of scales, whose problems are not measured (Chooser).
 KernelSource generate_check(const NormalProblem& problem, const DeviceInfo& device);
 
+/// The source of the kernel that adds up what ranks have of a product and applies the problem's epilogue to the sum.
+/// Depends on types and epilogue, and on whether every row of every operand begins where a pair of elements may.
+KernelSource generate_sum_epilogue(const NormalProblem& problem, bool in_pairs, const DeviceInfo& device);
+
 /// Whether this version of the library with these templates makes such sources: no call asks for another's.
 bool is_current(const KernelSource& source);
 

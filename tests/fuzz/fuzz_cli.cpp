@@ -39,15 +39,19 @@ class IdleBackend final : public Backend {
   void fill(void*, unsigned char, std::size_t) override {}
   void copy_to_device(void*, const void*, std::size_t) override {}
   void copy_to_host(void*, const void*, std::size_t) override {}
+  void copy_rows(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, Stream) override {}
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override {}
   std::uint64_t stream_id(Stream) override { return 0; }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
   void synchronize(Stream) override {}
+  bool is_idle(Stream) override { return true; }
   Stream create_stream() override { return nullptr; }
   void destroy_stream(Stream) noexcept override {}
   void* create_event() override { stop(ErrorCode::out_of_memory); }
   void record_event(void*, Stream) override {}
   double elapsed_us(void*, void*) override { return 0; }
+  bool has_passed(void*) override { return true; }
+  void wait_event(void*, Stream) override {}
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
   void check_pointer(const void*, const char*, Stream) override {}

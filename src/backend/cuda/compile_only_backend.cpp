@@ -26,15 +26,21 @@ class CompileOnlyBackend final : public Backend {
   void fill(void*, unsigned char, std::size_t) override { no_device("fill memory"); }
   void copy_to_device(void*, const void*, std::size_t) override { no_device("copy memory"); }
   void copy_to_host(void*, const void*, std::size_t) override { no_device("copy memory"); }
+  void copy_rows(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, Stream) override {
+    no_device("copy memory");
+  }
   void fill_random(void*, std::int64_t, DataType, std::uint64_t) override { no_device("fill memory"); }
   std::uint64_t stream_id(Stream) override { no_device("use a stream"); }
   CaptureStatus capture_status(Stream) override { no_device("use a stream"); }
   void synchronize(Stream) override { no_device("use a stream"); }
+  bool is_idle(Stream) override { no_device("use a stream"); }
   Stream create_stream() override { no_device("use a stream"); }
   void destroy_stream(Stream) noexcept override {}
   void* create_event() override { no_device("use an event"); }
   void record_event(void*, Stream) override { no_device("use an event"); }
   double elapsed_us(void*, void*) override { no_device("use an event"); }
+  bool has_passed(void*) override { no_device("use an event"); }
+  void wait_event(void*, Stream) override { no_device("use an event"); }
   void destroy_event(void*) noexcept override {}
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }
   void check_pointer(const void*, const char*, Stream) override { no_device("use device memory"); }

@@ -86,6 +86,8 @@ class CudaBackend final : public Backend {
   void fill(void* memory, unsigned char byte, std::size_t bytes) override;
   void copy_to_device(void* to, const void* from, std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
+                 std::size_t rows, Stream stream) override;
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override;
 
   std::uint64_t stream_id(Stream stream) override;
@@ -110,15 +112,23 @@ class CudaBackend final : public Backend {
     neighbour_.launch(device_.sm_count, stream);
   }
   void synchronize(Stream stream) override;
+  bool is_idle(Stream stream) override;
   Stream create_stream() override;
   void destroy_stream(Stream stream) noexcept override;
 
   void* create_event() override;
   void record_event(void* event, Stream stream) override;
   double elapsed_us(void* begin, void* end) override;
+  bool has_passed(void* event) override;
+  void wait_event(void* event, Stream stream) override;
   void destroy_event(void* event) noexcept override;
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
+  int device_number() override;
+  void in_its_context(FunctionRef<void()> work) override {
+    const CurrentContext current(context_);
+    work();
+  }
   void check_pointer(const void* pointer, const char* name, Stream stream) override;
 
  private:
@@ -134,6 +144,12 @@ class CudaBackend final : public Backend {
   }
   void wait_for_own_stream() {
     check(api_.stream_synchronize(own_stream_), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
+  }
+  /// Of a query: false where it is not ready yet.
+  bool is_ready(CUresult result, const char* call) const {
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    check(result, ErrorCode::launch_failed, call, earlier_failure);
+    return true;
   }
   struct LaunchConfig;
   bool is_capturing(Stream stream);  // in the current context
@@ -284,6 +300,21 @@ void CudaBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
   wait_for_own_stream();
 }
 
+void CudaBackend::copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+                            std::size_t row_bytes, std::size_t rows, Stream stream) {
+  if (row_bytes == 0 || rows == 0) return;
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = address(from);
+  copy.srcPitch = from_stride;
+  copy.dstDevice = address(to);
+  copy.dstPitch = to_stride;
+  copy.WidthInBytes = row_bytes;
+  copy.Height = rows;
+  const CurrentContext current(context_);
+  check(api_.memcpy_2d_async(&copy, stream), ErrorCode::launch_failed, "cuMemcpy2DAsync", earlier_failure);
+}
+
 CUdeviceptr CudaBackend::pattern(DataType type) {
   const std::lock_guard lock(patterns_mutex_);
   void*& pattern = patterns_[type];
@@ -341,6 +372,11 @@ void CudaBackend::synchronize(Stream stream) {
   check(api_.stream_synchronize(stream), ErrorCode::launch_failed, "cuStreamSynchronize", earlier_failure);
 }
 
+bool CudaBackend::is_idle(Stream stream) {
+  const Scope scope(*this);
+  return is_ready(api_.stream_query(stream), "cuStreamQuery");
+}
+
 Stream CudaBackend::create_stream() {
   Scope scope(*this);
   CUstream stream = nullptr;
@@ -374,6 +410,28 @@ double CudaBackend::elapsed_us(void* begin, void* end) {
   check(api_.event_elapsed_time(&milliseconds, static_cast<CUevent>(begin), static_cast<CUevent>(end)),
         ErrorCode::launch_failed, "cuEventElapsedTime", earlier_failure);
   return milliseconds * 1e3;
+}
+
+bool CudaBackend::has_passed(void* event) {
+  const Scope scope(*this);
+  return is_ready(api_.event_query(static_cast<CUevent>(event)), "cuEventQuery");
+}
+
+void CudaBackend::wait_event(void* event, Stream stream) {
+  const CurrentContext current(context_);
+  check(api_.stream_wait_event(stream, static_cast<CUevent>(event), 0), ErrorCode::launch_failed, "cuStreamWaitEvent",
+        earlier_failure);
+}
+
+int CudaBackend::device_number() {
+  int count = 0;
+  check(api_.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
+  for (int number = 0; number < count; ++number) {
+    CUdevice device = 0;
+    check(api_.device_get(&device, number), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
+    if (device == context_.device) return number;
+  }
+  throw Error(ErrorCode::no_device, "the Context's device is no longer listed; check nvidia-smi");
 }
 
 void CudaBackend::destroy_event(void* event) noexcept {

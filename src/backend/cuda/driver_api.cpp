@@ -85,12 +85,15 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
   bind(library, api.memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
   bind(library, api.memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
+  bind(library, api.memcpy_2d_async, "cuMemcpy2DAsync_v2");
   bind(library, api.pointer_get_attributes, "cuPointerGetAttributes");
   bind(library, api.mem_pool_get_access, "cuMemPoolGetAccess");
   bind(library, api.mem_get_access, "cuMemGetAccess");
   bind(library, api.stream_create, "cuStreamCreate");
   bind(library, api.stream_destroy, "cuStreamDestroy_v2");
   bind(library, api.stream_synchronize, "cuStreamSynchronize");
+  bind(library, api.stream_query, "cuStreamQuery");
+  bind(library, api.stream_wait_event, "cuStreamWaitEvent");
   bind(library, api.stream_get_id, "cuStreamGetId");
   bind(library, api.stream_is_capturing, "cuStreamIsCapturing");
   bind(library, api.stream_get_capture_info_v2, "cuStreamGetCaptureInfo_v2");
@@ -114,6 +117,7 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.event_destroy, "cuEventDestroy_v2");
   bind(library, api.event_record, "cuEventRecord");
   bind(library, api.event_synchronize, "cuEventSynchronize");
+  bind(library, api.event_query, "cuEventQuery");
   bind(library, api.event_elapsed_time, "cuEventElapsedTime");
 
   check(api, api.init(0), ErrorCode::no_device, "cuInit", without_device);

@@ -47,6 +47,7 @@ struct DriverApi {
   decltype(&cuMemcpyHtoDAsync) memcpy_htod_async = nullptr;
   decltype(&cuMemcpyDtoHAsync) memcpy_dtoh_async = nullptr;
   decltype(&cuMemcpyDtoDAsync) memcpy_dtod_async = nullptr;
+  decltype(&cuMemcpy2DAsync) memcpy_2d_async = nullptr;
   decltype(&cuPointerGetAttributes) pointer_get_attributes = nullptr;
   decltype(&cuMemPoolGetAccess) mem_pool_get_access = nullptr;
   decltype(&cuMemGetAccess) mem_get_access = nullptr;
@@ -54,6 +55,8 @@ struct DriverApi {
   decltype(&cuStreamCreate) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
+  decltype(&cuStreamQuery) stream_query = nullptr;
+  CUresult (*stream_wait_event)(CUstream, CUevent, unsigned flags) = nullptr;
   decltype(&cuStreamGetId) stream_get_id = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
   // The versions that know programmatic edges came with CUDA 12.3; null in older drivers.
@@ -81,6 +84,7 @@ struct DriverApi {
   decltype(&cuEventDestroy) event_destroy = nullptr;
   decltype(&cuEventRecord) event_record = nullptr;
   decltype(&cuEventSynchronize) event_synchronize = nullptr;
+  decltype(&cuEventQuery) event_query = nullptr;
   decltype(&cuEventElapsedTime) event_elapsed_time = nullptr;
 };
 

@@ -181,6 +181,14 @@ class EmulatorBackend final : public Backend {
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
 
+  void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride, std::size_t row_bytes,
+                 std::size_t rows, Stream stream) override {
+    const emulator::StreamTurn turn(stream);
+    for (std::size_t row = 0; row_bytes > 0 && row < rows; ++row)
+      std::memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
+                  row_bytes);
+  }
+
   void fill_random(void* memory, std::int64_t elements, DataType type, std::uint64_t seed) override {
     const double deviation = random_deviation(type);
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -196,6 +204,7 @@ class EmulatorBackend final : public Backend {
   std::uint64_t stream_id(Stream stream) override { return reinterpret_cast<std::uintptr_t>(stream); }
   CaptureStatus capture_status(Stream) override { return CaptureStatus::none; }
   void synchronize(Stream stream) override { const emulator::StreamTurn after_all(stream); }
+  bool is_idle(Stream stream) override { return emulator::is_idle(stream); }
   Stream create_stream() override {
     static std::atomic<std::uintptr_t> next{0x1000};
     return reinterpret_cast<Stream>(next += 16);
@@ -212,6 +221,8 @@ class EmulatorBackend final : public Backend {
                                                      *static_cast<Clock::time_point*>(begin))
         .count();
   }
+  bool has_passed(void*) override { return true; }
+  void wait_event(void*, Stream) override {}
   void destroy_event(void* event) noexcept override { delete static_cast<Clock::time_point*>(event); }
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<RelaxedCapture>(); }

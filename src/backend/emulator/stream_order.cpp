@@ -41,4 +41,9 @@ StreamTurn::~StreamTurn() {
   if (--queue->second.turns == 0) queues().by_stream.erase(queue);
 }
 
+bool is_idle(Stream stream) {
+  const std::lock_guard lock(queues().mutex);
+  return !queues().by_stream.contains(stream);
+}
+
 }  // namespace jitgemm::emulator

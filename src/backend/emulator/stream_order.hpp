@@ -18,4 +18,7 @@ class StreamTurn {
   Stream stream_;
 };
 
+/// Whether nobody has a turn, or waits for one.
+bool is_idle(Stream stream);
+
 }  // namespace jitgemm::emulator

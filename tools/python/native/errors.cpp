@@ -32,6 +32,8 @@ PyObject* kind_of(ErrorCode code) {
     case ErrorCode::not_capturable:
     case ErrorCode::emulator_fault:
     case ErrorCode::internal:
+    case ErrorCode::peer_lost:
+    case ErrorCode::communicator_failed:
       break;
   }
   return PyExc_RuntimeError;

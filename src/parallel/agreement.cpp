@@ -1,0 +1,84 @@
+#include "parallel/agreement.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+namespace jitgemm {
+namespace {
+
+/// A text of bounded length, as ranks send it.
+template <std::size_t size>
+struct SentText {
+  char text[size];
+
+  SentText(std::string_view from = {}) : text{} { std::memcpy(text, from.data(), std::min(from.size(), size - 1)); }
+  std::string str() const { return text; }
+};
+
+struct Vote {
+  SentText<40> digest;
+  bool failed = false;
+  ErrorCode code = ErrorCode::internal;
+  SentText<512> why;
+};
+static_assert(sizeof(Vote) <= most_exchanged_bytes && std::is_trivially_copyable_v<Vote>);
+
+struct SentChoice {
+  SentText<512> config;
+  PlanSource source = PlanSource::model;
+  SentText<1024> why;
+  double measured_us = 0;
+};
+static_assert(sizeof(SentChoice) <= most_exchanged_bytes && std::is_trivially_copyable_v<SentChoice>);
+
+}  // namespace
+
+void agree(Communicator& communicator, const std::string& digest, const std::optional<Error>& failure) {
+  Vote mine;
+  mine.digest = std::string_view(digest);
+  if (failure) {
+    mine.failed = true;
+    mine.code = failure->code();
+    mine.why = std::string_view(failure->what());
+  }
+  std::vector<Vote> votes(std::size_t(communicator.ranks()));
+  communicator.all_gather_bytes(&mine, votes.data(), sizeof mine);
+  if (failure) throw *failure;
+  for (std::size_t rank = 0; rank < votes.size(); ++rank) {
+    const Vote& vote = votes[rank];
+    if (!vote.failed) continue;
+    throw Error(vote.code, "rank " + std::to_string(rank) + " of " + std::to_string(votes.size()) +
+                               " could not go on, and so no rank does: " + vote.why.str());
+  }
+  std::string others;
+  for (std::size_t rank = 1; rank < votes.size(); ++rank)
+    if (votes[rank].digest.str() != votes[0].digest.str())
+      others += (others.empty() ? "" : ", ") + std::to_string(rank);
+  if (!others.empty()) {
+    throw Error(
+        ErrorCode::invalid_problem,
+        "the ranks do not ask for the same: not what rank 0 does is asked for by rank " + others +
+            "; call with the same problem, exchange and version of the library on all ranks, in the same order");
+  }
+}
+
+AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoice()> choose) {
+  std::optional<Error> failure;
+  SentChoice sent;
+  if (communicator.rank() == 0) {
+    failure = failure_of([&] {
+      const AgreedChoice choice = choose();
+      sent.config = std::string_view(to_string(choice.config));
+      sent.source = choice.source;
+      sent.why = std::string_view(choice.why);
+      sent.measured_us = choice.measured_us;
+    });
+  }
+  agree(communicator, "chosen", failure);
+  communicator.broadcast_bytes(&sent, sizeof sent, 0);
+  return {parse_kernel_config(sent.config.str()), sent.source, sent.why.str(), sent.measured_us};
+}
+
+}  // namespace jitgemm
