@@ -63,8 +63,8 @@ const NcclApi& nccl() {
 
 void check(Result result, const char* call) {
   if (result == 0) return;
-  throw Error(ErrorCode::launch_failed, fmt::format("{} failed: {}; NCCL_DEBUG=WARN and NCCL_DEBUG_FILE say why", call,
-                                                    nccl().get_error_string(result)));
+  throw Error(ErrorCode::communicator_failed, fmt::format("{} failed: {}; NCCL_DEBUG=WARN and NCCL_DEBUG_FILE say why",
+                                                          call, nccl().get_error_string(result)));
 }
 
 NcclType type_of(DataType type) {
