@@ -121,6 +121,8 @@ TEST_CASE("A shape that does not divide among the ranks is refused before any is
   CHECK(why({reduce, 3, 5, 8}, 4) == "");
   ParallelBenchOptions options;
   CHECK_THAT(refusal(ErrorCode::invalid_option, [&] { task_of(options, 3); }), ContainsSubstring("among 3 ranks"));
+  options.arms = {"ours", "cublas_nccl", "ours"};
+  CHECK_THAT(refusal(ErrorCode::invalid_option, [&] { task_of(options, 2); }), ContainsSubstring("names ours twice"));
   options.type = "f17";
   CHECK_THAT(refusal(ErrorCode::invalid_option, [&] { task_of(options, 2); }), ContainsSubstring("f17"));
 }

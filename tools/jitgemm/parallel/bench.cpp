@@ -1,6 +1,5 @@
 // Ranks are processes, as those of torchrun and mpirun are: one GPU each, all GPUs visible.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -148,6 +147,8 @@ ParallelTask task_of(const ParallelBenchOptions& options, int ranks) {
                     .samples = options.samples,
                     .seconds = options.seconds};
   for (const ParallelShape& shape : task.shapes) problem_of_rank(shape, ranks, task.type);
+  for (const std::string& arm : task.arms)
+    if (std::ranges::count(task.arms, arm) > 1) refuse(fmt::format("--arms names {} twice: name it once", arm));
   return task;
 }
 
