@@ -30,6 +30,11 @@ std::string size_of_tuned(const NormalProblem& tuned) {
          (tuned.expected_m == 1 ? " row" : " rows");
 }
 
+/// To follow on a reason: that of another size was measured.
+std::string as_for(const NormalProblem& tuned, const NormalProblem& shape) {
+  return takes_as_long(tuned, shape) ? std::string() : ", as for " + size_of_tuned(tuned);
+}
+
 }  // namespace
 
 class Chooser::Measuring {
@@ -90,11 +95,12 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       if (is_bounded()) {
         choice = look_up(planner, shape);
       } else if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
+        const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
         choice = {.config = result->config,
                   .source = PlanSource::measured,
-                  .why = why_chosen(*result) + measured_as(problem),
+                  .why = why_chosen(*result) + as_for(tuned, shape),
                   .predicted_us = planner.predict_us(result->config),
-                  .measured_us = takes_as_long(tuned_shape(shape, options_.bucket_m), shape) ? result->median_us : 0,
+                  .measured_us = takes_as_long(tuned, shape) ? result->median_us : 0,
                   .spread = result->spread,
                   .runners_up = runners_up_of(*result),
                   .tuned = true};
@@ -126,8 +132,8 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
 }
 
 std::string Chooser::measured_as(const NormalProblem& problem) const {
-  const NormalProblem shape = shape_of(problem), tuned = tuned_shape(shape, options_.bucket_m);
-  return takes_as_long(tuned, shape) ? std::string() : ", as for " + size_of_tuned(tuned);
+  const NormalProblem shape = shape_of(problem);
+  return as_for(tuned_shape(shape, options_.bucket_m), shape);
 }
 
 std::optional<Choice> Chooser::remembered(const NormalProblem& shape) {
@@ -257,13 +263,12 @@ Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) 
   if (const auto best = judge_nearest(found, planner, &why)) {
     return {best->config, PlanSource::model, why, best->predicted_us};
   }
-  const bool as_tuned = takes_as_long(tuned, shape);
-  found.why += measured_as(shape);
+  found.why += as_for(tuned, shape);
   return {.config = found.config,
           .source = found.match == Match::exact ? PlanSource::exact : PlanSource::nearest,
           .why = found.why,
           .predicted_us = planner.predict_us(found.config),
-          .measured_us = as_tuned ? found.measured_us : 0,
+          .measured_us = takes_as_long(tuned, shape) ? found.measured_us : 0,
           .spread = found.spread,
           .expected_regret = found.expected_regret,
           .runners_up = found.runners_up,

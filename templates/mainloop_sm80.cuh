@@ -169,7 +169,7 @@ struct OperandLoader {
 
 /// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
 /// 0 writes. The loader is STAGES k-blocks ahead at most.
-struct WorkQueue {
+struct WorkInFlight {
   static constexpr int ENTRY_BYTES = sm80::queue_entry_bytes, BYTES = GEOMETRY.queue_bytes;
   u32 smem;
 
@@ -217,7 +217,7 @@ struct WorkQueue {
 /// Runs ahead of the multiplication through this CTA's work, one k-block and one commit group at a time.
 struct StageLoader {
   const Arguments& args;
-  WorkQueue queue;
+  WorkInFlight queue;
   Scheduler scheduler;
   u32 entry;      // of the queue, the current work's
   int k, k_end;   // next k-block and the end of the current work; equal when there is no more
@@ -225,11 +225,11 @@ struct StageLoader {
   OperandLoader<ElementA, BLOCK_M, A_K_MAJOR, ALIGN_A> a;
   OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B, PAIRS> b;
 
-  __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkQueue& work_queue)
+  __device__ __forceinline__ StageLoader(const Arguments& arguments, const WorkInFlight& work_in_flight)
       : args(arguments),
-        queue(work_queue),
+        queue(work_in_flight),
         scheduler(scheduler_of(arguments, int(ptx::block_index()))),
-        entry(work_queue.smem),
+        entry(work_in_flight.smem),
         a(arguments.lda, arguments.m),
         b(arguments.ldb, arguments.n) {
     Work work{};
@@ -238,7 +238,7 @@ struct StageLoader {
 
   __device__ __forceinline__ void next_work() {
     ptx::bar_sync(0, THREADS);  // thread 0 has written the entry
-    Work work = WorkQueue::read(entry);
+    Work work = WorkInFlight::read(entry);
     entry = queue.next(entry);
     begin_work(work, scheduler.next(work));
   }
@@ -251,13 +251,13 @@ struct StageLoader {
       b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end,
              first_k(scheduler).at(work.k_begin * BLOCK_K));
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
-      if constexpr (GROUPED) WorkQueue::write_tile(entry, tile);
+      if constexpr (GROUPED) WorkInFlight::write_tile(entry, tile);
     } else {
       work.k_begin = work.k_end = 0;
     }
     k = work.k_begin;
     k_end = work.k_end;
-    WorkQueue::write(entry, work);
+    WorkInFlight::write(entry, work);
   }
 
   /// Starts the copy of the next k-block to a stage of the ring.
@@ -334,7 +334,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   }
   const u32 smem = (ptx::dynamic_smem() + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN;
   const Ring ring{smem};
-  const WorkQueue queue{smem + STAGES * STAGE_BYTES};
+  const WorkInFlight queue{smem + STAGES * STAGE_BYTES};
   const u32 warp = ptx::thread_index() / 32;
   const u32 warp_m = warp % WARPS_M, warp_n = warp / WARPS_M;
 
@@ -353,15 +353,15 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   const Scales scales(args);
   Multiplier multiplier(warp_m, warp_n);
   u32 stage = smem;
-  for (u32 entry = queue.smem; WorkQueue::k_blocks(entry) > 0; entry = queue.next(entry)) {
+  for (u32 entry = queue.smem; WorkInFlight::k_blocks(entry) > 0; entry = queue.next(entry)) {
     multiplier.load(stage, 0);
     Accumulator accumulators[ACCUMULATORS];
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
     auto of_blocks = [&] {
       if constexpr (HAS_BLOCK_SCALES) {
-        const Work work = WorkQueue::read(entry);
-        const WorkTile tile = WorkQueue::tile(args, entry);
+        const Work work = WorkInFlight::read(entry);
+        const WorkTile tile = WorkInFlight::tile(args, entry);
         return BlockScales<WarpFragment, WARP_M / 16>(args, tile, WarpFragment(0, ptx::thread_index() % 32),
                                                       tile.row + warp_m * WARP_M, tile.column + warp_n * WARP_N,
                                                       work.k_begin);
@@ -373,7 +373,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     auto& sums = HAS_BLOCK_SCALES ? of_block : accumulators;
 
 #pragma unroll 1
-    for (int k_blocks = WorkQueue::k_blocks(entry); k_blocks > 0; --k_blocks) {
+    for (int k_blocks = WorkInFlight::k_blocks(entry); k_blocks > 0; --k_blocks) {
       of_blocks.load_next();
       if constexpr (HAS_BLOCK_SCALES) {
 #pragma unroll
@@ -395,9 +395,9 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
       stage = ring.next(stage);
     }
 
-    const auto work = [&] { return WorkQueue::read(entry); };
+    const auto work = [&] { return WorkInFlight::read(entry); };
     if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
-    const WorkTile tile = tile_in_d(WorkQueue::tile(args, entry));
+    const WorkTile tile = tile_in_d(WorkInFlight::tile(args, entry));
     const Epilogue epilogue{args, scales, tile};
     constexpr int WARP_COLUMNS = WARP_N / COLUMN_FOLD;
     const int row = tile.row + warp_m * WARP_M, column = tile.column + warp_n * WARP_COLUMNS;

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "group_cases.hpp"
+#include "group_memory.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
@@ -86,17 +85,11 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
   const auto bias = random_vector(bias_elements(p), p.c.type);
   const auto scale_a = random_vector(p.a.scaling == Scaling::vector ? m : 0, f32),
              scale_b = random_vector(p.b.scaling == Scaling::vector ? n : 0, f32);
-  constexpr std::int64_t guard = 256;  // bytes before D
-  const std::size_t size_d = size_of(p.d.type), d_bytes = std::size_t(matrix_d(p).batch_bytes());
-  const auto d_memory = [&] {
-    return device.buffer(std::int64_t((std::size_t(guard) + d_bytes) / size_d), p.d.type, 0xff, nullptr, 256);
-  };
-  const auto d = d_memory(), d_alone = d_memory();
-  auto table = device.buffer(groups, s32, 0, nullptr, 4);
-  if (groups > 0) std::memcpy(table.host(), one.table.data(), std::size_t(groups) * 4);
+  groups::GroupsOfD d(device, p);
+  const auto table = groups::table_of(device, one.table);
 
-  Operands on_device{.a = a.to_device(), .b = b.to_device(), .d = d.to_device() + guard};
-  Operands on_host{.a = a.host(), .b = b.host(), .d = d.host() + guard};
+  Operands on_device{.a = a.to_device(), .b = b.to_device(), .d = d.on_device()};
+  Operands on_host{.a = a.host(), .b = b.host(), .d = d.on_host()};
   if (p.beta != 0) on_device.c = c.to_device(), on_host.c = c.host();
   if (bias_elements(p) > 0) on_device.bias = bias.to_device(), on_host.bias = bias.host();
   const auto floats = [](const char* memory) { return reinterpret_cast<const float*>(memory); };
@@ -104,7 +97,7 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
     on_device.scale_a = floats(scale_a.to_device()), on_host.scale_a = floats(scale_a.host());
     on_device.scale_b = floats(scale_b.to_device()), on_host.scale_b = floats(scale_b.host());
   }
-  on_device.group_rows = reinterpret_cast<const std::int32_t*>(table.to_device());
+  on_device.group_rows = groups::on_device(table);
   if (one.config)
     device.context.gemm(asked, on_device, nullptr, *one.config);
   else
@@ -120,15 +113,12 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
     }
   }
 
-  std::vector<char> untouched(std::size_t(guard) + d_bytes, 1);
-  char* const alone = d_alone.to_device() + guard;
   for (std::int64_t g = 0; g < groups; ++g) {
     const auto [begin, end] = ranges[std::size_t(g)];
     const std::string name =
         "group " + std::to_string(g) + ", " + std::to_string(begin) + " to " + std::to_string(end) + " of k: ";
-    const std::size_t first = std::size_t(guard) + std::size_t(g * p.d.stride) * size_d;
-    for (std::int64_t i = 0; i < m; ++i)
-      std::memset(untouched.data() + first + std::size_t(i * p.d.ld) * size_d, 0, std::size_t(n) * size_d);
+    const groups::RowsOfD rows_of_d{g * p.d.stride, m};
+    d.has(rows_of_d);
     Problem single = asked;
     single.grouping = Grouping::none;
     single.expected_m = 0;
@@ -141,7 +131,7 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
           static_cast<const char*>(operands.b) + begin * (b_by_k ? p.b.ld : 1) * std::int64_t(size_of(p.b.type));
       if (p.beta != 0)
         operands.c = static_cast<const char*>(operands.c) + g * p.c.stride * std::int64_t(size_of(p.c.type));
-      operands.d = static_cast<char*>(operands.d) + g * p.d.stride * std::int64_t(size_d);
+      operands.d = static_cast<char*>(operands.d) + g * p.d.stride * std::int64_t(size_of(p.d.type));
       operands.group_rows = nullptr;
       return operands;
     };
@@ -157,21 +147,10 @@ inline std::string run(TestDevice& device, const KCase& one, Random& random) {
     if (const std::string wrong = violation(reference(normal, host, config.main_loop), normal, host.d); !wrong.empty())
       return name + wrong;
     if (begin == end || !a_by_k || !b_by_k) continue;
-    Operands dense = of_group(on_device);
-    dense.d = alone + g * p.d.stride * std::int64_t(size_d);
-    device.context.gemm(single, dense, nullptr, config);
-    device.wait();
-    d_alone.from_device();
-    for (std::int64_t i = 0; i < m; ++i) {
-      const std::size_t at = first + std::size_t(i * p.d.ld) * size_d;
-      if (std::memcmp(d.host() + at, d_alone.host() + at, std::size_t(n) * size_d) != 0)
-        return name + "row " + std::to_string(i) + " has other bits than in a GEMM of the group alone";
-    }
+    if (const std::string wrong = d.compare_with_alone(single, of_group(on_device), rows_of_d, config); !wrong.empty())
+      return name + wrong;
   }
-  for (std::size_t i = 0; i < untouched.size(); ++i)
-    if (untouched[i] && d.host()[i] != char(0xff))
-      return "byte " + std::to_string(std::int64_t(i) - guard) + " of D, which is no element, was written";
-  return "";
+  return d.stray_write();
 }
 
 }  // namespace jitgemm::test::along_k

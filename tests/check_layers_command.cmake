@@ -16,10 +16,11 @@ set(may_include_bench bench peers measure common)
 set(may_include_wisdom wisdom bench common)
 set(may_include_seed seed bench peers measure common)
 set(may_include_soak soak measure common)
-set(may_include_command command run inspect warm tuning cache wisdom bench seed soak common)
+set(may_include_parallel parallel peers measure common)
+set(may_include_command command run inspect warm tuning cache wisdom bench seed soak parallel common)
 
 # What measures and what tests may include internals.
-set(with_internals measure peers bench seed calibrate soak)
+set(with_internals measure peers bench seed calibrate soak parallel)
 
 # Of the others these files alone, each the headers that are named, until the library has a function for it:
 # to end the emulator's compilers; which types there are, for --help, and that a cache directory has a path; to refuse a problem before anything is compiled,

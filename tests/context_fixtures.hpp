@@ -19,6 +19,14 @@ inline ContextOptions emulator_options(const TemporaryDirectory& cache, std::opt
   return {.device = Device::emulator, .tuning = tuning, .cache_dir = cache.path().string()};
 }
 
+/// Measures a few of Hopper's kernels on first use.
+inline ContextOptions briefly_tuning(const TemporaryDirectory& cache) {
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_90a";
+  options.tuning_budget_seconds = 0.05;
+  return options;
+}
+
 inline ContextOptions compile_only(const TemporaryDirectory& cache, const std::string& architecture = "sm_80") {
   return {.device = Device::compile_only, .architecture = architecture, .cache_dir = cache.path().string()};
 }

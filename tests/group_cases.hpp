@@ -1,15 +1,19 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "catch.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "gated_cases.hpp"
+#include "gemm_cases.hpp"
+#include "group_memory.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
 #include "reference.hpp"
@@ -17,8 +21,6 @@
 // Calls with groups of rows. Operands end where their memory does, rows of A that are no group's are NaN, and all of D
 // that no group has is to stay as it was.
 namespace jitgemm::test::groups {
-
-using gated::TestDevice;
 
 struct GroupRows {
   std::int64_t begin, end;
@@ -46,6 +48,28 @@ inline std::vector<std::int32_t> ends_of(const std::vector<std::int32_t>& sizes)
   return ends;
 }
 
+/// As experts' weights have them: `sizes` rows of A each.
+inline Problem problem_of(std::int64_t n, std::int64_t k, const std::vector<std::int32_t>& sizes, Layout layout_b,
+                          DataType type = bf16, DataType d = bf16) {
+  Problem problem{.m = std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0)),
+                  .n = n,
+                  .k = k,
+                  .batch = std::int64_t(sizes.size()),
+                  .a = {type},
+                  .b = {type, layout_b},
+                  .d = {d}};
+  problem.grouping = Grouping::offsets;
+  return problem;
+}
+
+/// Tables of five groups that no routing has: backwards, negative, past the last of some 130 rows. None begins a group
+/// where one would be aligned.
+inline const std::vector<std::vector<std::int32_t>> broken_tables{{90, 40, 121, 20, 70},
+                                                                  {-5, 31, -2147483647 - 1, 62, 93},
+                                                                  {11, 200, 50, 2147483647, 130},
+                                                                  {-1, -1, -1, -1, -1},
+                                                                  {2147483647, 0, 2147483647, 0, 2147483647}};
+
 struct Case {
   Problem problem;
   std::vector<std::int32_t> table;
@@ -56,6 +80,14 @@ struct Case {
   /// Of A's or B's scales of blocks, one that is another number to the reference than to the call.
   std::int64_t missed_a = -1, missed_b = -1;
 };
+
+/// The same groups by counts, in matrices of some rows more than the largest has.
+inline Case with_counts(Case one, const std::vector<std::int32_t>& sizes, int spare) {
+  one.problem.grouping = Grouping::counts;
+  one.problem.m = *std::max_element(sizes.begin(), sizes.end()) + spare;
+  one.table = sizes;
+  return one;
+}
 
 /// A's scales of 1x128, NaN but those of rows of groups.
 inline TestDevice::Buffer block_scales(TestDevice& device, const NormalProblem& p, const std::vector<GroupRows>& rows,
@@ -127,15 +159,8 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
                                   : p.epilogue.bias == Bias::along_n ? n
                                                                      : m,
                                   p.c.type);
-  constexpr std::int64_t guard = 256;  // bytes before D
-  const std::size_t size_d = size_of(p.d.type), d_bytes = std::size_t(span(m * of_rows, p.d.ld, n)) * size_d;
-  const auto d_memory = [&] {
-    return device.buffer(std::int64_t(guard) / std::int64_t(size_d) + std::int64_t(d_bytes / size_d), p.d.type, 0xff,
-                         nullptr, 256);
-  };
-  const auto d = d_memory(), d_alone = d_memory();
-  auto table = device.buffer(groups, s32, 0, nullptr, 4);
-  if (groups > 0) std::memcpy(table.host(), one.table.data(), std::size_t(groups) * 4);
+  GroupsOfD d(device, p);
+  const auto table = table_of(device, one.table);
   const auto scales_of = [&](Scaling scaling, float value, std::int64_t count) {
     auto buffer = device.buffer(scaling == Scaling::vector ? count : value != 0 ? 1 : 0, f32, 0, nullptr, 4);
     if (scaling == Scaling::vector)
@@ -162,13 +187,12 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   place(b, on_device.b, on_host.b);
   place(c, on_device.c, on_host.c);
   place(bias, on_device.bias, on_host.bias);
-  place(d, on_device.d, on_host.d);
+  on_device.d = d.on_device();
+  on_host.d = d.on_host();
   place(scale_a, on_device.scale_a, on_host.scale_a, p.a.scaling != Scaling::value || one.scales[0] != 0);
   place(scale_b, on_device.scale_b, on_host.scale_b, p.b.scaling != Scaling::value || one.scales[1] != 0);
   place(scale_d, on_device.scale_d, on_host.scale_d, one.scales[2] != 0);
-  on_device.d = static_cast<char*>(on_device.d) + guard;
-  on_host.d = static_cast<char*>(on_host.d) + guard;
-  on_device.group_rows = reinterpret_cast<const std::int32_t*>(table.to_device());
+  on_device.group_rows = groups::on_device(table);
 
   if (one.config)
     device.context.gemm(asked, on_device, nullptr, *one.config);
@@ -181,8 +205,6 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
     if (missed >= 0) store(1.5 * load(buffer->host(), missed, f32), buffer->host(), missed, f32);
 
   // Each group's rows against the reference and the GEMM of it alone; then what is nobody's.
-  std::vector<char> untouched(std::size_t(guard) + d_bytes, 1);
-  char* const alone = d_alone.to_device() + guard;
   for (std::int64_t g = 0; g < groups; ++g) {
     const auto [begin, end] = rows[std::size_t(g)];
     if (begin == end || n == 0) continue;
@@ -222,26 +244,15 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
     if (const std::string wrong = violation(reference(normal, host, config.main_loop, scales), normal, host.d);
         !wrong.empty())
       return name + wrong;
-    const std::size_t first = std::size_t(guard) + std::size_t(row * p.d.ld) * size_d;
-    for (std::int64_t i = 0; i < end - begin; ++i)
-      std::memset(untouched.data() + first + std::size_t(i * p.d.ld) * size_d, 0, std::size_t(n) * size_d);
+    const RowsOfD rows_of_d{row * p.d.ld, end - begin};
+    d.has(rows_of_d);
     if (!one.compares_with_dense) continue;
     Operands dense = of_group(on_device);
     if (of_blocks) dense.scale_a = reinterpret_cast<const float*>(scales_alone.to_device());
-    dense.d = alone + row * p.d.ld * std::int64_t(size_d);
-    device.context.gemm(single, dense, nullptr, config);
-    device.wait();
-    d_alone.from_device();
-    for (std::int64_t i = 0; i < end - begin; ++i) {
-      const std::size_t at = first + std::size_t(i * p.d.ld) * size_d;
-      if (std::memcmp(d.host() + at, d_alone.host() + at, std::size_t(n) * size_d) != 0)
-        return name + "row " + std::to_string(i) + " has other bits than in a GEMM of the group alone";
-    }
+    if (const std::string wrong = d.compare_with_alone(single, dense, rows_of_d, config); !wrong.empty())
+      return name + wrong;
   }
-  for (std::size_t i = 0; i < untouched.size(); ++i)
-    if (untouched[i] && d.host()[i] != char(0xff))
-      return "byte " + std::to_string(std::int64_t(i) - guard) + " of D, which is no group's, was written";
-  return "";
+  return d.stray_write();
 }
 
 /// What is expected of a table: whether Context::check() says that it is broken.
@@ -252,6 +263,22 @@ inline bool says_broken(TestDevice& device) {
     return error.code() == ErrorCode::invalid_operand;
   }
   return false;
+}
+
+/// Runs such functions of a device and random numbers, which the test's seed draws.
+template <typename... Cases>
+void run_all_on(const ContextOptions& options, const Cases&... cases) {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  TestDevice device(options);
+  (cases(device, random), ...);
+}
+
+/// Why there is no Hopper GPU; empty if there is one.
+inline std::string why_no_hopper() {
+  if (cuda_devices().empty()) return "no CUDA device";
+  const std::string architecture = Context(GemmDevice::cuda()).device().architecture;
+  return architecture == "sm_90a" ? "" : "these configurations are Hopper's, and this GPU is " + architecture;
 }
 
 }  // namespace jitgemm::test::groups

@@ -9,6 +9,7 @@
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
+#include "nvrtc.hpp"
 #include "plan/candidates.hpp"
 #include "plan/cost_model.hpp"
 #include "reference.hpp"
@@ -113,22 +114,14 @@ TEST_CASE("A thread that promotes holds fewer accumulators", "[accumulation]") {
 }
 
 TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", "[accumulation][nvrtc]") {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error&) {
-    SKIP("no NVRTC");
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   const NormalProblem problem = fp8(4096, 4096, 4096, Accumulation::promoted);
   for (const char* config :
        {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4",
         "sm90 128x192x128 stages=4 warps=8 schedule=stream_k", "sm90 256x96x128 stages=4 warps=8",
-        "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong"}) {
-    CAPTURE(config);
-    const KernelBinary binary = backend->compile(generate(problem, parse_kernel_config(config), h200));
-    CHECK(binary.registers > 0);
-    CHECK(binary.spill_bytes == 0);
-  }
+        "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong"})
+    check_spills_nothing(*backend, problem, parse_kernel_config(config));
 }
 
 TEST_CASE("Promoted problems have many Hopper candidates, none of them predicted to be faster", "[accumulation]") {

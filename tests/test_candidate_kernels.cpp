@@ -12,9 +12,13 @@
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "nvrtc.hpp"
 #include "plan/sm80/candidates.hpp"
 
 namespace jitgemm {
+using test::no_nvrtc;
+using test::nvrtc_for;
+
 namespace {
 
 constexpr Schedule partitions[] = {Schedule::data_parallel, Schedule::split_k, Schedule::stream_k};
@@ -84,19 +88,10 @@ void check(const std::vector<Row>& rows) {
   }
 }
 
-bool has_nvrtc() {
-  try {
-    make_compile_only_backend("sm_90a")->compiler_version();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("The seeds' largest tiles and the Hopper tiles compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
-  if (!has_nvrtc()) SKIP("no NVRTC");
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   std::vector<KernelConfig> tiles;
   for (const KernelConfig& tile : portable_tiles(device_info_for("sm_90a")))
     if (tile.main_loop == MainLoop::sm90 || tile.block_m * tile.block_n / tile.warps == 128 * 32) tiles.push_back(tile);
@@ -105,7 +100,7 @@ TEST_CASE("The seeds' largest tiles and the Hopper tiles compile with NVRTC and 
 }
 
 TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[candidates][nvrtc]") {
-  if (!has_nvrtc()) SKIP("no NVRTC");
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   for (DataType type : input_types())
     for (Layout layout_b : {Layout::row_major, Layout::column_major}) {
       const NormalProblem problem = typical(type, layout_b);
@@ -122,7 +117,7 @@ TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[c
 
 TEST_CASE("Every default candidate compiles with NVRTC for its architectures and spills nothing",
           "[.full][candidates][nvrtc]") {
-  if (!has_nvrtc()) SKIP("no NVRTC");
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const char* path = std::getenv("JITGEMM_TEST_TABLE");  // a Markdown table of registers goes there
   std::ofstream table(path ? path : "/dev/null");
   table << "| architecture | operands | tile | stages | warps | whole tiles | split-K | stream-K | spills, bytes "

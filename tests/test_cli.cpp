@@ -280,10 +280,10 @@ TEST_CASE("Every jitgemm command explains itself", "[cli]") {
   CHECK(jitgemm("--version").out == "jitgemm " JITGEMM_VERSION "\n");
   CHECK_THAT(jitgemm("--help").out, ContainsSubstring("Examples:"));
   for (const std::string command :
-       {"run",     "bench",         "tune",         "explain",       "source",       "warm",        "soak",
-        "devices", "cache",         "cache ls",     "cache verify",  "cache prune",  "cache clear", "cache export",
-        "wisdom",  "wisdom export", "wisdom show",  "wisdom import", "wisdom merge", "wisdom diff", "wisdom cover",
-        "seed",    "seed squares",  "seed singles", "seed sweep",    "seed checks"}) {
+       {"run",      "bench",          "tune",        "explain",       "source",       "warm",        "soak",
+        "devices",  "cache",          "cache ls",    "cache verify",  "cache prune",  "cache clear", "cache export",
+        "wisdom",   "wisdom export",  "wisdom show", "wisdom import", "wisdom merge", "wisdom diff", "wisdom cover",
+        "parallel", "parallel bench", "seed",        "seed squares",  "seed singles", "seed sweep",  "seed checks"}) {
     INFO(command);
     const Output output = jitgemm(command + " --help");
     CHECK(output.status == 0);

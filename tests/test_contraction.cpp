@@ -12,6 +12,7 @@
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/legality.hpp"
+#include "nvrtc.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -25,15 +26,6 @@ static std::ostream& operator<<(std::ostream& out, const Operations& x) {
 }  // namespace jitgemm::test
 
 namespace {
-
-bool has_nvrtc() {
-  try {
-    cuda::nvrtc();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 int count(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
@@ -114,7 +106,7 @@ const std::vector<Kernel> kernels{
 }  // namespace
 
 TEST_CASE("A kernel has the roundings that its text names, inside and at edges, and no others", "[numerics][nvrtc]") {
-  if (!has_nvrtc()) SKIP("no NVRTC");
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const DeviceInfo device = device_info_for("sm_90a");
   for (const Kernel& kernel : kernels)
     for (const Variant& epilogue : epilogues()) {
@@ -142,7 +134,7 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
 }
 
 TEST_CASE("NVRTC fuses no product and sum of its own accord", "[numerics][nvrtc]") {
-  if (!has_nvrtc()) SKIP("no NVRTC");
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const std::string text =
       "extern \"C\" __global__ void f(float* x, double* y) {\n"
       "  x[0] = x[1] * x[2] + x[3];\n  y[0] = y[1] * y[2] - y[3];\n}\n";

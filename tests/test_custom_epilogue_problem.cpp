@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "context_fixtures.hpp"
 #include "core/problem.hpp"
 #include "custom_epilogue_cases.hpp"
 #include "errors.hpp"
@@ -43,13 +44,8 @@ TEST_CASE("What an epilogue's matrices move is part of what a call is expected t
       "__device__ float epilogue(float x, const Args& args, Out& out) { out.b = x; return x + args.a + args.c; }"));
   CHECK(minimum_bytes(normalise(own)) - minimum_bytes(normalise(plain)) == 4096.0 * 4096 * 6 + 4096 * 4);
   CHECK(epilogue_bytes_per_sum(own) == 2 + 6);
-  ContextOptions options;
-  options.device = Device::compile_only;
-  options.architecture = "sm_90a";
-  options.tuning = Tuning::off;
   const TemporaryDirectory cache;
-  options.cache_dir = cache.path().string();
-  Context context(options);
+  Context context(compile_only(cache, "sm_90a"));
   CHECK(context.plan(own).predicted.us > 1.5 * context.plan(plain).predicted.us);
 }
 

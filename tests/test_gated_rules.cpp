@@ -9,6 +9,7 @@
 #include "gated_cases.hpp"
 #include "jit/source_generator.hpp"
 #include "kernels/legality.hpp"
+#include "nvrtc.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -142,12 +143,8 @@ TEST_CASE("What a configuration may be of pairs follows from groups of 8 of them
 }
 
 TEST_CASE("The widest tiles with pairs compile with NVRTC and spill nothing", "[gated_epilogue][nvrtc]") {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error&) {
-    SKIP("no NVRTC");
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   Problem problem = problem_of(4096, 8192, 4096, bf16);
   problem.a.type = problem.b.type = bf16;
   problem.epilogue.function = define_epilogue(parse_epilogue(
@@ -160,15 +157,12 @@ TEST_CASE("The widest tiles with pairs compile with NVRTC and spill nothing", "[
        {"sm90 128x256x64 stages=4 warps=8 cluster=2x1x1", "sm90 256x160x64 stages=2 warps=8 schedule=stream_k",
         "sm90 256x160x64 stages=2 warps=8 swap_ab=true", "sm90 192x192x64 stages=3 warps=12 swap_ab=true",
         "sm90 128x160x64 stages=4 warps=8 consumers=ping_pong", "sm90 64x256x64 stages=4 warps=4 cluster=1x1x2"}) {
-    CAPTURE(config);
     const KernelConfig parsed = parse_kernel_config(config);
     for (const std::int64_t n : {8192, 8190}) {
       // Of a D that TMA does not store, swapped operands leave it from registers, too few for the widest.
       if (n % 16 != 0 && parsed.swap_ab && parsed.block_m == 256) continue;
       problem.n = n;
-      const KernelBinary binary = backend->compile(generate(normalise(problem), parsed, backend->device()));
-      CHECK(binary.registers > 0);
-      CHECK(binary.spill_bytes == 0);
+      check_spills_nothing(*backend, normalise(problem), parsed);
     }
   }
 }

@@ -1,11 +1,11 @@
 // Scales of blocks of 128 of k in products of many matrices: groups of rows that the device counts, and batches.
 #include <array>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "backend/backend.hpp"
 #include "catch.hpp"
+#include "context_fixtures.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
@@ -13,6 +13,7 @@
 #include "group_cases.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "nvrtc.hpp"
 #include "problem_refusal.hpp"
 #include "sandbox.hpp"
 
@@ -25,28 +26,16 @@ namespace {
 
 constexpr Scaling rows_of_blocks = Scaling::block_1x128, squares = Scaling::block_128x128;
 
-Problem problem_of(std::int64_t n, std::int64_t k, const std::vector<std::int32_t>& sizes, Scaling of_b = squares,
-                   DataType d = bf16) {
-  Problem problem{.m = std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0)),
-                  .n = n,
-                  .k = k,
-                  .batch = std::int64_t(sizes.size()),
-                  .a = {.type = e4m3, .scaling = rows_of_blocks},
-                  .b = {.type = e4m3, .layout = Layout::column_major, .scaling = of_b},
-                  .d = {d}};
-  problem.grouping = Grouping::offsets;
+Problem scaled_problem(std::int64_t n, std::int64_t k, const std::vector<std::int32_t>& sizes, Scaling of_b = squares,
+                       DataType d = bf16) {
+  Problem problem = groups::problem_of(n, k, sizes, Layout::column_major, e4m3, d);
+  problem.a.scaling = rows_of_blocks;
+  problem.b.scaling = of_b;
   return problem;
 }
 
 Case by_offsets(const Problem& problem, const std::vector<std::int32_t>& sizes, const KernelConfig& config) {
   return {.problem = problem, .table = ends_of(sizes), .config = &config};
-}
-
-Case by_counts(Case one, const std::vector<std::int32_t>& sizes, int spare) {
-  one.problem.grouping = Grouping::counts;
-  one.problem.m = *std::max_element(sizes.begin(), sizes.end()) + spare;
-  one.table = sizes;
-  return one;
 }
 
 constexpr std::array configs{
@@ -69,12 +58,12 @@ void ways_to_a_group(TestDevice& device, Random& random) {
     const int tile = config.swap_ab ? config.block_n : config.block_m;
     for (const Scaling of_b : {squares, rows_of_blocks}) {
       const std::vector<std::int32_t> sizes{1, 0, tile, tile + 1, 0, tile + random.between(1, tile - 1), 3};
-      Case one =
-          by_offsets(problem_of(16 * random.between(1, 18), 16 * random.between(1, 40), sizes, of_b), sizes, config);
+      Case one = by_offsets(scaled_problem(16 * random.between(1, 18), 16 * random.between(1, 40), sizes, of_b), sizes,
+                            config);
       one.problem.m += random.between(0, 6);  // rows of nobody's
       CAPTURE(text, to_string(one.problem));
       CHECK(run(device, one, random) == "");
-      CHECK(run(device, by_counts(one, sizes, random.between(0, 5)), random) == "");
+      CHECK(run(device, with_counts(one, sizes, random.between(0, 5)), random) == "");
     }
   }
 }
@@ -84,36 +73,32 @@ void epilogues_and_types(TestDevice& device, Random& random) {
   for (const KernelConfig* const config : {&plain, &swapped})
     for (const DataType d : {f16, f32, e4m3}) {
       const std::vector<std::int32_t> sizes{5, 70, 0, 30, 2};
-      Case one = by_offsets(problem_of(144, 272, sizes, squares, d), sizes, *config);
+      Case one = by_offsets(scaled_problem(144, 272, sizes, squares, d), sizes, *config);
       one.problem.b.type = d == f32 ? e5m2 : e4m3;
       one.problem.beta = d == e4m3 ? 0 : -0.5;
       one.problem.epilogue = {.bias = Bias::along_n, .activation = Activation::relu};
       if (d == e4m3) one.scales[2] = 0.25f;
       CAPTURE(to_string(one.problem), to_string(*config));
       CHECK(run(device, one, random) == "");
-      CHECK(run(device, by_counts(one, sizes, 3), random) == "");
+      CHECK(run(device, with_counts(one, sizes, 3), random) == "");
     }
   // As the model chooses, also where TMA cannot address A.
   for (const int pad : {0, 1}) {
     const std::vector<std::int32_t> sizes{5, 70, 0, 30, 2};
-    Case one{.problem = problem_of(136, 130, sizes), .table = ends_of(sizes), .pad = pad};
+    Case one{.problem = scaled_problem(136, 130, sizes), .table = ends_of(sizes), .pad = pad};
     CHECK(run(device, one, random) == "");
-    CHECK(run(device, by_counts(one, sizes, 1), random) == "");
+    CHECK(run(device, with_counts(one, sizes, 1), random) == "");
   }
 }
 
 /// Ends and counts that no routing has.
 void hostile_tables(TestDevice& device, Random& random) {
-  const std::vector<std::vector<std::int32_t>> tables{{90, 40, 121, 20, 70},
-                                                      {-5, 31, -2147483647 - 1, 62, 93},
-                                                      {11, 200, 50, 2147483647, 130},
-                                                      {2147483647, 0, 2147483647, 0, 2147483647}};
   says_broken(device);
   for (const std::size_t which : {0, 2, 6}) {
     const KernelConfig config = parse_kernel_config(configs[which]);
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts})
-      for (const auto& table : tables) {
-        Case one = by_offsets(problem_of(40, 144, {26, 26, 26, 26, 26}), {}, config);
+      for (const auto& table : broken_tables) {
+        Case one = by_offsets(scaled_problem(40, 144, {26, 26, 26, 26, 26}), {}, config);
         one.table = table;
         one.problem.grouping = grouping;
         if (grouping == Grouping::counts) one.problem.m = 65;
@@ -158,26 +143,16 @@ void batches(GemmDevice& device) {
 }  // namespace
 
 TEST_CASE("Groups have scales of blocks, wherever they begin, on the emulator", "[groups][scales][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  for (const std::uint64_t seed : {std::uint64_t(0), test_seed()}) {
-    TestDevice device(GemmDevice::emulator(seed));
-    ways_to_a_group(device, random);
-  }
+  for (const std::uint64_t seed : {std::uint64_t(0), test_seed()})
+    run_all_on(GemmDevice::emulator(seed), ways_to_a_group);
 }
 
 TEST_CASE("Scaled groups of other types, with epilogues, on the emulator", "[groups][scales][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  TestDevice device(GemmDevice::emulator());
-  epilogues_and_types(device, random);
+  run_all_on(GemmDevice::emulator(), epilogues_and_types);
 }
 
 TEST_CASE("Tables out of range read no scale out of range, on the emulator", "[groups][scales][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  TestDevice device(GemmDevice::emulator());
-  hostile_tables(device, random);
+  run_all_on(GemmDevice::emulator(), hostile_tables);
 }
 
 TEST_CASE("A batch's matrices have scales of blocks of their own", "[scales][emulated]") {
@@ -187,11 +162,7 @@ TEST_CASE("A batch's matrices have scales of blocks of their own", "[scales][emu
 
 TEST_CASE("A batch with scales of blocks is measured, and called as it was", "[scales][emulated]") {
   const TemporaryDirectory cache;
-  ContextOptions options = GemmDevice::emulator();
-  options.cache_dir = cache.path().string();
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 0.05;
-  Context context(options);
+  Context context(briefly_tuning(cache));
   Problem problem{.m = 40,
                   .n = 144,
                   .k = 256,
@@ -212,7 +183,7 @@ TEST_CASE("A group's scale that is missed, or a k-block that is dropped, is seen
     const KernelConfig config = parse_kernel_config(configs[which]);
     const std::vector<std::int32_t> sizes{3, 34, 0, 17};
     for (const Scaling of_b : {squares, rows_of_blocks}) {
-      Case one = by_offsets(problem_of(144, 400, sizes, of_b, f32), sizes, config);
+      Case one = by_offsets(scaled_problem(144, 400, sizes, of_b, f32), sizes, config);
       one.compares_with_dense = false;
       Random random(test_seed());
       CAPTURE(test_seed(), configs[which], to_string(one.problem));
@@ -239,7 +210,7 @@ TEST_CASE("A group's scale that is missed, or a k-block that is dropped, is seen
 
 TEST_CASE("Scales of blocks that groups do not have are refused", "[groups][scales][problem]") {
   const auto why = [](const Problem& p) { return problem_refusal(ErrorCode::invalid_problem, [&p] { normalise(p); }); };
-  Problem p = problem_of(64, 256, {100, 28});
+  Problem p = scaled_problem(64, 256, {100, 28});
   CHECK(why(p) == "no error");
   p.a.scaling = squares;
   CHECK_THAT(why(p), ContainsSubstring("groups begin at any row") && ContainsSubstring("scaling_a = block_1x128"));
@@ -256,36 +227,23 @@ TEST_CASE("Scales of blocks that groups do not have are refused", "[groups][scal
 }
 
 TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scales][nvrtc]") {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error&) {
-    SKIP("no NVRTC");
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   for (const char* config : {"sm90 64x128x128 group_m=8 stages=5 warps=4 schedule=persistent grid=132",
                              "sm90 128x128x128 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
                              "sm90 128x128x128 group_m=8 stages=5 warps=8 cluster=2x1x1 schedule=persistent grid=132",
                              "sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
                              "sm90 128x64x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132"})
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
-      Problem p = problem_of(4096, 7168, {4096, 4096});
+      Problem p = scaled_problem(4096, 7168, {4096, 4096});
       p.grouping = grouping;
-      CAPTURE(config, to_string(p));
-      const KernelBinary binary =
-          backend->compile(generate(normalise(p), parse_kernel_config(config), backend->device()));
-      CHECK(binary.spill_bytes == 0);
+      check_spills_nothing(*backend, normalise(p), parse_kernel_config(config));
     }
 }
 
 TEST_CASE("Scaled groups and batches are as on the emulator, on a GPU", "[groups][scales][gpu]") {
-  if (cuda_devices().empty()) SKIP("no CUDA device");
-  TestDevice device(GemmDevice::cuda());
-  if (device.context.device().architecture != "sm_90a") SKIP("these configurations are Hopper's");
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  ways_to_a_group(device, random);
-  epilogues_and_types(device, random);
-  hostile_tables(device, random);
+  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
+  run_all_on(GemmDevice::cuda(), ways_to_a_group, epilogues_and_types, hostile_tables);
   GemmDevice of_batches(GemmDevice::cuda());
   batches(of_batches);
 }

@@ -17,16 +17,22 @@
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
 #include "group_cases.hpp"
+#include "group_memory.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "nvrtc.hpp"
 #include "problem_refusal.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
 using namespace jitgemm::test::along_k;
 using Catch::Matchers::ContainsSubstring;
+using jitgemm::test::groups::broken_tables;
 using jitgemm::test::groups::ends_of;
+using jitgemm::test::groups::RecordedGroups;
+using jitgemm::test::groups::run_all_on;
 using jitgemm::test::groups::says_broken;
+using jitgemm::test::groups::why_no_hopper;
 
 namespace {
 
@@ -134,15 +140,10 @@ void as_chosen(TestDevice& device, Random& random) {
 }
 
 void hostile_tables(TestDevice& device, Random& random) {
-  const std::vector<std::vector<std::int32_t>> tables{{90, 40, 120, 20, 70},
-                                                      {-5, 30, -2147483647 - 1, 60, 90},
-                                                      {10, 200, 50, 2147483647, 130},
-                                                      {-1, -1, -1, -1, -1},
-                                                      {2147483647, 0, 2147483647, 0, 2147483647}};
   says_broken(device);
   for (const std::size_t which : {0, 2, 6}) {
     const KernelConfig config = parse_kernel_config(configs[which]);
-    for (const auto& table : tables) {
+    for (const auto& table : broken_tables) {
       KCase one{.problem = problem_of(40, 72, {26, 26, 26, 26, 32}), .table = table, .config = &config};
       CAPTURE(configs[which], table);
       CHECK(run(device, one, random) == "");
@@ -163,35 +164,22 @@ void hostile_tables(TestDevice& device, Random& random) {
 }  // namespace
 
 TEST_CASE("Groups along k begin and end anywhere, on the emulator", "[groups][along_k][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  for (const std::uint64_t seed : {std::uint64_t(0), test_seed()}) {
-    TestDevice device(GemmDevice::emulator(seed));
-    ways_to_a_group(device, random);
-  }
+  for (const std::uint64_t seed : {std::uint64_t(0), test_seed()})
+    run_all_on(GemmDevice::emulator(seed), ways_to_a_group);
 }
 
 TEST_CASE("Groups along k of every type, with epilogues and scales, on the emulator", "[groups][along_k][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  TestDevice device(GemmDevice::emulator());
-  types_and_epilogues(device, random);
+  run_all_on(GemmDevice::emulator(), types_and_epilogues);
 }
 
 TEST_CASE("Groups along k as the model chooses, and without anything to multiply, on the emulator",
           "[groups][along_k][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  TestDevice device(GemmDevice::emulator());
-  as_chosen(device, random);
+  run_all_on(GemmDevice::emulator(), as_chosen);
 }
 
 TEST_CASE("Tables along k that go backwards or out of range are told of, on the emulator",
           "[groups][along_k][emulator]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  TestDevice device(GemmDevice::emulator());
-  hostile_tables(device, random);
+  run_all_on(GemmDevice::emulator(), hostile_tables);
 }
 
 TEST_CASE("An element of k that a group misses is seen", "[groups][along_k][emulator]") {
@@ -215,26 +203,18 @@ TEST_CASE("A replayed launch along k reads the table as it is then", "[groups][a
   Random random(test_seed());
   INFO("JITGEMM_TEST_SEED=" << test_seed());
   constexpr std::int64_t m = 16, n = 24, k = 80, groups = 3;
-  const Problem problem = problem_of(m, n, {k, 0, 0});
-  const auto a = device.buffer(m * k, bf16, 0, &random), b = device.buffer(n * k, bf16, 0, &random);
-  const auto d = device.buffer(groups * m * n, f32, 0xff, nullptr), table = device.buffer(groups, s32, 0, nullptr);
-  Operands operands{.a = a.host(), .b = b.host(), .d = d.host()};
-  operands.group_rows = reinterpret_cast<const std::int32_t*>(table.host());
-  Backend& backend = ContextInternals::backend(device.context);
-  const auto recording = backend.record([&](Stream stream) { device.context.gemm(problem, operands, stream); });
+  RecordedGroups call(device, problem_of(m, n, {k, 0, 0}), random);
   for (int replay = 0; replay < 10; ++replay) {
     const std::vector<std::int32_t> ends =
         ends_of({random.between(0, 30), random.between(0, 20), random.between(0, 30)});
-    std::memcpy(table.host(), ends.data(), 12);
-    std::memset(d.host(), 0xff, std::size_t(groups * m * n * 4));
-    recording->replay(nullptr);
+    call.replay(ends);
     int wrong = 0;
     for (std::int64_t g = 0; g < groups; ++g)
       for (std::int64_t i = 0; i < m * n; ++i) {
         double sum = 0;  // of small integers, exact
         for (std::int64_t at = g == 0 ? 0 : ends[std::size_t(g) - 1]; at < ends[std::size_t(g)]; ++at)
-          sum += load(a.host(), at * m + i / n, bf16) * load(b.host(), at * n + i % n, bf16);
-        wrong += load(d.host(), g * m * n + i, f32) != sum;
+          sum += load(call.a.host(), at * m + i / n, bf16) * load(call.b.host(), at * n + i % n, bf16);
+        wrong += load(call.d.host(), g * m * n + i, f32) != sum;
       }
     CAPTURE(replay, ends);
     CHECK(wrong == 0);
@@ -294,36 +274,20 @@ TEMPLATE_TEST_CASE("Groups along k reach a call", "[groups][along_k][c][emulator
 }
 
 TEST_CASE("NVRTC makes kernels of groups along k without spills", "[groups][along_k][nvrtc]") {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error&) {
-    SKIP("no NVRTC");
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   for (const char* config :
        {"sm90 64x128x64 group_m=8 stages=6 warps=4 schedule=persistent grid=132",
         "sm90 128x128x64 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
         "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=2x1x1 schedule=persistent grid=132",
         "sm90 128x128x64 group_m=8 stages=5 warps=8 consumers=ping_pong schedule=persistent grid=132",
         "sm90 64x64x64 group_m=8 stages=6 warps=4 swap_ab=true schedule=persistent grid=132"})
-    for (const DataType d : {f32, bf16}) {
-      const Problem p = problem_of(4096, 7168, {4096, 4096}, bf16, d);
-      CAPTURE(config, to_string(p));
-      // Throws where ptxas makes wgmma synchronous.
-      const KernelBinary binary =
-          backend->compile(generate(normalise(p), parse_kernel_config(config), backend->device()));
-      CHECK(binary.spill_bytes == 0);
-    }
+    for (const DataType d : {f32, bf16})
+      check_spills_nothing(*backend, normalise(problem_of(4096, 7168, {4096, 4096}, bf16, d)),
+                           parse_kernel_config(config));
 }
 
 TEST_CASE("Groups along k are as on the emulator, on a GPU", "[groups][along_k][gpu]") {
-  if (cuda_devices().empty()) SKIP("no CUDA device");
-  TestDevice device(GemmDevice::cuda());
-  if (device.context.device().architecture != "sm_90a") SKIP("these configurations are Hopper's");
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  ways_to_a_group(device, random);
-  types_and_epilogues(device, random);
-  as_chosen(device, random);
-  hostile_tables(device, random);
+  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
+  run_all_on(GemmDevice::cuda(), ways_to_a_group, types_and_epilogues, as_chosen, hostile_tables);
 }

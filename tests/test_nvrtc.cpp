@@ -5,6 +5,7 @@
 #include "backend/backend.hpp"
 #include "catch.hpp"
 #include "errors.hpp"
+#include "nvrtc.hpp"
 #include "sandbox.hpp"
 
 using namespace jitgemm;
@@ -12,17 +13,6 @@ using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-constexpr const char* no_nvrtc = "no NVRTC: tools/bootstrap installs it";
-
-bool has_nvrtc() {
-  try {
-    cuda::nvrtc();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 KernelSource kernel(const std::string& text, const std::string& architecture = "sm_90a") {
   return {.text = text, .entry = "f", .architecture = architecture, .config = "a configuration"};
@@ -39,7 +29,7 @@ const std::string add_one = R"(extern "C" __global__ void f(float* x) {
 }  // namespace
 
 TEST_CASE("NVRTC makes a cubin and says what it needs", "[cuda]") {
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const KernelBinary binary = cuda::compile(cuda::nvrtc(), kernel(add_one));
   CHECK(binary.code.substr(0, 4) ==
         "\x7f"
@@ -67,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(1024, 1) f(float* x, int n) {
 }
 
 TEST_CASE("a kernel that does not compile gives the log with the line of the text", "[cuda]") {
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const Error error = error_of([] {
     cuda::compile(cuda::nvrtc(),
                   kernel("extern \"C\" __global__ void f(float* x) {\n  x[0] = 1;\n  x[1] = nonsense;\n}\n"));
@@ -86,7 +76,7 @@ TEST_CASE("a kernel that does not compile gives the log with the line of the tex
 }
 
 TEST_CASE("a kernel that loses setmaxnreg or the asynchrony of wgmma is refused", "[cuda]") {
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   // Without launch bounds, ptxas ignores setmaxnreg and compiles on.
   const std::string text = R"(void f(float* x) {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -109,14 +99,14 @@ TEST_CASE("a kernel that loses setmaxnreg or the asynchrony of wgmma is refused"
 }
 
 TEST_CASE("an architecture that this NVRTC does not know asks for a newer one", "[cuda]") {
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   const Error error = error_of([] { cuda::compile(cuda::nvrtc(), kernel(add_one, "sm_990a")); });
   CHECK(error.code() == ErrorCode::no_compiler);
   CHECK_THAT(error.what(), ContainsSubstring("sm_990a") && ContainsSubstring("JITGEMM_NVRTC"));
 }
 
 TEST_CASE("threads compile side by side", "[cuda]") {
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   std::vector<KernelBinary> binaries(4);
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < binaries.size(); ++i) {
@@ -182,6 +172,6 @@ TEST_CASE("the compile-only backend compiles, and refuses what needs a device", 
   CHECK(error_of([&] { backend->load({}, 0); }).code() == ErrorCode::no_device);
   CHECK(error_of([&] { backend->create_stream(); }).code() == ErrorCode::no_device);
   CHECK(error_of([] { make_compile_only_backend("sm_oops"); }).code() == ErrorCode::invalid_option);
-  if (!has_nvrtc()) SKIP(no_nvrtc);
+  if (!nvrtc_for()) SKIP(no_nvrtc);
   CHECK(backend->compile(kernel(add_one, "sm_80")).registers > 0);
 }

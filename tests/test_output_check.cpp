@@ -13,6 +13,7 @@
 #include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
+#include "nvrtc.hpp"
 #include "random.hpp"
 #include "reference.hpp"
 #include "tuning_session.hpp"
@@ -247,12 +248,8 @@ TEST_CASE("The first D is right only if all of it is written", "[output_check][e
 
 TEST_CASE("NVRTC takes the checking kernel of each type", "[output_check][cuda]") {
   for (const std::string architecture : {"sm_80", "sm_90a"}) {
-    const auto backend = make_compile_only_backend(architecture);
-    try {
-      backend->compiler_version();
-    } catch (const Error&) {
-      SKIP("no NVRTC");
-    }
+    const auto backend = nvrtc_for(architecture);
+    if (!backend) SKIP(no_nvrtc);
     for (const Problem& problem : of_each_type()) {
       if (architecture == "sm_80" && is_fp8(problem.a.type)) continue;
       INFO(architecture << ", " << to_string(problem));

@@ -12,9 +12,13 @@
 #include "core/problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "nvrtc.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm {
+using test::no_nvrtc;
+using test::nvrtc_for;
+
 namespace {
 
 const RatedDevice h200(device_info_for("sm_90a"));
@@ -56,12 +60,8 @@ std::vector<Chosen> ranked_first(Problem types, std::size_t shape_count, std::si
 }
 
 void compile_without_spills(const Problem& types) {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error& error) {
-    SKIP(error.what());
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   const std::vector<Chosen> kernels = ranked_first(types, 60, 20);
   REQUIRE(kernels.size() >= 10);
   std::atomic<std::size_t> next = 0;

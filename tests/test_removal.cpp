@@ -8,6 +8,7 @@
 #include "along_k_cases.hpp"
 #include "catch.hpp"
 #include "custom_epilogue_cases.hpp"
+#include "errors.hpp"
 #include "gemm_cases.hpp"
 #include "group_cases.hpp"
 #include "random.hpp"
@@ -193,6 +194,25 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
       std::cout << "caught with seed " << seed << ": " << wrong << std::endl;
       FAIL(wrong);
     }
+  }
+}
+
+TEST_CASE("A launch with a broken table is counted once", "[.][full][removal][groups]") {
+  for (const char* const text : {"sm80 64x32x32 group_m=2 stages=3 warps=4 schedule=persistent grid=2",
+                                 "sm90 64x48x64 group_m=2 stages=2 warps=4 schedule=persistent grid=2"}) {
+    const KernelConfig config = parse_kernel_config(text);
+    groups::Case one{
+        .problem = {.m = 100, .n = 72, .k = 40, .batch = 3, .a = {bf16}, .b = {bf16, columns}, .d = {bf16}},
+        .table = {60, 20, 100},  // backwards
+        .config = &config,
+        .compares_with_dense = false};
+    one.problem.grouping = Grouping::offsets;
+    groups::TestDevice device(GemmDevice::emulator(0, 2));
+    Random random(0);
+    CAPTURE(text);
+    REQUIRE(groups::run(device, one, random) == "");
+    CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { device.context.check(); }),
+               Catch::Matchers::ContainsSubstring("in 1 call,"));
   }
 }
 

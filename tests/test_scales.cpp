@@ -12,6 +12,7 @@
 #include "backend/backend.hpp"
 #include "c_context.hpp"
 #include "catch.hpp"
+#include "context_fixtures.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -20,6 +21,7 @@
 #include "jit/arguments.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "nvrtc.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
 
@@ -222,24 +224,16 @@ TEST_CASE("On a GPU, scales are what they are on the emulator", "[scales][gpu]")
 }
 
 TEST_CASE("Integers that become floating-point keep wgmma asynchronous with NVRTC", "[scales][nvrtc]") {
-  const auto backend = make_compile_only_backend("sm_90a");
-  try {
-    backend->compiler_version();
-  } catch (const Error&) {
-    SKIP("no NVRTC");
-  }
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
   Problem problem{
       .m = 512, .n = 512, .k = 1024, .a = {.type = s8}, .b = {.type = s8, .layout = Layout::column_major}, .d = {bf16}};
   for (const char* config : {"sm90 128x128x128 stages=4 warps=8", "sm90 64x64x128 stages=4 warps=4 swap_ab=true",
                              "sm90 128x128x128 stages=4 warps=8 schedule=persistent grid=132",
                              "sm90 64x128x128 stages=4 warps=4 cluster=1x1x2"})
     for (const Scaling scaling : {Scaling::value, Scaling::vector}) {
-      CAPTURE(config, scaling);
       problem.a.scaling = problem.b.scaling = scaling;
-      // Throws where ptxas makes it synchronous.
-      const KernelBinary binary =
-          backend->compile(generate(normalise(problem), parse_kernel_config(config), backend->device()));
-      CHECK(binary.spill_bytes == 0);
+      check_spills_nothing(*backend, normalise(problem), parse_kernel_config(config));
     }
 }
 
@@ -396,11 +390,7 @@ TEST_CASE("A scaled row's bits do not depend on M, nor on its place", "[scales][
 
 TEST_CASE("Vectors of scales are tuned as what they are, and served by single ones' choice until then", "[scales]") {
   const TemporaryDirectory cache;
-  ContextOptions options = GemmDevice::emulator();
-  options.cache_dir = cache.path().string();
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 0.05;
-  Context context(options);
+  Context context(briefly_tuning(cache));
   for (const bool both : {true, false}) {
     Problem vectors = problem_of(both ? 40 : 56, 48, 64);
     if (!both) vectors.b.scaling = Scaling::value;

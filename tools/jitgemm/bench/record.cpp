@@ -98,13 +98,6 @@ Fields fields_of(const BenchRecord& r) {
   return fields;
 }
 
-std::string quoted(const std::string& field) {
-  if (field.find_first_of(",\"\n") == std::string::npos) return field;
-  std::string text = "\"";
-  for (char c : field) text += c == '"' ? std::string("\"\"") : c == '\n' ? std::string(" ") : std::string(1, c);
-  return text + "\"";
-}
-
 std::vector<std::string> split_csv(const std::string& line) {
   std::vector<std::string> fields(1);
   bool inside = false;
@@ -193,7 +186,7 @@ std::string csv_header() {
 
 std::string csv_line(const BenchRecord& record) {
   std::string line;
-  for (const auto& [name, value] : fields_of(record)) line += (line.empty() ? "" : ",") + quoted(value);
+  for (const auto& [name, value] : fields_of(record)) line += (line.empty() ? "" : ",") + csv_field(value);
   return line;
 }
 

@@ -7,6 +7,8 @@
 #include <functional>
 #include <tuple>
 
+#include "measure/percentiles.hpp"
+
 namespace jitgemm::cli {
 namespace {
 
@@ -105,19 +107,6 @@ std::vector<Line> lines_of(const std::vector<BenchRecord>& records) {
 }
 
 }  // namespace
-
-Percentiles percentiles(std::vector<double> ratios) {
-  if (ratios.empty()) return {};
-  std::sort(ratios.begin(), ratios.end());
-  double logs = 0;
-  for (double ratio : ratios) logs += std::log(ratio);
-  const auto at = [&](double part) { return ratios[std::size_t(std::lround(part * double(ratios.size() - 1)))]; };
-  return {.count = ratios.size(),
-          .geomean = std::exp(logs / double(ratios.size())),
-          .p10 = at(0.1),
-          .p50 = at(0.5),
-          .p90 = at(0.9)};
-}
 
 std::string summary(const std::vector<BenchRecord>& records) {
   std::string text, last;

@@ -16,6 +16,7 @@
 #include "common/exit_status.hpp"
 #include "inspect/command.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "parallel/command.hpp"
 #include "run/command.hpp"
 #include "seed/command.hpp"
 #include "soak/command.hpp"
@@ -35,6 +36,7 @@ Examples:
   jitgemm source -m 512 -n 512 -k 512 --arch sm_90a  the kernel that would run; needs no GPU
   jitgemm warm --shapes shapes.txt --arch sm_90a     compile ahead; needs no GPU
   jitgemm bench --shapes shapes.txt --csv out.csv    against cuBLAS
+  jitgemm parallel bench --gpus 2                    across GPUs, against cuBLAS and NCCL
   jitgemm seed squares                               Triton's tutorial and a Stream-K notebook, repeated
   jitgemm cache ls                                   what is compiled already
   jitgemm cache export /opt/jitgemm                  kernels for an image that sets JITGEMM_SYSTEM_CACHE_DIR to it
@@ -148,6 +150,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_explain(app);
   add_source(app);
   add_warm(app);
+  add_parallel(app);
   add_soak(app);
   add_cache(app);
   add_wisdom(app);

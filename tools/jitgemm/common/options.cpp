@@ -320,33 +320,59 @@ void DeviceOptions::announce_emulator(const ContextOptions& chosen, bool compile
              compile_for_architecture ? " (--arch sm_90a compiles for a GPU without one)" : "");
 }
 
-std::vector<Shape> read_shapes(const std::filesystem::path& path) {
+std::vector<std::string> words_of(const ContextOptions& options) {
+  std::vector<std::string> words{"--device", options.device == Device::cuda ? "cuda" : "emulator"};
+  const auto add = [&](const char* name, const std::string& value) { words.insert(words.end(), {name, value}); };
+  if (!options.architecture.empty()) add("--arch", options.architecture);
+  if (options.cache_dir) add("--cache-dir", *options.cache_dir);
+  add("--emulator-sms", std::to_string(options.emulator_sm_count));
+  add("--emulator-seed", std::to_string(options.emulator_seed));
+  add("--tuning-budget", fmt::format("{}", options.tuning_budget_seconds));
+  if (options.at_hand_within > 0) add("--at-hand-within", fmt::format("{}", options.at_hand_within));
+  if (options.constraints.batch_invariant) words.push_back("--batch-invariant");
+  if (options.constraints.workspace_bytes != Constraints{}.workspace_bytes)
+    add("--workspace-limit", std::to_string(options.constraints.workspace_bytes));
+  if (options.constraints.sms != 0) add("--sm-limit", std::to_string(options.constraints.sms));
+  if (!options.dependent_launch) words.push_back("--no-dependent-launch");
+  return words;
+}
+
+std::vector<WordsOfLine> read_lines(const std::filesystem::path& path, const std::string& form) {
   std::ifstream file(path);
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
   if (!file || is_directory) {
-    throw Error(ErrorCode::io, fmt::format("cannot read the shapes in {}{}: give a file of `m n k` lines",
-                                           path.string(), is_directory ? ", a directory" : ""));
+    throw Error(ErrorCode::io, fmt::format("cannot read the shapes in {}{}: give a file of {} lines", path.string(),
+                                           is_directory ? ", a directory" : "", form));
   }
-  std::vector<Shape> shapes;
+  std::vector<WordsOfLine> lines;
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
-    std::istringstream words(line.substr(0, line.find('#')));
+    const std::string words = line.substr(0, line.find('#'));
+    if (words.find_first_not_of(" \t\r") == std::string::npos) continue;
+    lines.push_back({words, line, fmt::format("{}:{}", path.string(), row)});
+  }
+  if (lines.empty()) throw Error(ErrorCode::io, fmt::format("{} has no {} line", path.string(), form));
+  return lines;
+}
+
+void check_size(std::int64_t size, const WordsOfLine& line) {
+  if (size >= 0 && size <= INT32_MAX) return;
+  throw Error(ErrorCode::io,
+              fmt::format("{}: {} in \"{}\" is out of range: give 0 to 2^31 - 1", line.place, size, line.line));
+}
+
+std::vector<Shape> read_shapes(const std::filesystem::path& path) {
+  std::vector<Shape> shapes;
+  for (const WordsOfLine& line : read_lines(path, "`m n k`")) {
+    std::istringstream words(line.words);
     Shape shape;
     std::string rest;
-    if (!(words >> rest)) continue;
-    words.seekg(0);
-    if (!(words >> shape.m >> shape.n >> shape.k) || words >> rest) {
-      throw Error(ErrorCode::io, fmt::format("{}:{}: \"{}\" is not `m n k`", path.string(), row, line));
-    }
-    for (const std::int64_t size : {shape.m, shape.n, shape.k}) {
-      if (size >= 0 && size <= INT32_MAX) continue;
-      throw Error(ErrorCode::io, fmt::format("{}:{}: {} in \"{}\" is out of range: give 0 to 2^31 - 1", path.string(),
-                                             row, size, line));
-    }
+    if (!(words >> shape.m >> shape.n >> shape.k) || words >> rest)
+      throw Error(ErrorCode::io, fmt::format("{}: \"{}\" is not `m n k`", line.place, line.line));
+    for (const std::int64_t size : {shape.m, shape.n, shape.k}) check_size(size, line);
     shapes.push_back(shape);
   }
-  if (shapes.empty()) throw Error(ErrorCode::io, fmt::format("{} has no `m n k` line", path.string()));
   return shapes;
 }
 

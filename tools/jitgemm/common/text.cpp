@@ -54,4 +54,11 @@ std::string json_text(const nlohmann::ordered_json& json) {
 
 void print_json(const nlohmann::ordered_json& json) { std::fputs(json_text(json).c_str(), stdout); }
 
+std::string csv_field(const std::string& field) {
+  if (field.find_first_of(",\"\n") == std::string::npos) return field;
+  std::string text = "\"";
+  for (char c : field) text += c == '"' ? std::string("\"\"") : c == '\n' ? std::string(" ") : std::string(1, c);
+  return text + "\"";
+}
+
 }  // namespace jitgemm::cli

@@ -166,10 +166,10 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   return check;
 }
 
-std::string compare_rows(Backend& backend, const Problem& p, const void* d, const void* other) {
+std::string compare_rows(Backend& backend, const Problem& p, const void* d, const void* other, std::int64_t rows) {
   const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
-  for (std::int64_t i : sample(p.batch * p.m, 6, 3)) {
+  for (std::int64_t i : sample(p.batch * p.m, rows, 3)) {
     const std::vector<double> x = row_of(backend, p, d, row_at(p, i)), y = row_of(backend, p, other, row_at(p, i));
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);

@@ -21,13 +21,14 @@ std::size_t bytes_of_b(const Problem& p) { return std::size_t(matrix_b(p).batch_
 std::size_t bytes_of_c(const Problem& p) { return std::size_t(matrix_c(p).batch_bytes()); }
 std::size_t bytes_of_d(const Problem& p) { return std::size_t(matrix_d(p).batch_bytes()); }
 
-InputPools::InputPools(Backend& backend, DataType a, DataType b) : backend_(backend), type_a_(a), type_b_(b) {}
+InputPools::InputPools(Backend& backend, DataType a, DataType b, std::uint64_t seed)
+    : backend_(backend), type_a_(a), type_b_(b), seed_(seed) {}
 
 void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed) {
   if (pool.bytes() >= bytes && pool.data()) return;
   pool = DeviceMemory();  // the old one first: both may not fit
   pool = DeviceMemory(backend_, std::max<std::size_t>(bytes, 256));
-  if (seed != 0) backend_.fill_random(pool.data(), std::int64_t(pool.bytes() / size_of(type)), type, seed);
+  if (seed != 0) backend_.fill_random(pool.data(), std::int64_t(pool.bytes() / size_of(type)), type, seed_ + seed);
 }
 
 void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Problem>& beside) {

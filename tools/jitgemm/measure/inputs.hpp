@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -23,7 +24,8 @@ class InputPools {
   static constexpr std::size_t rotation_bytes = std::size_t(200) << 20;  ///< over three times the L2 of an H200
   static constexpr std::size_t pool_bytes = std::size_t(768) << 20;      ///< of each of A, B, C and D
 
-  InputPools(Backend& backend, DataType a, DataType b);
+  /// Those of another `seed` are others.
+  InputPools(Backend& backend, DataType a, DataType b, std::uint64_t seed = 0);
   InputPools(Backend& backend, DataType both) : InputPools(backend, both, both) {}
 
   /// Makes the pools large enough, and counts the sets. `rotate` false: one set. `beside`: other problems of the same
@@ -53,6 +55,7 @@ class InputPools {
 
   Backend& backend_;
   DataType type_a_, type_b_;
+  std::uint64_t seed_;
   DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_, group_rows_;
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
   bool vectors_a_ = false, vectors_b_ = false;

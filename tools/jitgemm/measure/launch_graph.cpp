@@ -51,12 +51,12 @@ void check(CUresult result, const char* call) {
 
 }  // namespace
 
-void make_cuda_current() {
+void make_cuda_current(int gpu) {
   CUcontext context = nullptr;
   check(cuda::driver().ctx_get_current(&context), "cuCtxGetCurrent");
   if (context) return;
   CUdevice device = 0;
-  check(cuda::driver().device_get(&device, 0), "cuDeviceGet");
+  check(cuda::driver().device_get(&device, gpu), "cuDeviceGet");
   check(cuda::driver().device_primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain");
   check(graph_api().ctx_set_current(context), "cuCtxSetCurrent");
 }

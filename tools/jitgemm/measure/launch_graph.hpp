@@ -7,9 +7,9 @@
 
 namespace jitgemm::cli {
 
-/// Makes the first CUDA device's primary context current for this thread, which the graph functions and cuBLAS ask for.
-/// The context is kept until the process ends.
-void make_cuda_current();
+/// Makes a CUDA device's primary context current for this thread, which the graph functions and cuBLAS ask for, unless
+/// one is. It is kept until the process ends.
+void make_cuda_current(int gpu = 0);
 
 /// A Context whose device is then current for this thread.
 Context open_context(const ContextOptions& options);

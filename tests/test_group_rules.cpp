@@ -1,0 +1,121 @@
+// Groups of rows as problems: what is refused, what is chosen, what they are called in C.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "c_context.hpp"
+#include "catch.hpp"
+#include "context_fixtures.hpp"
+#include "core/problem.hpp"
+#include "gemm_cases.hpp"
+#include "group_cases.hpp"
+#include "jitgemm/error.hpp"
+#include "problem_refusal.hpp"
+
+using namespace jitgemm;
+using namespace jitgemm::test;
+using Catch::Matchers::ContainsSubstring;
+using groups::problem_of;
+using groups::TestDevice;
+
+TEST_CASE("What no kernel does with groups is refused, and says what to do", "[groups][problem]") {
+  const Problem problem = problem_of(64, 64, {100, 28}, Layout::column_major);
+  const auto why = [](const Problem& p) { return problem_refusal(ErrorCode::invalid_problem, [&p] { normalise(p); }); };
+  CHECK(why(problem) == "no error");
+  Problem p = problem;
+  p.a.layout = Layout::column_major;
+  CHECK_THAT(why(p), ContainsSubstring("give a row-major A"));
+  p = problem;
+  p.expected_m = -1;
+  CHECK_THAT(why(p), ContainsSubstring("expected_m = -1"));
+  p = problem;
+  p.grouping = Grouping(9);
+  CHECK_THAT(why(p), ContainsSubstring("unknown grouping: use none, offsets, counts or along_k"));
+
+  TestDevice device(GemmDevice::emulator());
+  const auto refusal = [&](const char* config) {
+    return problem_refusal(ErrorCode::invalid_config,
+                           [&] { device.context.plan(problem, parse_kernel_config(config)); });
+  };
+  for (const char* const schedule : {"data_parallel", "split_k splits=2", "stream_k grid=3"})
+    CHECK_THAT(refusal((std::string("sm90 64x32x64 group_m=8 stages=3 warps=4 schedule=") + schedule).c_str()),
+               ContainsSubstring("groups, whose tiles the device counts, are persistent"));
+  CHECK_THAT(refusal("sm90 64x32x64 group_m=8 stages=3 warps=4 schedule=persistent grid=3 pack=a"),
+             ContainsSubstring("no operands of groups are packed"));
+  CHECK_THAT(problem_refusal(ErrorCode::invalid_operand,
+                             [&] {
+                               std::vector<char> memory(1 << 16);
+                               device.context.gemm(
+                                   problem,
+                                   {.a = memory.data(), .b = memory.data() + 20000, .d = memory.data() + 40000});
+                             }),
+             ContainsSubstring("group_rows is null"));
+}
+
+TEST_CASE("A problem with groups is its text, and what does not matter is left out", "[groups][problem]") {
+  Problem p = problem_of(64, 64, {100, 28}, Layout::column_major);
+  p.expected_m = 20;
+  const NormalProblem normal = normalise(p);
+  CHECK(normal.expected_m == 24);  // a power of two, or half as much again
+  CHECK(normal.a.stride == 0);
+  CHECK(normal.d.stride == 0);
+  CHECK(normal.b.stride == 64 * 64);
+  CHECK(to_string(p) ==
+        "m=128 n=64 k=64 a=bf16 b=bf16 d=bf16 layout_b=column_major batch=2 grouping=offsets expected_m=20");
+  CHECK(equal(normalise(parse_problem(to_string(normal))), normal));
+  p.a.stride = 5;
+  CHECK(equal(normalise(p), normal));
+  p.grouping = Grouping::none;
+  p.a.stride = packed_stride;
+  CHECK(normalise(p).expected_m == 0);
+  CHECK(to_string(p).find("expected_m") == std::string::npos);
+}
+
+TEST_CASE("Tiles are chosen by what groups are expected to have", "[groups][plan]") {
+  const TemporaryDirectory cache;
+  Context context(compile_only(cache, "sm_90a"));
+  const auto chosen = [&](std::int64_t m, std::int64_t groups, std::int64_t expected) {
+    Problem p = problem_of(4096, 7168, {}, Layout::column_major);
+    p.m = m, p.batch = groups, p.expected_m = expected;
+    return context.plan(p);
+  };
+  // No tile has many more rows than a group; few rows are the MMA's columns.
+  for (const std::int64_t rows : {1, 8, 16, 24, 48}) {
+    const Plan plan = chosen(256 * rows, 256, 0);
+    CAPTURE(rows, to_string(plan.config));
+    CHECK(plan.config.main_loop == MainLoop::sm90);
+    CHECK(plan.config.schedule == Schedule::persistent);
+    const KernelConfig& c = plan.config;
+    CHECK((c.swap_ab || rows > 24));
+    CHECK((c.swap_ab ? c.block_n * c.cluster_n : c.block_m * c.cluster_m) <= std::max<std::int64_t>(16, 2 * rows));
+    CHECK_THAT(plan.explain(), ContainsSubstring("256 by offsets"));
+  }
+  // Many: 256 x 128 or as much.
+  const KernelConfig many = chosen(8 * 8192, 8, 0).config;
+  CHECK(many.block_m * many.block_n >= 128 * 128);
+  // What is expected counts, not what there may be.
+  CHECK(chosen(4096, 256, 8).config == chosen(400, 256, 8).config);
+  CHECK(chosen(4096, 256, 8).config == chosen(4096, 256, 7).config);
+  // A row of fewer groups than there are: the bytes of those that have rows.
+  CHECK(chosen(8, 256, 1).predicted.memory_us < 0.1 * chosen(256, 256, 1).predicted.memory_us);
+}
+
+TEST_CASE("The C functions multiply groups, and say what their table was", "[groups][c][emulator]") {
+  const TemporaryDirectory cache;
+  const CContext context(emulator_options(cache));
+  jitgemm_problem problem = made_by<jitgemm_problem>(jitgemm_problem_init);
+  problem.m = 6, problem.n = 8, problem.k = 16, problem.batch = 2;
+  problem.grouping = JITGEMM_GROUPING_OFFSETS;
+  const std::vector<std::uint16_t> a(6 * 16, 0x3c00), b(2 * 16 * 8, 0x3c00);  // 1.0
+  std::vector<std::uint16_t> d(6 * 8, 0xffff);
+  std::vector<std::int32_t> ends{2, 5};
+  jitgemm_operands operands = made_by<jitgemm_operands>(jitgemm_operands_init);
+  operands.a = a.data(), operands.b = b.data(), operands.d = d.data(), operands.group_rows = ends.data();
+  REQUIRE(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_SUCCESS);
+  CHECK(jitgemm_check(context, nullptr) == JITGEMM_STATUS_SUCCESS);
+  for (std::size_t i = 0; i < d.size(); ++i) CHECK(d[i] == (i < 5 * 8 ? 0x4c00 : 0xffff));  // 16.0
+  ends = {4, 3};
+  REQUIRE(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_SUCCESS);
+  CHECK(jitgemm_check(context, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);
+  CHECK(jitgemm_check(context, nullptr) == JITGEMM_STATUS_SUCCESS);
+}
