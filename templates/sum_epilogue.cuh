@@ -60,15 +60,12 @@ __device__ __forceinline__ void sum_epilogue(const SumEpilogueArguments& args) {
     scale_d = args.scale_d ? ElementCompute(ptx::ld_global<float>(args.scale_d)) : ElementCompute(1);
   const EpilogueFunctor functor{args.scalars, scale_d};
   constexpr int COUNT = IN_PAIRS ? 2 : 1;
-  const i64 columns = (args.n + COUNT - 1) / COUNT, all = columns * args.m;
+  const i64 columns = args.n / COUNT, all = columns * args.m;  // D's rows end where a pair does, too
   const i64 step = i64(ptx::grid_size()) * THREADS;
 #pragma unroll 1
   for (i64 at = i64(ptx::block_index()) * THREADS + ptx::thread_index(); at < all; at += step) {
-    const i64 row = at / columns, column = (at - row * columns) * COUNT;
-    if (column + COUNT <= args.n)
-      sum_and_finish<COUNT>(args, functor, row, column);
-    else
-      sum_and_finish<1>(args, functor, row, column);
+    const i64 row = at / columns;
+    sum_and_finish<COUNT>(args, functor, row, (at - row * columns) * COUNT);
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 // templates/sum_epilogue.cuh.
 constexpr int threads = 256, blocks_per_sm = 8;
 
-/// Whether a pair of elements may be read or written at once at the begin of each row.
+/// Whether every row begins where a pair of elements may be read or written at once. D's rows end so, too: normalise().
 bool in_pairs(const NormalProblem& p, std::int64_t ld_sources) {
   const auto holds_pairs = [](const Matrix& matrix) {
     return std::size_t(matrix.alignment) >= 2 * size_of(matrix.type);
