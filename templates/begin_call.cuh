@@ -1,5 +1,5 @@
-// The kernel that begins a call of several ranks. It tells the others that the calls before are over here, and ends when
-// they have read what this call's staging memory held before: as two take turns mostly at once, as a graph that is
+// The kernel that begins a call of several ranks. It tells the others that the calls before are over here, and ends
+// when they have read what this call's staging memory held before: as two take turns mostly at once, as a graph that is
 // launched again has the same one each time.
 #pragma once
 #include "begin_call_arguments.cuh"

@@ -81,8 +81,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.queue_bytes = p.fetches ? queue_slots * queue_slot_bytes : 0;
   g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
-                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes + g.mover_bytes +
-                 smem_align;
+                 (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes +
+                 g.mover_bytes + smem_align;
   return g;
 }
 

@@ -89,7 +89,7 @@ constexpr KernelParameters PARAMETERS{
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
     GROUPING == Grouping::offsets, SCALING_D == Scaling::block_1x128,
-    PAIRING != Pairing::none, false, false, false};
+    PAIRING != Pairing::none, false, false, SHARDING == Sharding::scattered_d};
 // clang-format on
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);

@@ -219,11 +219,13 @@ struct Width {
 };
 
 /// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
+/// of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales` are those
+/// of blocks of k, or nothing; `k_count` is what there is of k.
 template <int WIDTH, typename Release, typename Between, typename OfBlocks>
 __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 thread, u32 first_row,
                                               int k_blocks, int k_count, PipelineState& state, const Release& release,
-                                              const Between& between, OfBlocks& scales, Accumulator (&accumulators)[COUNT]) {
+                                              const Between& between, OfBlocks& scales,
+                                              Accumulator (&accumulators)[COUNT]) {
   const u32 lane = thread % 32;
   const auto multiply_stage = [&](int step, bool accumulate, Accumulator(&into)[COUNT]) {
     if constexpr (ALONG_K) {
@@ -356,9 +358,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       else if constexpr (EDGES_DIFFER)
         store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
     };
-    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
-      finish_with(Epilogue{args, scales, tile}, sums);
-    };
+    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) { finish_with(Epilogue{args, scales, tile}, sums); };
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];
       ClusterSum{smem, place}.add(consumer, thread, accumulators, sums);

@@ -37,8 +37,8 @@ struct ShardArguments : Arguments {
   // Of each rank, whether what it sends is there: its shard of A, or what it adds to each place of D's shard.
   const unsigned* arrived;
   int places;  // of a shard: tiles, times the consumers that each has
-  // scattered_d: sums of the other ranks' shards, as D's type, one shard after the other: here, and where each rank gets
-  // them, with its `arrived` of this rank.
+  // scattered_d: sums of the other ranks' shards, as D's type, one shard after the other: here, and where each rank
+  // gets them, with its `arrived` of this rank.
   const void* sent;
   void* sent_to[most_ranks];
   unsigned* arrived_at[most_ranks];

@@ -53,9 +53,10 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
       x[i + 1] = ElementCompute(accumulators[first + i + 1]);
       Factors factors[2];
       scales.get(0, half, j, factors);
-      epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i], x[i + 1],
-                                ElementCompute(accumulators[first + i + UP]),
-                                ElementCompute(accumulators[first + i + UP + 1]), StagedPair{pairs, j * 2 + half});
+      epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
+                                         x[i + 1], ElementCompute(accumulators[first + i + UP]),
+                                         ElementCompute(accumulators[first + i + UP + 1]),
+                                         StagedPair{pairs, j * 2 + half});
     }
   if constexpr (STAGES_OUTPUTS) subtile.store(pairs, stage);
 
@@ -270,10 +271,10 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
               const Accumulator* x = accumulators + first + SubtileFragment::sum(0, half, j);
               Factors factors[2];
               scales.get(0, half, j, factors);
-              epilogue.template store_pair<INTERIOR>(its_row + fragment.row_of(0, half), its_column + fragment.column_of(j),
-                                            factors, ElementCompute(x[0]), ElementCompute(x[1]),
-                                            ElementCompute(x[SubtileFragment::UP]),
-                                            ElementCompute(x[SubtileFragment::UP + 1]));
+              epilogue.template store_pair<INTERIOR>(its_row + fragment.row_of(0, half),
+                                                     its_column + fragment.column_of(j), factors, ElementCompute(x[0]),
+                                                     ElementCompute(x[1]), ElementCompute(x[SubtileFragment::UP]),
+                                                     ElementCompute(x[SubtileFragment::UP + 1]));
             }
       }
     }

@@ -1,6 +1,7 @@
 // How a thread waits for another rank of the node.
 #pragma once
 #include "ide.cuh"
+#include "ptx/global.cuh"
 #include "ptx/system.cuh"
 #include "shard_arguments.cuh"
 

@@ -105,8 +105,7 @@ using DriverFunctions = std::tuple<
     Function<"cuTensorMapEncodeTiled", &D::tensor_map_encode_tiled>, Function<"cuMemAlloc", &D::mem_alloc>,
     Function<"cuMemFree", &D::mem_free>, Function<"cuMemsetD8Async", &D::memset_d8_async>,
     Function<"cuMemcpyHtoDAsync", &D::memcpy_htod_async>, Function<"cuMemcpyDtoHAsync", &D::memcpy_dtoh_async>,
-    Function<"cuMemcpyDtoDAsync", &D::memcpy_dtod_async>,
-    Function<"cuMemcpy2DAsync", &D::memcpy_2d_async>,
+    Function<"cuMemcpyDtoDAsync", &D::memcpy_dtod_async>, Function<"cuMemcpy2DAsync", &D::memcpy_2d_async>,
     Function<"cuMemHostAlloc", &D::mem_host_alloc>, Function<"cuMemFreeHost", &D::mem_free_host>,
     Function<"cuIpcGetMemHandle", &D::ipc_get_mem_handle>, Function<"cuIpcOpenMemHandle", &D::ipc_open_mem_handle>,
     Function<"cuIpcCloseMemHandle", &D::ipc_close_mem_handle>,
@@ -132,8 +131,7 @@ using DriverFunctions = std::tuple<
     Function<"cuThreadExchangeStreamCaptureMode", &D::thread_exchange_stream_capture_mode>,
     Function<"cuEventCreate", &D::event_create>, Function<"cuEventDestroy", &D::event_destroy>,
     Function<"cuEventRecord", &D::event_record>, Function<"cuEventSynchronize", &D::event_synchronize>,
-    Function<"cuEventQuery", &D::event_query>,
-    Function<"cuEventElapsedTime", &D::event_elapsed_time>>;
+    Function<"cuEventQuery", &D::event_query>, Function<"cuEventElapsedTime", &D::event_elapsed_time>>;
 static_assert(sizeof(D) == std::tuple_size_v<DriverFunctions> * sizeof(void*), "a function of the driver is missing");
 
 using NvrtcFunctions =

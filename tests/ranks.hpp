@@ -1,8 +1,6 @@
 #pragma once
 
 #include <barrier>
-#include <cstdio>
-#include "jitgemm/error.hpp"
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -30,10 +28,6 @@ class Ranks {
         threads.emplace_back([&, rank] {
           try {
             work(rank);
-          } catch (const Error& error) {
-            std::fprintf(stderr, "%s\n", error.log().substr(0, 1500).c_str());
-            failures[std::size_t(rank)] = std::current_exception();
-            barrier_.arrive_and_drop();
           } catch (...) {
             failures[std::size_t(rank)] = std::current_exception();
             barrier_.arrive_and_drop();  // the others go on without it
@@ -48,7 +42,8 @@ class Ranks {
     return [this, rank](const void* own, void* all, std::size_t bytes) {
       given_[std::size_t(rank)] = own;
       barrier_.arrive_and_wait();
-      for (std::size_t i = 0; i < given_.size(); ++i) std::memcpy(static_cast<char*>(all) + i * bytes, given_[i], bytes);
+      for (std::size_t i = 0; i < given_.size(); ++i)
+        std::memcpy(static_cast<char*>(all) + i * bytes, given_[i], bytes);
       barrier_.arrive_and_wait();
     };
   }

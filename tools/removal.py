@@ -25,7 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
-         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k"],
+         "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",
+                               "parallel"],
+         "shards_sm90.cuh": ["parallel"],
          "work_queue_sm90.cuh": ["groups"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
          "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90"],
@@ -36,15 +38,16 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
     "barrier": ["bar_sync", "warp_sync", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait"],
-    "fence": ["fence_mbarrier_init", "fence_proxy_async", "wgmma_fence"],
-    "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "wgmma_wait_group",
-             "griddepcontrol_wait"],
+    "fence": ["fence_mbarrier_init", "fence_proxy_async", "fence_proxy_async_global",
+              "wgmma_fence"],
+    "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "tma_store_wait_group",
+             "wgmma_wait_group", "griddepcontrol_wait"],
     "release": ["cp_async_commit_group", "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
                 "mbarrier_arrive_cluster", "tma_store_commit_group", "wgmma_commit_group",
-                "griddepcontrol_launch_dependents"],
+                "griddepcontrol_launch_dependents", "st_release_sys"],
 }
 # Functions of the templates' own that do nothing else.
-OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release"}
+OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_for_rank": "wait"}
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),

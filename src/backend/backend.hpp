@@ -84,9 +84,9 @@ class Backend {
                            std::uint64_t seed) = 0;  ///< about N(0,1)
 
   // Memory that the node's other devices reach. As they stand here, for a backend without: Error{no_device}.
-  virtual PeerHandle handle_of(void*) { has_no_peers(); }          ///< of what allocate() gave, for other processes, too
-  virtual void* open_peer(const PeerHandle&) { has_no_peers(); }   ///< where this device has it
-  virtual void close_peer(void*) noexcept {}                       ///< what open_peer() gave
+  virtual PeerHandle handle_of(void*) { has_no_peers(); }         ///< of what allocate() gave, for other processes, too
+  virtual void* open_peer(const PeerHandle&) { has_no_peers(); }  ///< where this device has it
+  virtual void close_peer(void*) noexcept {}                      ///< what open_peer() gave
   /// A stream for copies alone, which run beside whatever other streams do.
   virtual Stream create_copy_stream() { return create_stream(); }
   virtual void* allocate_on_host(std::size_t) { has_no_peers(); }  ///< zeros, which the device reads and writes, too

@@ -32,7 +32,7 @@ int places_of_shard(const KernelConfig& config, const LaunchShape& shape);
 struct Workspace {
   void* memory = nullptr;
   unsigned* counters = nullptr;
-  unsigned* broken_groups = nullptr;  ///< of calls with groups, see BrokenGroups; null where none can be
+  unsigned* broken_groups = nullptr;      ///< of calls with groups, see BrokenGroups; null where none can be
   const ShardOperands* shards = nullptr;  ///< of calls of several ranks
 };
 

@@ -82,8 +82,8 @@ AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoic
   }
   agree(communicator, "chosen", failure);
   communicator.broadcast_bytes(&sent, sizeof sent, 0);
-  return {parse_kernel_config(sent.config.str()), sent.source, sent.why.str(), sent.measured_us,
-          sent.overlapped, sent.why_not_overlapped.str()};
+  return {parse_kernel_config(sent.config.str()), sent.source, sent.why.str(), sent.measured_us, sent.overlapped,
+          sent.why_not_overlapped.str()};
 }
 
 }  // namespace jitgemm

@@ -49,9 +49,7 @@ struct Overlapped::Staging {
 
   std::size_t flags_at(int buffer) const { return std::size_t(buffer) * need.flags; }
   std::size_t buffer_at(int buffer) const { return 2 * need.flags + std::size_t(buffer) * need.buffer; }
-  unsigned* last_use(int buffer) const {
-    return memory.own<unsigned>(2 * need.flags + 2 * need.buffer) + buffer;
-  }
+  unsigned* last_use(int buffer) const { return memory.own<unsigned>(2 * need.flags + 2 * need.buffer) + buffer; }
   std::byte* sent() const { return memory.own<std::byte>(2 * need.flags + 2 * need.buffer + line); }
   bool holds(const StagingNeed& other) const {
     return other.flags <= need.flags && other.buffer <= need.buffer && other.sent <= need.sent;

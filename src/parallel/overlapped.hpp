@@ -69,10 +69,10 @@ class Overlapped {
   device::Patience patience_;
   std::shared_ptr<const Kernel> begin_;
   SymmetricMemory flags_;
-  std::vector<Stream> copy_streams_;       // one for each other rank
-  std::vector<void*> copied_;              // events behind the copies
-  void* begun_ = nullptr;                  // event
-  std::mutex mutex_;                       // of what follows
+  std::vector<Stream> copy_streams_;                // one for each other rank
+  std::vector<void*> copied_;                       // events behind the copies
+  void* begun_ = nullptr;                           // event
+  std::mutex mutex_;                                // of what follows
   std::vector<std::shared_ptr<Staging>> stagings_;  // the last one is the largest; graphs may use the others
   std::uint64_t calls_ = 0;
 };

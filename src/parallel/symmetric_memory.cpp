@@ -33,8 +33,8 @@ SymmetricMemory::SymmetricMemory(Backend& backend, int rank, int ranks, const Al
     all_gather(&own, all.data(), sizeof own);
     for (int other = 0; other < ranks && !failure; ++other)
       if (all[std::size_t(other)].failed)
-        failure = Error(ErrorCode::no_device, "rank " + std::to_string(other) +
-                                                  " has no memory that the others reach: see its own error");
+        failure = Error(ErrorCode::no_device,
+                        "rank " + std::to_string(other) + " has no memory that the others reach: see its own error");
     if (!failure) return all;
     close();
     throw Error(*failure);

@@ -12,8 +12,8 @@ namespace jitgemm {
 /// Gives every rank what each rank gives, in the order of ranks: `all` has room for that. Collective, of host memory.
 using AllGatherBytes = std::function<void(const void* own, void* all, std::size_t bytes)>;
 
-/// As much device memory at each rank of a node, which all of them reach: zeros when the constructor returns. Collective;
-/// freed by each rank for itself, when no other uses it any more.
+/// As much device memory at each rank of a node, which all of them reach: zeros when the constructor returns.
+/// Collective; freed by each rank for itself, when no other uses it any more.
 class SymmetricMemory {
  public:
   /// Throws Error{no_device} where the devices do not reach each other's memory, on all ranks.

@@ -96,10 +96,10 @@ struct TensorParallel::Impl {
   CallsInFlight calls;
   DeviceMemory staging{nullptr, {nullptr}};
   std::size_t staging_bytes = 0, all_staging_bytes = 0;
-  std::vector<DeviceMemory> outgrown;  // graphs may still use them
-  std::unique_ptr<Overlapped> overlapped;  // once something is
+  std::vector<DeviceMemory> outgrown;            // graphs may still use them
+  std::unique_ptr<Overlapped> overlapped;        // once something is
   std::atomic<Overlapped*> connected = nullptr;  // the same, for check() and abort(), which wait for no call
-  std::string unconnected;                 // why nothing will be
+  std::string unconnected;                       // why nothing will be
   std::unordered_map<PreparedKey, Prepared, PreparedHash> prepared;
 };
 
@@ -151,10 +151,8 @@ Prepared& TensorParallel::Impl::prepare_together(const Problem& problem, Exchang
   agree(communicator, digest, refused);
   if (Prepared* const ready = find(ranked)) return *ready;
   AgreedChoice choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  if (choice.overlapped && !connect(digest))
-    choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  Prepared made =
-      choice.overlapped ? make_overlapped(ranked, choice, digest) : make_unfused(ranked, choice, digest);
+  if (choice.overlapped && !connect(digest)) choice = choose_on_first(communicator, [&] { return choose(ranked); });
+  Prepared made = choice.overlapped ? make_overlapped(ranked, choice, digest) : make_unfused(ranked, choice, digest);
   return prepared.insert_or_assign({prepared_shape(ranked), exchange}, std::move(made)).first->second;
 }
 
@@ -179,13 +177,21 @@ AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
   std::optional<RankedConfig> chosen;
   const std::string why_not = why_not_overlapped(problem, chosen);
   if (why_not.empty()) {
-    return {.config = chosen->config, .source = PlanSource::model, .why = "the cost model's first choice",
-            .measured_us = 0, .overlapped = true, .why_not_overlapped = {}};
+    return {.config = chosen->config,
+            .source = PlanSource::model,
+            .why = "the cost model's first choice",
+            .measured_us = 0,
+            .overlapped = true,
+            .why_not_overlapped = {}};
   }
   if (!is_empty(problem.product)) context.workspace_size(problem.product);  // measures first where tuning is on
   const Plan plan = context.plan(problem.product);
-  return {.config = plan.config, .source = plan.source, .why = plan.why, .measured_us = plan.measured_us,
-          .overlapped = false, .why_not_overlapped = why_not};
+  return {.config = plan.config,
+          .source = plan.source,
+          .why = plan.why,
+          .measured_us = plan.measured_us,
+          .overlapped = false,
+          .why_not_overlapped = why_not};
 }
 
 bool TensorParallel::Impl::connect(const std::string& digest) {

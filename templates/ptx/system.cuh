@@ -21,7 +21,7 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 
 __device__ __forceinline__ u64 global_nanoseconds() {
   u64 x;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(x));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x));
   return x;
 }
 /// Lets others go first, for about so long.

@@ -181,6 +181,8 @@ void fence_mbarrier_init() {
 void mbarrier_arrive(u32 address) {
   Thread& thread = *current;
   thread.launch->preempt();
+  if (thread.written_group > thread.published_group)  // whoever waits for it reads by the generic proxy
+    thread.launch->fault("mbarrier_arrive after a wait for TMA stores, without a fence_proxy_async_global between");
   arrive_at(thread, mbarrier_at(thread, *thread.block, address, "mbarrier_arrive"), "mbarrier_arrive");
 }
 

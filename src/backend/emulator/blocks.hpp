@@ -106,8 +106,9 @@ struct Thread {
 
   u32 copy_group = 1, last_copy_group = 0;  // the open one; the last one that copies
   u32 store_group = 1, last_store_group = 0;
-  u32 written_group = 0, published_group = 0;  // of stores: there for this thread; and behind a fence_proxy_async_global
-  bool acquired_by_generic_proxy = false;      // from another device, with no fence_proxy_async_global since
+  u32 written_group = 0,
+      published_group = 0;                 // of stores: there for this thread; and behind a fence_proxy_async_global
+  bool acquired_by_generic_proxy = false;  // from another device, with no fence_proxy_async_global since
   std::vector<PendingCopy> pending_copies;
   std::vector<PendingStore> pending_stores;
 

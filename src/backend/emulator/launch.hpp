@@ -21,7 +21,7 @@ class Launch {
   struct Options {
     int grid = 0, threads = 0, cluster = 1;
     bool cooperative = false;  // all clusters are resident, whatever `resident` says
-    bool dependent = false;  // earlier launches may still run
+    bool dependent = false;    // earlier launches may still run
     std::size_t smem_bytes = 0;
     std::vector<u32> ctas = {};  // clusters that run; empty: all
     int resident = 1;
