@@ -97,7 +97,14 @@ __device__ __forceinline__ int place_of(const ShardArguments& args, const WorkTi
   return (tile.row / BLOCK_M * across + tile.column / BLOCK_N) * CONSUMERS + int(PING_PONG ? 0 : consumer);
 }
 
-/// One consumer's tiles of all shards.
+/// What an element of what travels is added as.
+template <typename>
+struct Summand {
+  using type = ElementCompute;
+};
+
+/// One consumer's tiles of all shards. T is ElementD: as a template, it need not compile for types that do not travel.
+template <typename T>
 class ScatteredD {
   const ShardArguments& args;
   const SharedMemory& smem;
@@ -148,19 +155,19 @@ class ScatteredD {
  private:
   __device__ __forceinline__ void add_from(int rank, const WorkTile& tile, const TileFragment& fragment, int row,
                                            int column, Accumulator (&sums)[COUNT]) const {
-    const ElementD* const received = static_cast<const ElementD*>(args.received) + rank * args.stride_staged + column;
+    const T* const received = static_cast<const T*>(args.received) + rank * args.stride_staged + column;
 #pragma unroll
     for (int mma = 0; mma < MMAS_M; ++mma)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int its_row = row + fragment.row_of(mma, half);
         if (its_row >= tile.row_end) continue;
-        const ElementD* const from = received + its_row * args.ld_staged;
+        const T* const from = received + its_row * args.ld_staged;
 #pragma unroll
         for (int i = 0; i < TileFragment::PAIRS; ++i) {
           const int at = fragment.column_of(i);
           if (column + at >= tile.column_end) continue;
-          float x, y;
+          typename Summand<T>::type x, y;
           load_pair(from + at, x, y);
           Accumulator* const pair = sums + TileFragment::pair(mma, half, i);
           pair[0] = ptx::add(pair[0], x);
@@ -176,7 +183,7 @@ struct PlaceOf {
 };
 template <>
 struct PlaceOf<true> {
-  using Place = ScatteredD;
+  using Place = ScatteredD<ElementD>;
 };
 using PlaceOfD = typename PlaceOf<SCATTERS_D>::Place;
 
