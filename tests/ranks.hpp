@@ -38,6 +38,13 @@ class Ranks {
       if (failure) std::rethrow_exception(failure);
   }
 
+  /// Returns when all have called it.
+  void meet(int rank) {
+    char none = 0;
+    std::vector<char> all(static_cast<std::size_t>(count_));
+    all_gather(rank)(&none, all.data(), 1);
+  }
+
   AllGatherBytes all_gather(int rank) {
     return [this, rank](const void* own, void* all, std::size_t bytes) {
       given_[std::size_t(rank)] = own;

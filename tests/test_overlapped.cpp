@@ -102,8 +102,8 @@ double expected(const NodeCase& node, int call, int rank, std::int64_t i, std::i
   return x;
 }
 
-void run_call(const NodeCase& node, int call, int rank, Overlapped& overlapped, const Overlapped::Prepared& prepared,
-              Backend& backend, Stream stream) {
+void run_call(const NodeCase& node, int call, int rank, Ranks& ranks, Overlapped& overlapped,
+              const Overlapped::Prepared& prepared, Backend& backend, Stream stream) {
   const Problem& p = node.problem;
   const bool gathers = node.exchange == Exchange::all_gather_a;
   const std::int64_t shard = p.m / node.ranks, rows_a = gathers ? shard : p.m, rows_d = gathers ? p.m : shard;
@@ -122,8 +122,11 @@ void run_call(const NodeCase& node, int call, int rank, Overlapped& overlapped, 
   Operands operands{.a = a.memory, .b = b.memory, .d = d.memory};
   if (p.beta != 0) operands.c = c.memory;
   if (p.epilogue.bias != Bias::none) operands.bias = bias.memory;
+  // In one process, who allocates or frees memory that other devices reach may wait for their kernels, which wait for us.
+  ranks.meet(rank);
   overlapped.gemm(prepared, p, operands, stream);
   backend.synchronize(stream);
+  ranks.meet(rank);
   const auto report = overlapped.report();
   if (report.state != device::Patience::well)
     throw std::runtime_error("rank " + std::to_string(rank) + " waited in vain for rank " +
@@ -153,10 +156,9 @@ void run(const NodeCase& node) {
     Stream stream = backend.create_stream();
     for (int call = 0; call < node.calls; ++call) {
       if (node.other_streams) stream = backend.create_stream();
-      run_call(node, call, rank, overlapped, prepared, backend, stream);
+      run_call(node, call, rank, ranks, overlapped, prepared, backend, stream);
     }
-    std::array<char, 8> none, all[device::most_ranks];
-    ranks.all_gather(rank)(none.data(), all, sizeof none);  // all have read what the others send
+    ranks.meet(rank);  // all have read what the others send
   });
 }
 

@@ -77,7 +77,12 @@ std::vector<ParallelShape> llama_shapes() {
 }
 
 Problem problem_of_rank(const ParallelShape& shape, int ranks, DataType type) {
-  Problem problem{.m = shape.m, .n = shape.n, .k = shape.k, .a = {type}, .b = {type, Layout::column_major}};
+  Problem problem{.m = shape.m,
+                  .n = shape.n,
+                  .k = shape.k,
+                  .a = {type},
+                  .b = {type, Layout::column_major},
+                  .d = {default_output(type)}};
   const bool gathers = shape.exchange == Exchange::all_gather_a;
   check_divides(shape, gathers ? "n" : "k", gathers ? shape.n : shape.k, ranks);
   if (shape.exchange != Exchange::all_reduce_d) check_divides(shape, "m", shape.m, ranks);
