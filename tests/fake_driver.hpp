@@ -272,7 +272,6 @@ struct FakeDriver {
     api.ipc_get_mem_handle = [](CUipcMemHandle*, CUdeviceptr) { return unsafe_work(); };
     api.ipc_open_mem_handle = [](CUdeviceptr* memory, CUipcMemHandle, unsigned) { return make(memory); };
     api.ipc_close_mem_handle = [](CUdeviceptr memory) { return destroy(memory); };
-    api.ctx_enable_peer_access = [](CUcontext, unsigned) { return unsafe_work(); };
     api.pointer_get_attributes = [](unsigned count, CUpointer_attribute* attributes, void** values,
                                     CUdeviceptr pointer) {
       return answer(memory_type, count, attributes, values, pointer);

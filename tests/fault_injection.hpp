@@ -109,7 +109,6 @@ using DriverFunctions = std::tuple<
     Function<"cuMemHostAlloc", &D::mem_host_alloc>, Function<"cuMemFreeHost", &D::mem_free_host>,
     Function<"cuIpcGetMemHandle", &D::ipc_get_mem_handle>, Function<"cuIpcOpenMemHandle", &D::ipc_open_mem_handle>,
     Function<"cuIpcCloseMemHandle", &D::ipc_close_mem_handle>,
-    Function<"cuCtxEnablePeerAccess", &D::ctx_enable_peer_access>,
     Function<"cuPointerGetAttributes", &D::pointer_get_attributes>,
     Function<"cuMemPoolGetAccess", &D::mem_pool_get_access>, Function<"cuMemGetAccess", &D::mem_get_access>,
     Function<"cuStreamCreate", &D::stream_create>, Function<"cuStreamDestroy", &D::stream_destroy>,

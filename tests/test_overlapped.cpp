@@ -24,7 +24,6 @@ struct NodeCase {
   int calls = 3;
   std::optional<KernelConfig> config = {};
   bool other_streams = false;  ///< each call on another one
-  bool on_gpus = false;
   double timeout_seconds = 60;
 };
 
@@ -122,7 +121,6 @@ void run_call(const NodeCase& node, int call, int rank, Ranks& ranks, Overlapped
   Operands operands{.a = a.memory, .b = b.memory, .d = d.memory};
   if (p.beta != 0) operands.c = c.memory;
   if (p.epilogue.bias != Bias::none) operands.bias = bias.memory;
-  // In one process, who allocates or frees memory that other devices reach may wait for their kernels, which wait for us.
   ranks.meet(rank);
   overlapped.gemm(prepared, p, operands, stream);
   backend.synchronize(stream);
@@ -143,8 +141,7 @@ void run_call(const NodeCase& node, int call, int rank, Ranks& ranks, Overlapped
 void run(const NodeCase& node) {
   Ranks ranks(node.ranks);
   ranks.run([&](int rank) {
-    ContextOptions options = GemmDevice::emulator(node.seed == 0 ? 0 : node.seed + std::uint64_t(rank));
-    if (node.on_gpus) options = {.cuda_device = rank, .tuning = Tuning::off};
+    const ContextOptions options = GemmDevice::emulator(node.seed == 0 ? 0 : node.seed + std::uint64_t(rank));
     Context context(options);
     Backend& backend = ContextInternals::backend(context);
     Overlapped overlapped(context, rank, node.ranks, ranks.all_gather(rank), node.timeout_seconds);
@@ -187,17 +184,6 @@ TEST_CASE("Overlapped products of every kind of tile", "[parallel]") {
   NodeCase node{.problem = bf16_problem(2 * 200, 264, 24), .exchange = exchange, .seed = GENERATE(0, 6)};
   node.config = config;
   CAPTURE(int(exchange), to_string(config), node.seed);
-  REQUIRE_NOTHROW(run(node));
-}
-
-TEST_CASE("Overlapped products on GPUs", "[parallel][gpu]") {
-  const int gpus = int(cuda_devices().size());
-  if (gpus < 2) SKIP("one GPU has no peers");
-  const Exchange exchange = GENERATE(Exchange::all_gather_a, Exchange::reduce_scatter_d);
-  NodeCase node{.problem = bf16_problem(2 * 200, 1032, 120), .exchange = exchange, .calls = 20, .on_gpus = true};
-  if (GENERATE(false, true)) node.config = GENERATE(tile(128, 128, 8), tile(64, 256, 8, true), tile(256, 128, 8));
-  if (node.config) node.config->grid = 132;
-  CAPTURE(int(exchange));
   REQUIRE_NOTHROW(run(node));
 }
 

@@ -91,7 +91,6 @@ DriverApi bind_driver(const Symbol& library) {
   bind(library, api.ipc_get_mem_handle, "cuIpcGetMemHandle");
   bind(library, api.ipc_open_mem_handle, "cuIpcOpenMemHandle_v2");
   bind(library, api.ipc_close_mem_handle, "cuIpcCloseMemHandle");
-  bind(library, api.ctx_enable_peer_access, "cuCtxEnablePeerAccess");
   bind(library, api.pointer_get_attributes, "cuPointerGetAttributes");
   bind(library, api.mem_pool_get_access, "cuMemPoolGetAccess");
   bind(library, api.mem_get_access, "cuMemGetAccess");

@@ -53,7 +53,6 @@ struct DriverApi {
   decltype(&cuIpcGetMemHandle) ipc_get_mem_handle = nullptr;
   decltype(&cuIpcOpenMemHandle) ipc_open_mem_handle = nullptr;
   decltype(&cuIpcCloseMemHandle) ipc_close_mem_handle = nullptr;
-  decltype(&cuCtxEnablePeerAccess) ctx_enable_peer_access = nullptr;
   decltype(&cuPointerGetAttributes) pointer_get_attributes = nullptr;
   decltype(&cuMemPoolGetAccess) mem_pool_get_access = nullptr;
   decltype(&cuMemGetAccess) mem_get_access = nullptr;
