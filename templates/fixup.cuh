@@ -43,17 +43,33 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
 
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) accumulators[i] = 0;
+  // A thread has LOADS loads on their way at a time: of one peer's slot, or of several where each has few.
+  constexpr int LOADS = 16, VECTORS = COUNT / VECTOR, PEERS = VECTORS < LOADS ? LOADS / VECTORS : 1;
 #pragma unroll 1
-  for (int peer = 0; peer < work().peers; ++peer) {
-    const Accumulator* partial = slot(work().tile, peer);
+  for (int first = 0; first < work().peers; first += PEERS) {
+    const int left = work().peers - first;
+    const auto is_there = [&](int peer) { return peer == 0 || peer < left; };
 #pragma unroll
-    for (int i = 0; i < COUNT; i += VECTOR) {
-      Accumulator x[VECTOR];
-      ptx::ld_global_cg(partial + i * GROUP_THREADS, x);
+    for (int begin = 0; begin < VECTORS; begin += LOADS) {
+      constexpr int OF_PEER = VECTORS < LOADS ? VECTORS : LOADS;
+      Accumulator x[PEERS][OF_PEER][VECTOR];
 #pragma unroll
-      for (int j = 0; j < VECTOR; ++j) accumulators[i + j] = ptx::add(accumulators[i + j], x[j]);
-      if ((i + VECTOR) * sizeof(Accumulator) % 256 == 0)
-        ptx::warp_sync();  // holds back the loads that follow, to spare registers
+      for (int peer = 0; peer < PEERS; ++peer)
+        if (is_there(peer))
+#pragma unroll
+          for (int i = 0; i < min_of(OF_PEER, VECTORS - begin); ++i)
+            ptx::ld_global_cg(slot(work().tile, first + peer) + (begin + i) * (VECTOR * GROUP_THREADS), x[peer][i]);
+#pragma unroll
+      for (int peer = 0; peer < PEERS; ++peer)
+        if (is_there(peer))
+#pragma unroll
+          for (int i = 0; i < min_of(OF_PEER, VECTORS - begin); ++i)
+#pragma unroll
+            for (int j = 0; j < VECTOR; ++j) {
+              Accumulator& sum = accumulators[(begin + i) * VECTOR + j];
+              sum = ptx::add(sum, x[peer][i][j]);
+            }
+      ptx::warp_sync();  // holds back the loads that follow, to spare registers
     }
   }
   return true;

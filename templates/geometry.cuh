@@ -12,6 +12,7 @@ struct KernelParameters {
   int cluster_m, cluster_n, cluster_k;
   bool ping_pong, swap_ab;
   bool one_tile;  // a CTA has one tile, and all of its k-blocks
+  bool split_k;   // every tile is cut into as many parts along k
   bool promoted;  // f32 additions after each k-block
   bool tensor_cores;
   int size_a, size_accumulator, size_d;  // bytes; B's elements are as large as A's

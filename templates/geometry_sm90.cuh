@@ -124,7 +124,8 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
     return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
-    if (!p.one_tile || p.ping_pong) return "clusters that split k are data-parallel and cooperative";
+    if (!(p.one_tile || p.split_k) || p.ping_pong)
+      return "clusters that split k are data-parallel or split_k, and cooperative";
     if (p.block_n % (8 * p.column_fold() * p.cluster_k) != 0)
       return "a block of a cluster that splits k adds up a multiple of 8 columns, of pairs 16";
     if (p.block_m * p.block_n * 4 > p.stages * (p.block_m + p.block_n) * 128)

@@ -85,7 +85,7 @@ constexpr Pairing PAIRING = Pairing::none;
 // clang-format off
 constexpr KernelParameters PARAMETERS{
     BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
-    PARTITION == Partition::one_tile, PROMOTED, true,
+    PARTITION == Partition::one_tile, PARTITION == Partition::split_k, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
     GROUPING == Grouping::offsets, SCALING_D == Scaling::block_1x128,

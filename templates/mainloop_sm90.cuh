@@ -359,14 +359,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
         store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
     };
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) { finish_with(Epilogue{args, scales, tile}, sums); };
+    constexpr int GROUPS = CLUSTER * GEOMETRY.arriving_groups;
+    const u32 group = place.rank * GEOMETRY.arriving_groups + (PING_PONG ? 0 : consumer);
+    const auto get_work = [&]() -> const Work& { return work; };
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];
       ClusterSum{smem, place}.add(consumer, thread, accumulators, sums);
-      finish(sums);
+      if (reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, sums)) finish(sums);
     } else {
-      constexpr int GROUPS = CLUSTER * GEOMETRY.arriving_groups;
-      const u32 group = place.rank * GEOMETRY.arriving_groups + (PING_PONG ? 0 : consumer);
-      const auto get_work = [&]() -> const Work& { return work; };
       if (!reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, accumulators)) continue;
       auto& sums = reinterpret_cast<Accumulator(&)[STORE_COUNT]>(accumulators);  // STORE_COUNT = COUNT
       scattered.tell();

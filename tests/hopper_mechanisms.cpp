@@ -48,6 +48,13 @@ KernelConfig of_bytes(KernelConfig config) {
   return config;
 }
 
+/// Parts of tiles, a cluster each.
+KernelConfig cut(KernelConfig config, int splits) {
+  config.schedule = Schedule::split_k;
+  config.splits = splits;
+  return config;
+}
+
 /// `ctas` clusters.
 KernelConfig dealt(KernelConfig config, Schedule schedule, int ctas, int splits = 1) {
   config.schedule = schedule;
@@ -100,6 +107,11 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("cluster_sum",
       {.m = 100, .n = 150, .k = 400, .batch = 2, .a = {s8}, .b = {.type = s8, .layout = columns}, .d = {s32}},
       of_bytes(swapped(in_cluster(tile(32, 1, 4), 1, 2, 2))));
+  // Parts of a tile, each of which a cluster cuts again: many small ones, and few that are large.
+  add("cluster_sum", {.m = 130, .n = 100, .k = 900, .b = {.layout = columns}, .beta = 1},
+      cut(in_cluster(tile(32, 1, 4), 1, 1, 2), 7));
+  add("cluster_sum", {.m = 250, .n = 200, .k = 600, .epilogue = {.bias = Bias::along_n}},
+      cut(in_cluster(tile(128, 2, 4), 2, 1, 2), 3));
 
   // By TMA, then by rows through shared memory, then straight.
   add("store", {.m = 300, .n = 300, .k = 130, .beta = 1}, dealt(tile(136), persistent, 2), 16, 16);

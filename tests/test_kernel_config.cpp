@@ -231,13 +231,22 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
   for (const int m : {2, 4}) CHECK_THAT(why(cluster(m, 1, 1)), ContainsSubstring("clusters"));
 }
 
-TEST_CASE("Clusters that split k are data-parallel, cooperative and have work and room for all", "[kernel_config]") {
+TEST_CASE("Clusters that split k have one tile or part, are cooperative and have work and room for all",
+          "[kernel_config]") {
   const auto four = [](auto change) { return [=](KernelConfig& c) { c.cluster_k = 4, change(c); }; };
   CHECK(why(four([](KernelConfig&) {}), wgmma) == "");
   CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma),
              ContainsSubstring("data-parallel"));
-  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::split_k, c.splits = 2; }), wgmma),
+  CHECK_THAT(why(four([](KernelConfig& c) { c.schedule = Schedule::stream_k, c.grid = 8; }), wgmma),
              ContainsSubstring("data-parallel"));
+  const auto parts = [&](int splits, int grid = 0) {
+    return four([=](KernelConfig& c) { c.schedule = Schedule::split_k, c.splits = splits, c.grid = grid; });
+  };
+  CHECK(why(parts(2), wgmma) == "");
+  CHECK_THAT(why(parts(2, 8), wgmma), ContainsSubstring("no grid of their own"));
+  const NormalProblem nine_blocks = normalise({.m = 512, .n = 512, .k = 520});
+  CHECK(why(parts(2), wgmma, nine_blocks) == "");
+  CHECK_THAT(why(parts(3), wgmma, nine_blocks), ContainsSubstring("has a k-block"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.ping_pong = true; }), wgmma), ContainsSubstring("cooperative"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 72; }), wgmma), ContainsSubstring("multiple of 8 columns"));
   CHECK_THAT(why(four([](KernelConfig& c) { c.block_n = 256, c.stages = 2; }), wgmma),

@@ -29,7 +29,7 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
                                "parallel"],
          "work_queue_sm90.cuh": ["groups"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
-         "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90"],
+         "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90", "cluster_sum"],
          "groups.cuh": ["groups", "along_k"], "group_tail_sm90.cuh": ["along_k"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
          "check.cuh": ["check"]}

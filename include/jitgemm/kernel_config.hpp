@@ -33,8 +33,8 @@ struct KernelConfig {
   int stages = 3;                                  ///< k-blocks in flight in shared memory
   int warps = 4;                                   ///< that multiply; the sm90 main loop adds a producer warpgroup
   /// Thread blocks of a cluster (sm90): cluster_m x cluster_n neighbouring tiles, which fetch what they share of A and
-  /// B once (TMA multicast), times cluster_k blocks that cut the k-blocks of each tile and add up in distributed shared
-  /// memory.
+  /// B once (TMA multicast), times cluster_k blocks that cut the k-blocks of each tile, or of each of its `splits`
+  /// parts, and add up in distributed shared memory.
   int cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool ping_pong = false;  ///< sm90: each consumer warpgroup has tiles of its own; else all share each tile
   bool swap_ab = false;    ///< sm90: computes D^T = B^T A^T, so that block_m and cluster_m lie along N, block_n along M

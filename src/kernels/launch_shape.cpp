@@ -49,7 +49,6 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
 
   const device::Decomposition& d = shape.decomposition;
   const device::Partition partition = partition_of(c);
-  const int blocks_a_tile = c.cluster_m * c.cluster_n;
   shape.cluster = cluster;
   shape.grid = int(dealing.ctas) * cluster;
   const Footprint footprint = family_of(c).footprint(parameters_of(c, p));
@@ -58,8 +57,7 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
   shape.smem_bytes = std::size_t(footprint.smem_bytes);
   shape.partial_bytes = std::size_t(device::slot_count(partition, d)) * std::size_t(c.block_m * c.cluster_m) *
                         std::size_t(c.block_n * c.cluster_n) * size_of(accumulator_of(p));
-  shape.counters =
-      fetches(c, p) ? 1 : device::split_tile_count(partition, d) * blocks_a_tile * footprint.arriving_groups;
+  shape.counters = fetches(c, p) ? 1 : device::split_tile_count(partition, d) * cluster * footprint.arriving_groups;
   shape.packed_bytes = packing_of(normalised, c).bytes;
   return shape;
 }

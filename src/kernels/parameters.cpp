@@ -29,6 +29,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .ping_pong = c.ping_pong,
           .swap_ab = c.swap_ab,
           .one_tile = partition_of(c) == device::Partition::one_tile,
+          .split_k = partition_of(c) == device::Partition::split_k,
           .promoted = p.accumulation == Accumulation::promoted && family_of(c).promotes,
           .tensor_cores = !is_simt(p.a.type),
           .size_a = int(size_of(p.a.type)),

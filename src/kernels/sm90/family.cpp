@@ -7,6 +7,7 @@
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
 #include "kernels/sm90/wgmma_macros.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm {
 namespace {
@@ -43,10 +44,12 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
     const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
     if (std::string why = why_unshardable(c, normalised, geometry, device); !why.empty()) return why;
   }
-  // Their barriers serve one tile. The kernel, which has no schedule, does not see the rule broken.
-  if (c.cluster_k > 1 && c.schedule != Schedule::data_parallel)
-    return "clusters that split k are data-parallel: each computes one tile";
-  if ((p.k + c.block_k - 1) / c.block_k < c.cluster_k) return "each block of a cluster that splits k has a k-block";
+  if (c.cluster_k > 1) {
+    // Their barriers serve one tile. The kernel, which has no grid, does not see the rule broken.
+    if (c.grid > 0) return "clusters that split k have no grid of their own: each has one tile, or part";
+    if (ceil_div(p.k, c.block_k) / c.splits < c.cluster_k)
+      return "each block of a cluster that splits k has a k-block of each part";
+  }
   const NormalProblem slab = slab_problem(normalised, slab_of(normalised, c));
   const TensorMaps maps = tensor_maps_of(slab, kernel_problem(slab, c), c);
   for (const TensorMapSpec* map : {&maps.a, &maps.b, maps.has_d() ? &maps.d : nullptr})

@@ -40,7 +40,7 @@ constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 
 
 constexpr int most_stages = 12;
 constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as long (tools/results/NOTES.md, 23)
-constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
+constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a cluster's block has nothing but a prologue
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
 int stages_that_fit(KernelConfig config, const KernelProblem& problem, const DeviceInfo& device, int blocks) {
@@ -75,8 +75,9 @@ int widest_tile(const Rows& rows, const KernelProblem& problem) {
   return std::min(256, device::sm90::most_accumulators(rows.warps, promoted) * 128 / consumer_rows);
 }
 
-/// Those that fill one, two or three waves with the fewest columns to spare. Where there are many tiles, the widest
-/// ones and the two that leave least of the last wave idle. An N-major operand comes in boxes of 64 columns.
+/// Those that fill one, two or three waves with the fewest columns to spare. Where there are few tiles and a long k,
+/// those that fill a wave once they are split; where there are many tiles, the widest ones and the two that leave least
+/// of the last wave idle. An N-major operand comes in boxes of 64 columns.
 Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int slots, const KernelProblem& problem,
               bool columns_are_pairs, bool swapped_groups, const DeviceInfo& device) {
   if (swapped_groups) {
@@ -98,8 +99,8 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
     return result;
   }
   // The narrowest tiles of so many waves; too wide a one if there is none.
-  const auto width_of = [&](std::int64_t waves) {
-    const std::int64_t columns = quotient(quotient(waves * slots, row_blocks), cluster.n) * cluster.n;
+  const auto width_of = [&](std::int64_t waves, int splits = 1) {
+    const std::int64_t columns = quotient(quotient(waves * slots, row_blocks * splits), cluster.n) * cluster.n;
     if (columns == 0) return widest + 1;
     const std::int64_t width =
         std::max<std::int64_t>(ceil_div(problem.n, columns), std::min<std::int64_t>(problem.n, 32));
@@ -107,6 +108,10 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
   };
   for (int waves = 1; waves <= 3; ++waves) result.add(width_of(waves));
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
+  const std::int64_t k_blocks = ceil_div(problem.k, block_k_sm90(problem.a.type));
+  for (int splits = 2; splits <= splits_of(k_blocks, cluster.k, quotient(slots, std::max<std::int64_t>(1, blocks)));
+       splits *= 2)
+    result.add(width_of(1, splits));
   if (2 * blocks > 3 * device.sm_count)
     for (int width : {96, 128, 160, 192, 224, 256})
       if (width % granularity == 0 && (width > 96 || problem.accumulation == Accumulation::promoted))
@@ -219,12 +224,12 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     two.stages = stages_that_fit(two, problem, device, 2);
     if (two.stages >= fewest_stages) result.push_back(two);
   }
-  if (tile.cluster_k > 1) return result;
-  if (blocks > slots) with(Schedule::persistent, 1, slots);
+  if (tile.cluster_k == 1 && blocks > slots) with(Schedule::persistent, 1, slots);
   if (tile.ping_pong) return result;
+  const int most = splits_of(k_blocks, tile.cluster_k, quotient(2 * slots, std::max<std::int64_t>(1, blocks)));
   for (int splits : {2, 3, 4, 6, most_splits})
-    if (k_blocks >= 2 * splits * min_steps_per_part && blocks * splits <= 2 * slots) with(Schedule::split_k, splits, 0);
-  if (size > 2 || k_blocks < 8 || blocks % slots == 0) return result;
+    if (splits <= most) with(Schedule::split_k, splits, 0);
+  if (tile.cluster_k > 1 || size > 2 || k_blocks < 8 || blocks % slots == 0) return result;
   if (blocks < 2 * slots && blocks * k_blocks >= slots * min_steps_per_part) with(Schedule::stream_k, 1, slots);
   if (blocks > 2 * slots && blocks < 8 * slots) with(Schedule::stream_k_two_tile, 1, slots);
   return result;

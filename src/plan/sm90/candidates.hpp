@@ -1,16 +1,28 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "core/device_info.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "kernels/kernel_problem.hpp"
+#include "util/integers.hpp"
 
 namespace jitgemm {
 
 inline constexpr int fewest_stages = 3, most_splits = 8;  ///< of candidates
+
+/// Steps of k, below which a part of a split tile is all prologue.
+inline constexpr std::int64_t min_steps_per_split = 4;
+
+/// Into how many parts, `most` at most, it pays to split a tile of so many k-blocks, whose parts a cluster cuts again.
+inline int splits_of(std::int64_t k_blocks, int cluster_k, std::int64_t most) {
+  const std::int64_t parts = quotient(k_blocks, cluster_k * min_steps_per_split);
+  return int(std::clamp<std::int64_t>(most, 1, std::clamp<std::int64_t>(parts, 1, most_splits)));
+}
 
 /// One swizzled row of 128 bytes.
 inline int block_k_sm90(DataType a) { return 128 / int(size_of(a)); }

@@ -147,7 +147,8 @@ void CostModelSm90::add_waves(const Launch& l, PredictedTime& time) const {
     time.fixup_us = rates_.cluster_sum_us + 2 * part_bytes(l) * (c.cluster_k - 1) / c.cluster_k * us_per_clock_ /
                                                 rates_.cluster_sum_bytes_clock;
   }
-  if (splits > 1) time.fixup_us += rates_.arrival_us + double(1 + splits) * part_bytes(l) / rates_.part_bytes_us;
+  if (splits > 1)
+    time.fixup_us += rates_.arrival_us + double(1 + splits) * part_bytes(l) / c.cluster_k / rates_.part_bytes_us;
 }
 
 /// CTAs that compute a tile after the other.
@@ -230,12 +231,14 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
     c.grid = int(slots);
   }
   double least = us_if_allowed(c);
-  if (c.cluster_k > 1 || c.ping_pong || has_groups(problem_)) return least;
+  if (c.ping_pong || has_groups(problem_)) return least;
   if (!fills && 2 * blocks <= slots) {
+    c.splits = splits_of(counts.k_blocks, c.cluster_k, quotient(slots, blocks));
+    if (c.splits == 1) return least;
     c.schedule = Schedule::split_k;
-    c.splits = int(std::min<std::int64_t>(most_splits, quotient(slots, blocks)));
     least = std::min(least, us_if_allowed(c));
-  } else if (fills && may_share_sm(size) && device::sm90::geometry(parameters_of(c, problem_)).ctas_per_sm == 2) {
+  } else if (c.cluster_k == 1 && fills && may_share_sm(size) &&
+             device::sm90::geometry(parameters_of(c, problem_)).ctas_per_sm == 2) {
     c = tile;
     while (c.stages > fewest_stages && !two_fit(c)) --c.stages;
     least = std::min(least, us_if_allowed(c));

@@ -25,7 +25,7 @@ HopperRates HopperRates::of_h100() {
           .cluster_sum_us = 0.327,
           .cluster_sum_bytes_clock = 11.2,
           .arrival_us = 2.3,
-          .part_bytes_us = 2.54e4,
+          .part_bytes_us = 6e4,
           .wave_us = 2.04,
           .second_block_us = 0.3,
           .unhidden = 0.481,
@@ -50,7 +50,7 @@ HopperRates HopperRates::derived(const DataSheet& device) {
   hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
   hopper.cluster_sum_bytes_clock = 16;
   hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
-  hopper.part_bytes_us = 16 * clocks;
+  hopper.part_bytes_us = 32 * clocks;
   hopper.wave_us = 2;
   hopper.second_block_us = 0.3;
   hopper.unhidden = 0.3;

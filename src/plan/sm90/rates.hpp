@@ -20,11 +20,11 @@ struct HopperRates {
   double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
-  double arrival_us = 1.29, part_bytes_us = 2.19e4;  ///< of a tile split across CTAs
-  double wave_us = 1.9;                              ///< between two waves of blocks
-  double second_block_us = 0.3;                      ///< for another block on each SM
-  double unhidden = 0.364;                           ///< of what runs beside the longest
-  double power_flops_us = 800e6;                     ///< of 16-bit operands; all SMs together
+  double arrival_us = 1.45, part_bytes_us = 7e4;  ///< of a tile split across CTAs
+  double wave_us = 1.9;                           ///< between two waves of blocks
+  double second_block_us = 0.3;                   ///< for another block on each SM
+  double unhidden = 0.364;                        ///< of what runs beside the longest
+  double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
   /// An H100's of 132 SMs and HBM3: fitted to 382 measured candidates of 33 shapes (tools/results/NOTES.md, 35).
