@@ -102,9 +102,9 @@ class ScalesAlongK {
     for (int i = 0; i < COUNT; ++i) blocks[i] = scales + block_of(i) * ld;
     load(int(u32(k) / 32 * 32));
   }
-  __device__ __forceinline__ void get(float (&scales)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) scales[i] = ptx::shuffle(held[i], u32(k) % 32);
+  __device__ __forceinline__ float get(int i) const { return ptx::shuffle(held[i], u32(k) % 32); }
+  /// To the next k-block.
+  __device__ __forceinline__ void advance() {
     if (u32(++k) % 32 == 0) load(k);
   }
 };
@@ -116,7 +116,7 @@ struct BlockScales {
 };
 template <typename Fragment, int DOWN>
 class BlockScales<true, Fragment, DOWN> {
-  using Factors = BlockFactors<Fragment, DOWN>;
+  using Factors = BlockFactors<Fragment, 1>;
 
   ScalesAlongK<DOWN> blocks_of_a;
   ScalesAlongK<Factors::COLUMN_BLOCKS> blocks_of_b;
@@ -151,14 +151,16 @@ class BlockScales<true, Fragment, DOWN> {
   }
 
   /// Those of the next k-block, which is in a stage.
-  __device__ __forceinline__ void load(const SharedMemory& smem, int stage) {
+  __device__ __forceinline__ void load(const SharedMemory& smem, int stage, int down) {
     if constexpr (Factors::OF_EACH_ROW) {
 #pragma unroll
-      for (int i = 0; i < Factors::OF_A; ++i)
-        ptx::ld_shared(smem.scales_a(stage) + own_rows + Fragment(0, 0).row_of(i / 2, i % 2) * 4, factors.a[i]);
+      for (int half = 0; half < 2; ++half)
+        ptx::ld_shared(smem.scales_a(stage) + own_rows + Fragment(0, 0).row_of(down, half) * 4, factors.a[half]);
     } else {
-      blocks_of_a.get(factors.a);
+      factors.a[0] = blocks_of_a.get(down);
+      if (down == DOWN - 1) blocks_of_a.advance();
     }
+    if (down > 0) return;
     if constexpr (Factors::OF_EACH_COLUMN) {
 #pragma unroll
       for (int number = 0; number < Factors::PAIRS; ++number) {
@@ -171,7 +173,9 @@ class BlockScales<true, Fragment, DOWN> {
         }
       }
     } else {
-      blocks_of_b.get(factors.b);
+#pragma unroll
+      for (int i = 0; i < Factors::COLUMN_BLOCKS; ++i) factors.b[i] = blocks_of_b.get(i);
+      blocks_of_b.advance();
     }
   }
 

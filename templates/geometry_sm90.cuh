@@ -11,6 +11,7 @@ struct Geometry {
   int consumers, threads;  // warpgroups that multiply; with the producer warpgroup
   int consumer_rows;       // of the tile, for one consumer
   int accumulators;        // of a thread
+  int rows_promoted;       // of a consumer, whose products of a k-block a thread holds at a time beside these
   int ctas_per_sm;         // by registers
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
@@ -40,10 +41,24 @@ constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
 }
 
 /// The most accumulators that a thread holds: one of two consumers has 232 registers, of three 160, of which ptxas uses
-/// 128. Promotion takes a second set for the k-block's.
-constexpr int most_accumulators(int warps, bool promoted) {
-  if (promoted) return warps == 12 ? 64 : warps == 8 ? 96 : 112;
-  return warps == 12 ? 96 : warps == 8 ? 168 : 128;
+/// 128.
+constexpr int most_accumulators(int warps) { return warps == 12 ? 96 : warps == 8 ? 168 : 128; }
+
+/// The most that a thread holds of sums, of the k-block's products that are added to them, and of scales of columns.
+constexpr int most_promoting(int warps) { return warps == 12 ? 128 : warps == 8 ? 200 : 224; }
+
+/// What promotion takes beside a thread's sums, of so many rows at a time.
+constexpr int promoting(const KernelParameters& p, int rows) {
+  return rows * p.block_n / 128 + (p.column_scales ? p.block_n / 4 : 0);
+}
+
+/// The widest tile that a wgmma and the registers allow, where promotion takes 64 rows at a time.
+constexpr int widest_tile(KernelParameters p) {
+  const int rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
+  p.block_n = 128;
+  const int widest = most_accumulators(p.warps) * 128 / rows;
+  const int promoted = p.promoted ? most_promoting(p.warps) * 128 / (rows + promoting(p, 64)) : 256;
+  return min_of(256, min_of(widest, promoted));
 }
 
 constexpr Geometry geometry(const KernelParameters& p) {
@@ -52,6 +67,9 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.threads = 128 * (1 + g.consumers);
   g.consumer_rows = consumer_rows(p.block_m, p.warps, p.ping_pong);
   g.accumulators = g.consumer_rows * p.block_n / 128;
+  // All at once, if they fit: then some are added while others are made.
+  const bool all_at_once = g.accumulators + promoting(p, g.consumer_rows) <= most_promoting(p.warps);
+  g.rows_promoted = all_at_once || !p.promoted ? g.consumer_rows : 64;
   g.ctas_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
@@ -100,10 +118,11 @@ constexpr const char* broken_rule(const KernelParameters& p) {
     return "a consumer warpgroup has 64, 128 or 192 rows";
   if (p.block_n < 16 || p.block_n % (p.size_a == 1 ? 16 : 8) != 0 || p.block_n > 256)
     return "block_n is a multiple of 8, of 8-bit operands 16, in 16..256";
-  if (rows * p.block_n / 128 > most_accumulators(p.warps, false))
+  if (rows * p.block_n / 128 > most_accumulators(p.warps))
     return "a thread holds at most 128 accumulators, 168 with two consumer warpgroups, 96 with three";
-  if (rows * p.block_n / 128 > most_accumulators(p.warps, p.promoted))
-    return "a thread that promotes holds at most 112 accumulators, 96 with two consumer warpgroups, 64 with three";
+  if (p.promoted && rows * p.block_n / 128 + promoting(p, 64) > most_promoting(p.warps))
+    return "a thread that promotes holds at most 224 accumulators with those of a k-block's 64 rows and scales of "
+           "columns, 200 with two consumer warpgroups, 128 with three";
   if (p.block_scales && !p.promoted) return "scales of blocks are for promoted sums";
   if (p.column_scales && p.block_n > (p.warps == 12 ? 64 : 128))
     return "with a scale for each column and 128 of k block_n is 128 at most, 64 with three consumer warpgroups";

@@ -197,19 +197,32 @@ constexpr u32 MMA_K_BYTES = K_MAJOR ? 32 : 16 * 128;
 /// Bytes from 64 rows of A to the next.
 constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 
-/// Multiplies one k-block, once it is there, into the accumulators of the first WIDTH columns, as one group of wgmma.
+/// Of a k-block what a consumer multiplies, as wgmma is told of it: its rows of A, and B.
+struct KBlock {
+  u64 a, b;
+
+  __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
+      : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
+};
+
+/// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
+/// columns.
 template <int WIDTH>
-__device__ __forceinline__ void multiply(u32 smem_a, u32 smem_b, u32 full, u32 parity, bool accumulate,
-                                         Accumulator (&accumulators)[COUNT]) {
-  const u64 a = wgmma_descriptor(wgmma_address(smem_a)), b = wgmma_descriptor(wgmma_address(smem_b));
-  ptx::mbarrier_wait_parity(full, parity);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int mma = 0; mma < MMAS_M; ++mma)
-    ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
-        ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators[mma * BLOCK_N / 2]),
-        a + mma * MMA_M_BYTES / 16, b, accumulate);
-  ptx::wgmma_commit_group();
+__device__ __forceinline__ void multiply(const KBlock& k_block, int down, bool accumulate,
+                                         Accumulator (&accumulators)[BLOCK_N / 2]) {
+  ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
+      ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators),
+      k_block.a + down * MMA_M_BYTES / 16, k_block.b, accumulate);
+}
+
+/// wgmma_wait_group of a number that unrolled loops make a constant.
+__device__ __forceinline__ void wait_for_all_but(int pending) {
+  if (pending == 0)
+    ptx::wgmma_wait_group<0>();
+  else if (pending == 1)
+    ptx::wgmma_wait_group<1>();
+  else
+    ptx::wgmma_wait_group<2>();
 }
 
 /// Of columns, as a constant.
@@ -227,34 +240,54 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
                                               const Between& between, OfBlocks& scales,
                                               Accumulator (&accumulators)[COUNT]) {
   const u32 lane = thread % 32;
-  const auto multiply_stage = [&](int step, bool accumulate, Accumulator(&into)[COUNT]) {
+  // The next one, once it is there.
+  const auto await_k_block = [&](int step) {
     if constexpr (ALONG_K) {
       const int k_left = k_count - step * BLOCK_K;
       if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
     }
-    multiply<WIDTH>(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage), smem.full(state.stage),
-                    state.phase, accumulate, into);
+    const KBlock k_block(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage));
+    ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+    return k_block;
+  };
+  const auto of_rows = [](Accumulator(&of_tile)[COUNT], int down) -> auto& {
+    return reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(of_tile[down * BLOCK_N / 2]);
   };
   if constexpr (PROMOTED) {
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
-      Accumulator of_step[COUNT];
-      multiply_stage(step, false, of_step);
-      between(step);
-      if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage);  // while the products are made
-      ptx::wgmma_wait_group<0>();
-      if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // the lane that releases the stage speaks for all who read it
-      release(smem.empty(state.stage));
-      state.advance();
-      // The other consumers multiply meanwhile.
-      if constexpr (HAS_BLOCK_SCALES) {
-        scales.add(of_step, accumulators);
-      } else {
+      const KBlock k_block = await_k_block(step);
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-          if (i % (BLOCK_N / 2) < WIDTH / 2) accumulators[i] = ptx::add(accumulators[i], of_step[i]);
+      for (int first = 0; first < MMAS_M; first += MMAS_AT_ONCE) {
+        Accumulator of_step[MMAS_AT_ONCE][BLOCK_N / 2];
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+          multiply<WIDTH>(k_block, first + i, false, of_step[i]);
+          ptx::wgmma_commit_group();
+        }
+        if (first == 0) between(step);
+#pragma unroll
+        for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+          const int down = first + i;
+          if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage, down);  // while the products are made
+          wait_for_all_but(MMAS_AT_ONCE - 1 - i);
+          if (down == MMAS_M - 1) {
+            if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // who releases the stage speaks for all who read it
+            release(smem.empty(state.stage));
+            state.advance();
+          }
+          // What is left of these products, and the other consumers' are made meanwhile.
+          Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
+          if constexpr (HAS_BLOCK_SCALES) {
+            scales.add(of_step[i], sums);
+          } else {
+#pragma unroll
+            for (int j = 0; j < WIDTH / 2; ++j) sums[j] = ptx::add(sums[j], of_step[i][j]);
+          }
+        }
       }
     }
     if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
@@ -262,7 +295,11 @@ __device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 cons
     u32 previous = 0;
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
-      multiply_stage(step, step > 0, accumulators);
+      const KBlock k_block = await_k_block(step);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int down = 0; down < MMAS_M; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
+      ptx::wgmma_commit_group();
       between(step);
       ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
       if (step > 0) release(previous);

@@ -100,6 +100,16 @@ std::vector<Mechanism> hopper_mechanisms() {
        .d = {f32},
        .accumulation = Accumulation::promoted},
       dealt(of_bytes(ping_pong(64, 64, 2)), persistent, 2));
+  for (const int block_n : {48, 96})  // promoted at once, and 64 rows at a time
+    add("ping_pong",
+        {.m = 400,
+         .n = 123,
+         .k = 500,
+         .a = {e4m3},
+         .b = {.type = e4m3, .layout = columns},
+         .d = {bf16},
+         .accumulation = Accumulation::promoted},
+        dealt(of_bytes(ping_pong(192, block_n, 2)), persistent, 2));
 
   add("cluster_sum", {.m = 200, .n = 100, .k = 313}, in_cluster(tile(64, 2), 1, 1, 2));
   add("cluster_sum", {.m = 150, .n = 100, .k = 313, .b = {.layout = columns}, .beta = 1},

@@ -6,12 +6,16 @@
 #include "catch.hpp"
 #include "core/problem.hpp"
 #include "gemm_cases.hpp"
+#include "geometry_sm90.cuh"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
+#include "kernels/kernel_problem.hpp"
 #include "kernels/legality.hpp"
+#include "kernels/parameters.hpp"
 #include "nvrtc.hpp"
 #include "plan/candidates.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/ranking.hpp"
 #include "reference.hpp"
 
 using namespace jitgemm;
@@ -31,7 +35,21 @@ NormalProblem fp8(std::int64_t m, std::int64_t n, std::int64_t k, Accumulation a
                     .accumulation = accumulation});
 }
 
-/// One to three consumer warpgroups, ping-pong, swapped operands, and each way to cut a tile.
+constexpr Scaling each_row = Scaling::block_1x128, squares = Scaling::block_128x128;
+
+/// Promoted, by single scales or by those of blocks.
+NormalProblem scaled(std::int64_t m, std::int64_t n, std::int64_t k, Scaling of_a, Scaling of_b) {
+  return normalise({.m = m,
+                    .n = n,
+                    .k = k,
+                    .a = {.type = e4m3, .scaling = of_a},
+                    .b = {.type = e4m3, .layout = Layout::column_major, .scaling = of_b},
+                    .d = {bf16},
+                    .accumulation = Accumulation::promoted});
+}
+
+/// One to three consumer warpgroups, ping-pong, swapped operands, and each way to cut a tile; consumers of 64 rows, of
+/// two and three times as many that are promoted at once, and 64 rows at a time.
 const std::vector<std::string> configs{
     "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel",
     "sm90 128x48x128 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
@@ -41,6 +59,11 @@ const std::vector<std::string> configs{
     "sm90 64x32x128 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel",
     "sm90 128x32x128 stages=3 warps=8 schedule=split_k splits=2",
     "sm90 128x32x128 stages=3 warps=8 schedule=stream_k grid=4",
+    "sm90 192x32x128 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=1",
+    "sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=1",
+    "sm90 256x128x128 stages=2 warps=8 swap_ab=true schedule=data_parallel",
+    "sm90 192x96x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=1",
+    "sm90 128x128x128 stages=2 warps=4 schedule=stream_k grid=2",
 };
 
 /// D where two k-blocks come to 2^23 each, and in the others each 32 elements of K to 1, 2 and 4.
@@ -99,18 +122,55 @@ TEST_CASE("The portable main loop is one kernel for both accumulations", "[accum
   CHECK(text(Accumulation::fast) == text(Accumulation::promoted));
 }
 
-TEST_CASE("A thread that promotes holds fewer accumulators", "[accumulation]") {
+TEST_CASE("A thread that promotes holds the products of 64 rows beside its sums", "[accumulation]") {
   const auto legal = [](const std::string& config, Accumulation accumulation) {
     return why_illegal(parse_kernel_config(config), fp8(4096, 4096, 4096, accumulation), h200).empty();
   };
   for (const std::string config :
-       {"64x240x128 stages=3 warps=4", "128x208x128 stages=3 warps=8", "192x144x128 stages=3 warps=12"}) {
+       {"64x240x128 stages=3 warps=4", "128x208x128 stages=3 warps=8", "256x144x128 stages=3 warps=8",
+        "192x144x128 stages=3 warps=12", "192x112x128 stages=3 warps=8 consumers=ping_pong"}) {
     CHECK(legal("sm90 " + config, Accumulation::fast));
     CHECK_FALSE(legal("sm90 " + config, Accumulation::promoted));
   }
-  for (const std::string config :
-       {"64x224x128 stages=3 warps=4", "128x192x128 stages=3 warps=8", "192x128x128 stages=3 warps=12"})
+  for (const std::string config : {"64x224x128 stages=3 warps=4", "128x128x128 stages=3 warps=4",
+                                   "128x192x128 stages=3 warps=8", "256x128x128 stages=3 warps=8",
+                                   "192x128x128 stages=3 warps=12", "192x96x128 stages=3 warps=8 consumers=ping_pong"})
     CHECK(legal("sm90 " + config, Accumulation::promoted));
+}
+
+TEST_CASE("Where registers allow a consumer's rows are promoted at once", "[accumulation]") {
+  const NormalProblem promoted = fp8(4096, 4096, 4096, Accumulation::promoted),
+                      fast = fp8(4096, 4096, 4096, Accumulation::fast),
+                      of_columns = scaled(4096, 4096, 4096, squares, each_row);
+  const auto rows = [&](const std::string& config, const NormalProblem& problem) {
+    const KernelConfig c = parse_kernel_config("sm90 " + config);
+    return device::sm90::geometry(parameters_of(c, kernel_problem(problem, c))).rows_promoted;
+  };
+  CHECK(rows("128x192x128 stages=3 warps=8", promoted) == 64);
+  CHECK(rows("256x96x128 stages=3 warps=8", promoted) == 128);
+  CHECK(rows("256x112x128 stages=3 warps=8", promoted) == 64);
+  CHECK(rows("256x128x128 stages=3 warps=8", promoted) == 64);
+  CHECK(rows("256x128x128 stages=3 warps=8", fast) == 128);
+  CHECK(rows("256x80x128 stages=3 warps=8", of_columns) == 128);
+  CHECK(rows("256x96x128 stages=3 warps=8", of_columns) == 64);
+  CHECK(rows("192x64x128 stages=3 warps=8 consumers=ping_pong", promoted) == 192);
+  CHECK(rows("192x80x128 stages=3 warps=8 consumers=ping_pong", promoted) == 64);
+}
+
+TEST_CASE("The widest tile is the widest that is legal", "[accumulation]") {
+  for (const NormalProblem& problem :
+       {fp8(4096, 4096, 4096, Accumulation::fast), fp8(4096, 4096, 4096, Accumulation::promoted),
+        scaled(4096, 4096, 4096, each_row, squares), scaled(4096, 4096, 4096, squares, each_row)})
+    for (const char* rows : {"64x16x128 warps=4", "128x16x128 warps=4", "128x16x128 warps=8", "256x16x128 warps=8",
+                             "192x16x128 warps=12", "128x16x128 warps=8 consumers=ping_pong schedule=persistent grid=1",
+                             "192x16x128 warps=8 consumers=ping_pong schedule=persistent grid=1"}) {
+      KernelConfig config = parse_kernel_config(std::string("sm90 ") + rows + " stages=2");
+      int widest = 0;
+      for (config.block_n = 16; config.block_n <= 256; config.block_n += 16)
+        if (why_illegal(config, problem, h200).find("a thread") == std::string::npos) widest = config.block_n;
+      CAPTURE(rows, to_string(problem), widest);
+      CHECK(device::sm90::widest_tile(parameters_of(config, kernel_problem(problem, config))) / 16 * 16 == widest);
+    }
 }
 
 TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", "[accumulation][nvrtc]") {
@@ -118,10 +178,45 @@ TEST_CASE("The widest tiles that promote compile with NVRTC and spill nothing", 
   if (!backend) SKIP(no_nvrtc);
   const NormalProblem problem = fp8(4096, 4096, 4096, Accumulation::promoted);
   for (const char* config :
-       {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4",
+       {"sm90 64x96x128 stages=4 warps=4", "sm90 64x224x128 stages=4 warps=4", "sm90 128x128x128 stages=4 warps=4",
         "sm90 128x192x128 stages=4 warps=8 schedule=stream_k", "sm90 256x96x128 stages=4 warps=8",
-        "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong"})
+        "sm90 256x128x128 stages=3 warps=8 schedule=stream_k", "sm90 256x128x128 stages=4 warps=8",
+        "sm90 256x128x128 stages=4 warps=8 cluster=1x2x1 swap_ab=true schedule=persistent grid=132",
+        "sm90 192x128x128 stages=4 warps=12", "sm90 128x96x128 stages=4 warps=8 consumers=ping_pong",
+        "sm90 192x96x128 stages=4 warps=8 consumers=ping_pong schedule=persistent grid=132"})
     check_spills_nothing(*backend, problem, parse_kernel_config(config));
+}
+
+TEST_CASE("The widest tiles that promote by scales of blocks compile with NVRTC and spill nothing",
+          "[accumulation][scales][nvrtc]") {
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
+  const auto spills_nothing = [&](Scaling a, Scaling b, const std::string& config) {
+    check_spills_nothing(*backend, scaled(4096, 4096, 4096, a, b), parse_kernel_config("sm90 " + config));
+  };
+  for (const char* schedule : {"schedule=data_parallel", "schedule=persistent grid=132", "schedule=stream_k grid=132"})
+    spills_nothing(each_row, squares, std::string("256x128x128 stages=3 warps=8 ") + schedule);
+  spills_nothing(each_row, squares, "256x96x128 stages=3 warps=8");
+  spills_nothing(each_row, squares, "192x128x128 stages=3 warps=12");
+  spills_nothing(each_row, squares, "256x112x128 stages=3 warps=8 swap_ab=true");
+  spills_nothing(squares, each_row, "256x128x128 stages=3 warps=8 swap_ab=true");
+  spills_nothing(each_row, each_row, "256x112x128 stages=3 warps=8 schedule=persistent grid=132");
+  spills_nothing(each_row, squares, "192x96x128 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=132");
+}
+
+TEST_CASE("Large problems that promote are multiplied by tiles of 256 x 128", "[accumulation][scales][candidates]") {
+  const auto chosen = [](std::int64_t m, std::int64_t n, std::int64_t k, bool of_blocks) {
+    const NormalProblem problem =
+        scaled(m, n, k, of_blocks ? each_row : Scaling::value, of_blocks ? squares : Scaling::value);
+    const KernelConfig c = rank(problem, h200, 1).at(0).config;
+    return std::array{c.block_m, c.block_n};
+  };
+  for (const bool of_blocks : {false, true}) {
+    CHECK(chosen(4096, 7168, 16384, of_blocks) == std::array{256, 128});
+    CHECK(chosen(4096, 4096, 7168, of_blocks) == std::array{256, 128});
+  }
+  CHECK(chosen(4096, 24576, 1536, true) == std::array{256, 128});
+  CHECK(chosen(512, 24576, 1536, true) == std::array{256, 128});
 }
 
 TEST_CASE("Promoted problems have many Hopper candidates, none of them predicted to be faster", "[accumulation]") {

@@ -49,6 +49,7 @@ constexpr std::array configs{
     "sm90 128x48x128 group_m=8 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
     "sm90 64x64x128 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x128 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
+    "sm90 256x112x128 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
 };
 
 /// Groups that begin at each place within four rows, are empty, of one row, of a tile and a row, and end raggedly.

@@ -71,6 +71,17 @@ std::vector<GemmCase> sm80_cases() {
   };
 }
 
+GemmCase promoted(const char* config, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return plain_case({.m = m,
+                     .n = n,
+                     .k = k,
+                     .a = {e4m3},
+                     .b = {.type = e4m3, .layout = columns},
+                     .d = {f32},
+                     .accumulation = Accumulation::promoted},
+                    parse_kernel_config(config));
+}
+
 std::vector<GemmCase> sm90_cases() {
   const auto tile = [](Schedule schedule, int grid, int splits = 1, int stages = 3) {
     return KernelConfig{.main_loop = MainLoop::sm90,
@@ -119,6 +130,9 @@ std::vector<GemmCase> sm90_cases() {
                   .d = {f32},
                   .accumulation = Accumulation::promoted},
                  with_depth(tile(Schedule::persistent, 2), 128)),
+      promoted("sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=2", 300, 272, 400),  // 64 rows at a time
+      promoted("sm90 256x64x128 stages=2 warps=8 schedule=persistent grid=2", 300, 80, 400),    // two times 64 at once
+      promoted("sm90 192x48x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2", 390, 80, 400),
   };
 }
 
@@ -139,7 +153,9 @@ std::vector<GemmCase> block_scale_cases() {
       of("sm90 64x96x128 stages=2 warps=4 schedule=persistent grid=2", 150, 272, 700, rows, squares),
       of("sm90 128x64x128 stages=2 warps=8 schedule=persistent grid=2", 190, 144, 400, rows, rows),
       of("sm90 64x32x128 stages=2 warps=4 swap_ab=true schedule=data_parallel", 40, 70, 4300, rows, squares),
-      of("sm90 64x64x128 stages=2 warps=8 consumers=ping_pong schedule=stream_k grid=3", 140, 140, 500, squares, rows)};
+      of("sm90 64x64x128 stages=2 warps=8 consumers=ping_pong schedule=stream_k grid=3", 140, 140, 500, squares, rows),
+      of("sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=2", 300, 272, 400, rows, squares),
+      of("sm90 256x32x128 stages=2 warps=8 schedule=persistent grid=2", 300, 80, 400, rows, rows)};
 }
 
 std::vector<GemmCase> mechanisms(const std::string& part) {

@@ -163,6 +163,20 @@ void scaled_blocks(GemmDevice& device) {
                              "sm80 32x64x64 stages=3 warps=4 schedule=split_k splits=3",
                              "sm80 64x128x64 stages=3 warps=8 schedule=stream_k grid=5"})
     add_blocks(cases, problem, config);
+  // Consumers of more than 64 rows, whose sums are added one after the other, and 64 rows at a time.
+  for (const char* config : {"sm90 256x80x128 stages=2 warps=8 schedule=persistent grid=2",
+                             "sm90 256x112x128 stages=2 warps=8 swap_ab=true schedule=data_parallel",
+                             "sm90 192x48x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=1",
+                             "sm90 128x128x128 stages=2 warps=4 schedule=split_k splits=2"})
+    add_blocks(cases, problem, config);
+  for (const char* config : {"sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=2",
+                             "sm90 256x128x128 stages=3 warps=8 cluster=1x2x1 schedule=stream_k grid=2",
+                             "sm90 192x96x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=1"}) {
+    for (const Scaling of_a : {rows_of_blocks, squares}) {
+      scale(problem, {of_a, squares});
+      cases.push_back(plain_case(problem, parse_kernel_config(config)));
+    }
+  }
   Problem wide = problem_of(70, 400, 260, e5m2, f32);  // a tile over two and over three blocks of columns
   scale(wide, blocks[0]);
   cases.push_back(plain_case(wide, parse_kernel_config("sm90 64x192x128 stages=3 warps=4 schedule=data_parallel")));
@@ -261,7 +275,9 @@ TEST_CASE("A scale that is missed, or has changed places with its neighbour, is 
 TEST_CASE("A block's scale that is missed, or has changed places with its neighbour, is seen", "[scales][emulated]") {
   GemmDevice device(GemmDevice::emulator());
   for (const char* config : {"sm80 64x64x64 stages=3 warps=4 schedule=data_parallel",
-                             "sm90 64x64x128 stages=3 warps=4 schedule=data_parallel"})
+                             "sm90 64x64x128 stages=3 warps=4 schedule=data_parallel",
+                             "sm90 256x112x128 stages=2 warps=8 schedule=data_parallel",
+                             "sm90 192x32x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=1"})
     for (const auto& how : blocks) {
       Problem problem = problem_of(135, 140, 300, e4m3, f32);
       scale(problem, how);

@@ -46,7 +46,8 @@ SYNCHRONISATION = {
                 "griddepcontrol_launch_dependents", "st_release_sys"],
 }
 # Functions of the templates' own that do nothing else.
-OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_for_rank": "wait"}
+OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_for_rank": "wait",
+                       "wait_for_all_but": "wait"}
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),

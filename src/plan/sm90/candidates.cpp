@@ -68,13 +68,6 @@ struct Widths {
   const int* end() const { return values.data() + count; }
 };
 
-/// The widest that a wgmma and a thread's registers allow.
-int widest_tile(const Rows& rows, const KernelProblem& problem) {
-  const int consumer_rows = device::sm90::consumer_rows(rows.block_m, rows.warps, rows.ping_pong);
-  const bool promoted = problem.accumulation == Accumulation::promoted;
-  return std::min(256, device::sm90::most_accumulators(rows.warps, promoted) * 128 / consumer_rows);
-}
-
 /// Those that fill one, two or three waves with the fewest columns to spare. Where there are few tiles and a long k,
 /// those that fill a wave once they are split; where there are many tiles, the widest ones and the two that leave least
 /// of the last wave idle. An N-major operand comes in boxes of 64 columns.
@@ -107,6 +100,7 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
     return int(std::min<std::int64_t>(std::max<std::int64_t>(16, round_up(width, multiple)), widest + 1));
   };
   for (int waves = 1; waves <= 3; ++waves) result.add(width_of(waves));
+  if (problem.b.scaling == Scaling::block_128x128) result.add(128);  // others' columns may lie in two blocks
   const std::int64_t blocks = row_blocks * ceil_div(problem.n, widest);
   const std::int64_t k_blocks = ceil_div(problem.k, block_k_sm90(problem.a.type));
   for (int splits = 2; splits <= splits_of(k_blocks, cluster.k, quotient(slots, std::max<std::int64_t>(1, blocks)));
@@ -145,7 +139,9 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
   const std::int64_t k_blocks = ceil_div(problem.k, block_k_sm90(problem.a.type));
   for (const Rows& rows : row_choices) {
     const std::int64_t tiles_m = ceil_div(problem.m, rows.block_m);
-    const int widest = widest_tile(rows, problem);
+    KernelConfig tile = form.form;
+    tile.block_m = rows.block_m, tile.warps = rows.warps, tile.ping_pong = rows.ping_pong;
+    const int widest = device::sm90::widest_tile(parameters_of(tile, problem));
     if (rows.block_m > 64 && problem.m <= rows.block_m / 2) continue;
     for (const Cluster& cluster : clusters) {
       // Rows of tiles that exist only to fill a cluster: a fifth at most.
@@ -163,8 +159,7 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
         const std::int64_t blocks = row_blocks * column_blocks;
         if (cluster.k > 1 && blocks > 2 * slots) continue;
         if (rows.ping_pong && blocks <= slots) continue;
-        KernelConfig tile = form.form;
-        tile.block_m = rows.block_m, tile.block_n = width, tile.warps = rows.warps, tile.ping_pong = rows.ping_pong;
+        tile.block_n = width;
         tile.cluster_m = cluster.m, tile.cluster_n = cluster.n, tile.cluster_k = cluster.k;
         tile.group_m = std::max(1, raster_rows / cluster.m);
         tile.stages = stages_that_fit(tile, problem, device, 1);

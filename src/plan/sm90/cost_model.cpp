@@ -24,6 +24,14 @@ constexpr double cold_clusters = 8;        // that ask for a row at once and cos
 constexpr double stages_in_use = 0.5;      // which hide nothing of a load's latency
 constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
 
+// What products take where a tile's columns lie in two blocks of scales, at one of several places
+// (tools/results/NOTES.md, 37).
+constexpr double straddling_scales = 1.25;
+// And where each column has scales of its own, as with swapped operands those that are A's rows: two products for each
+// sum instead of one (tools/results/NOTES.md, 41).
+constexpr double scales_of_columns = 1.6;
+constexpr int scale_columns = 128;
+
 // What HopperRates::epilogue_us is of.
 constexpr double usual_accumulators = 128 * 32;  // of a warp
 constexpr int straddled_line_bytes = 128;        // rows that do not start on such a line take two requests
@@ -105,9 +113,15 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
 
   step.product_clocks =
       m / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
-  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes.
-  const bool promotes_alone = promoted_ && (c.ping_pong || c.warps == 4);
-  step.promotion_clocks = promotes_alone ? l.elements / rates_.promotions : 0;
+  if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % c.block_n != 0 && c.block_n % scale_columns != 0)
+    step.product_clocks *= straddling_scales;
+  if (problem_.b.scaling == Scaling::block_1x128) step.product_clocks *= scales_of_columns;
+  // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes what it has multiplied last.
+  if (promoted_ && (c.ping_pong || c.warps == 4)) {
+    const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, problem_));
+    const double last = geometry.rows_promoted > 64 ? wgmma_rows / geometry.consumer_rows : 1;
+    step.promotion_clocks = l.elements * last / rates_.promotions;
+  }
   step.latency_us = rates_.latency_us / (c.stages - stages_in_use);
   step.drift = c.ping_pong && l.cluster > 2 ? 1 + drift_of_ping_pong * std::log2(l.cluster / 2) : 1;
   return step;
