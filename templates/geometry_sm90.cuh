@@ -12,6 +12,7 @@ struct Geometry {
   int consumer_rows;       // of the tile, for one consumer
   int accumulators;        // of a thread
   int rows_promoted;       // of a consumer, whose products of a k-block a thread holds at a time beside these
+  int k_blocks_promoted;   // whose products a thread holds at a time, where its consumer has 64 rows
   int ctas_per_sm;         // by registers
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
@@ -71,6 +72,12 @@ constexpr Geometry geometry(const KernelParameters& p) {
   const bool all_at_once = g.accumulators + promoting(p, g.consumer_rows) <= most_promoting(p.warps);
   g.rows_promoted = all_at_once || !p.promoted ? g.consumer_rows : 64;
   g.ctas_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
+  // As many as fit, and leave the producer as many stages.
+  const int room = (g.ctas_per_sm == 2 ? 96 : most_promoting(p.warps)) - (promoting(p, 64) - p.block_n / 2);
+  g.k_blocks_promoted = 1;
+  for (int more = 2; more <= 4; more *= 2)
+    if (p.promoted && g.consumer_rows == 64 && g.accumulators * (1 + more) <= room && 2 * more <= p.stages)
+      g.k_blocks_promoted = more;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 

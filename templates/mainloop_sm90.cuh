@@ -36,10 +36,10 @@
 #include "cluster_sum.cuh"
 #include "epilogue.cuh"
 #include "fixup.cuh"
-#include "group_tail_sm90.cuh"
 #include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
+#include "multiply_sm90.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/dependent_launch.cuh"
@@ -177,158 +177,6 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   }
 }
 
-/// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart
-/// (stride offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored
-/// otherwise). `address` is that of wgmma_address.
-__device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
-  constexpr u64 SWIZZLE_128B = 1ull << 62;
-  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
-}
-__device__ __forceinline__ u32 wgmma_address(u32 smem) {
-  u32 address = (smem & 0x3ffff) >> 4;
-  ptx::compute_now(address);
-  return address;
-}
-
-/// Bytes from one wgmma's 32 bytes of k to the next.
-template <bool K_MAJOR>
-constexpr u32 MMA_K_BYTES = K_MAJOR ? 32 : 16 * 128;
-
-/// Bytes from 64 rows of A to the next.
-constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
-
-/// Of a k-block what a consumer multiplies, as wgmma is told of it: its rows of A, and B.
-struct KBlock {
-  u64 a, b;
-
-  __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
-      : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
-};
-
-/// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
-/// columns.
-template <int WIDTH>
-__device__ __forceinline__ void multiply(const KBlock& k_block, int down, bool accumulate,
-                                         Accumulator (&accumulators)[BLOCK_N / 2]) {
-  ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
-      ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators),
-      k_block.a + down * MMA_M_BYTES / 16, k_block.b, accumulate);
-}
-
-/// wgmma_wait_group of a number that unrolled loops make a constant.
-__device__ __forceinline__ void wait_for_all_but(int pending) {
-  if (pending == 0)
-    ptx::wgmma_wait_group<0>();
-  else if (pending == 1)
-    ptx::wgmma_wait_group<1>();
-  else
-    ptx::wgmma_wait_group<2>();
-}
-
-/// Of columns, as a constant.
-template <int WIDTH>
-struct Width {
-  static constexpr int value = WIDTH;
-};
-
-/// Adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty barrier
-/// of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales` are those
-/// of blocks of k, or nothing; `k_count` is what there is of k.
-template <int WIDTH, typename Release, typename Between, typename OfBlocks>
-__device__ __forceinline__ void multiply_tile(const SharedMemory& smem, u32 consumer, u32 thread, u32 first_row,
-                                              int k_blocks, int k_count, PipelineState& state, const Release& release,
-                                              const Between& between, OfBlocks& scales,
-                                              Accumulator (&accumulators)[COUNT]) {
-  const u32 lane = thread % 32;
-  // The next one, once it is there.
-  const auto await_k_block = [&](int step) {
-    if constexpr (ALONG_K) {
-      const int k_left = k_count - step * BLOCK_K;
-      if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
-    }
-    const KBlock k_block(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage));
-    ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
-    return k_block;
-  };
-  const auto of_rows = [](Accumulator(&of_tile)[COUNT], int down) -> auto& {
-    return reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(of_tile[down * BLOCK_N / 2]);
-  };
-  if constexpr (PROMOTED) {
-#pragma unroll
-    for (Accumulator& x : accumulators) x = 0;
-#pragma unroll 1
-    for (int step = 0; step < k_blocks; ++step) {
-      const KBlock k_block = await_k_block(step);
-#pragma unroll
-      for (int first = 0; first < MMAS_M; first += MMAS_AT_ONCE) {
-        Accumulator of_step[MMAS_AT_ONCE][BLOCK_N / 2];
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < MMAS_AT_ONCE; ++i) {
-          multiply<WIDTH>(k_block, first + i, false, of_step[i]);
-          ptx::wgmma_commit_group();
-        }
-        if (first == 0) between(step);
-#pragma unroll
-        for (int i = 0; i < MMAS_AT_ONCE; ++i) {
-          const int down = first + i;
-          if constexpr (HAS_BLOCK_SCALES) scales.load(smem, state.stage, down);  // while the products are made
-          wait_for_all_but(MMAS_AT_ONCE - 1 - i);
-          if (down == MMAS_M - 1) {
-            if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // who releases the stage speaks for all who read it
-            release(smem.empty(state.stage));
-            state.advance();
-          }
-          // What is left of these products, and the other consumers' are made meanwhile.
-          Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
-          if constexpr (HAS_BLOCK_SCALES) {
-            scales.add(of_step[i], sums);
-          } else {
-#pragma unroll
-            for (int j = 0; j < WIDTH / 2; ++j) sums[j] = ptx::add(sums[j], of_step[i][j]);
-          }
-        }
-      }
-    }
-    if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
-  } else {
-    u32 previous = 0;
-#pragma unroll 1
-    for (int step = 0; step < k_blocks; ++step) {
-      const KBlock k_block = await_k_block(step);
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int down = 0; down < MMAS_M; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
-      ptx::wgmma_commit_group();
-      between(step);
-      ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
-      if (step > 0) release(previous);
-      previous = smem.empty(state.stage);
-      state.advance();
-    }
-    if (PING_PONG && lane == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
-    ptx::wgmma_wait_group<0>();
-    // What converts integers needs nothing else, and where nothing lies between it is moved up to before the wait.
-    if constexpr (SAME<Accumulator, int>)
-#pragma unroll
-      for (Accumulator& x : accumulators) ptx::compute_now(x);
-    release(previous);
-  }
-}
-
-/// Calls multiply(width) with the least of the widths from WIDTH on that has so many columns, a constant.
-template <int WIDTH, typename Multiply>
-__device__ __forceinline__ void with_width(int columns, const Multiply& multiply) {
-  if constexpr (WIDTH >= BLOCK_N) {
-    multiply(Width<BLOCK_N>{});
-  } else {
-    if (columns <= WIDTH)
-      multiply(Width<WIDTH>{});
-    else
-      with_width<WIDTH + GROUP_STEP>(columns, multiply);
-  }
-}
-
 /// One consumer warpgroup; `thread` counts within it.
 __device__ __forceinline__ void consume(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place,
                                         u32 consumer, u32 thread) {
@@ -385,8 +233,10 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) {
-      multiply_tile<decltype(width)::value>(smem, consumer, thread, first_row, k_blocks, count_k(args, scheduler),
-                                            state, release, between, scales_of_blocks, accumulators);
+      TileProducts<decltype(width)::value, decltype(release), decltype(between), decltype(scales_of_blocks)>{
+          smem,  consumer, thread,  first_row,        k_blocks,    count_k(args, scheduler),
+          state, release,  between, scales_of_blocks, accumulators}
+          .add_up();
     });
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {

@@ -27,6 +27,7 @@ TEMPLATES = ROOT / "templates"
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
          "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",
                                "parallel"],
+         "multiply_sm90.cuh": ["sm90", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k", "parallel"],
          "work_queue_sm90.cuh": ["groups"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
          "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90", "cluster_sum"],

@@ -1,0 +1,234 @@
+// How a consumer of the Hopper loop adds up the products of a tile's k-blocks: wgmma, and what promotes its sums.
+#pragma once
+#include "arguments.cuh"
+#include "block_scales_sm90.cuh"
+#include "group_tail_sm90.cuh"
+#include "groups.cuh"
+#include "ide_sm90.cuh"
+#include "layout_sm90.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/math.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace jitgemm::device {
+
+/// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart
+/// (stride offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored
+/// otherwise). `address` is that of wgmma_address.
+__device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
+  constexpr u64 SWIZZLE_128B = 1ull << 62;
+  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
+}
+__device__ __forceinline__ u32 wgmma_address(u32 smem) {
+  u32 address = (smem & 0x3ffff) >> 4;
+  ptx::compute_now(address);
+  return address;
+}
+
+/// Bytes from one wgmma's 32 bytes of k to the next.
+template <bool K_MAJOR>
+constexpr u32 MMA_K_BYTES = K_MAJOR ? 32 : 16 * 128;
+
+/// Bytes from 64 rows of A to the next.
+constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
+
+/// Of a k-block what a consumer multiplies, as wgmma is told of it: its rows of A, and B.
+struct KBlock {
+  u64 a, b;
+
+  __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
+      : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
+};
+
+/// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
+/// columns.
+template <int WIDTH>
+__device__ __forceinline__ void multiply(const KBlock& k_block, int down, bool accumulate,
+                                         Accumulator (&accumulators)[BLOCK_N / 2]) {
+  ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
+      ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators),
+      k_block.a + down * MMA_M_BYTES / 16, k_block.b, accumulate);
+}
+
+/// wgmma_wait_group of a number that unrolled loops make a constant.
+__device__ __forceinline__ void wait_for_all_but(int pending) {
+  if (pending == 0)
+    ptx::wgmma_wait_group<0>();
+  else if (pending == 1)
+    ptx::wgmma_wait_group<1>();
+  else if (pending == 2)
+    ptx::wgmma_wait_group<2>();
+  else
+    ptx::wgmma_wait_group<3>();
+}
+
+/// Of columns, as a constant.
+template <int WIDTH>
+struct Width {
+  static constexpr int value = WIDTH;
+};
+
+/// The accumulators of 64 rows of a consumer's, of which `down` times as many are before.
+__device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down) {
+  return reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(of_tile[down * BLOCK_N / 2]);
+}
+
+/// What adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty
+/// barrier of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales`
+/// are those of blocks of k, or nothing; `k_count` is what there is of k.
+template <int WIDTH, typename Release, typename Between, typename OfBlocks>
+struct TileProducts {
+  const SharedMemory& smem;
+  u32 consumer, thread, first_row;
+  int k_blocks, k_count;
+  PipelineState& state;
+  const Release& release;
+  const Between& between;
+  OfBlocks& scales;
+  Accumulator (&accumulators)[COUNT];
+
+  /// The next one, once it is there.
+  __device__ __forceinline__ KBlock await_k_block(int step) const {
+    if constexpr (ALONG_K) {
+      const int k_left = k_count - step * BLOCK_K;
+      if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
+    }
+    const KBlock k_block(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage));
+    ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+    return k_block;
+  }
+  /// Once the tile's last products have begun: the other consumer's may.
+  __device__ __forceinline__ void pass_turn() const {
+    if (PING_PONG && thread % 32 == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
+  }
+  /// Of a stage whose products, and scales, are in registers.
+  __device__ __forceinline__ void release_read(u32 empty) const {
+    if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // who releases the stage speaks for all who read it
+    release(empty);
+  }
+  __device__ __forceinline__ void load_scales(int stage, int down) {
+    if constexpr (HAS_BLOCK_SCALES) scales.load(smem, stage, down);
+  }
+  /// Adds 64 rows of a k-block's.
+  __device__ __forceinline__ void promote(const Accumulator (&products)[BLOCK_N / 2], int down) {
+    Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
+    if constexpr (HAS_BLOCK_SCALES) {
+      scales.add(products, sums);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH / 2; ++i) sums[i] = ptx::add(sums[i], products[i]);
+    }
+  }
+
+  /// In f32, by wgmma.
+  __device__ __forceinline__ void add() {
+    u32 previous = 0;
+#pragma unroll 1
+    for (int step = 0; step < k_blocks; ++step) {
+      const KBlock k_block = await_k_block(step);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int down = 0; down < MMAS_M; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
+      ptx::wgmma_commit_group();
+      between(step);
+      ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
+      if (step > 0) release(previous);
+      previous = smem.empty(state.stage);
+      state.advance();
+    }
+    pass_turn();
+    ptx::wgmma_wait_group<0>();
+    // What converts integers needs nothing else, and where nothing lies between it is moved up to before the wait.
+    if constexpr (SAME<Accumulator, int>)
+#pragma unroll
+      for (Accumulator& x : accumulators) ptx::compute_now(x);
+    release(previous);
+  }
+
+  /// Promotes one k-block's products, those of 64 MMAS_AT_ONCE rows at a time.
+  __device__ __forceinline__ void promote_k_block(int step) {
+    const KBlock k_block = await_k_block(step);
+#pragma unroll
+    for (int first = 0; first < MMAS_M; first += MMAS_AT_ONCE) {
+      Accumulator products[MMAS_AT_ONCE][BLOCK_N / 2];
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+        multiply<WIDTH>(k_block, first + i, false, products[i]);
+        ptx::wgmma_commit_group();
+      }
+      if (first == 0) between(step);
+#pragma unroll
+      for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+        const int down = first + i;
+        load_scales(state.stage, down);  // while the products are made
+        wait_for_all_but(MMAS_AT_ONCE - 1 - i);
+        if (down == MMAS_M - 1) {
+          release_read(smem.empty(state.stage));
+          state.advance();
+        }
+        promote(products[i], down);  // what is left of these products, and the other consumers' are made meanwhile
+      }
+    }
+  }
+
+  /// Promotes those of several, of 64 rows: one k-block's while the next ones' are made. That none is on its way behind
+  /// them is what ptxas asks for: it serialises wgmma whose products are read while others go on into the next
+  /// iteration (C7514).
+  __device__ __forceinline__ void promote_k_blocks(int step) {
+    Accumulator products[K_BLOCKS_AT_ONCE][BLOCK_N / 2];
+    PipelineState read = state;
+#pragma unroll
+    for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
+      const KBlock k_block = await_k_block(step + i);
+      ptx::wgmma_fence();
+      multiply<WIDTH>(k_block, 0, false, products[i]);
+      ptx::wgmma_commit_group();
+      between(step + i);
+      state.advance();
+    }
+#pragma unroll
+    for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
+      load_scales(read.stage, 0);
+      wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
+      release_read(smem.empty(read.stage));
+      read.advance();
+      promote(products[i], 0);
+    }
+  }
+
+  __device__ __forceinline__ void add_promoted() {
+#pragma unroll
+    for (Accumulator& x : accumulators) x = 0;
+    int step = 0;
+    if constexpr (K_BLOCKS_AT_ONCE > 1)
+#pragma unroll 1
+      for (; step + K_BLOCKS_AT_ONCE <= k_blocks; step += K_BLOCKS_AT_ONCE) promote_k_blocks(step);
+#pragma unroll 1
+    for (; step < k_blocks; ++step) promote_k_block(step);
+    pass_turn();
+  }
+
+  __device__ __forceinline__ void add_up() {
+    if constexpr (PROMOTED)
+      add_promoted();
+    else
+      add();
+  }
+};
+
+/// Calls multiply(width) with the least of the widths from WIDTH on that has so many columns, a constant.
+template <int WIDTH, typename Multiply>
+__device__ __forceinline__ void with_width(int columns, const Multiply& multiply) {
+  if constexpr (WIDTH >= BLOCK_N) {
+    multiply(Width<BLOCK_N>{});
+  } else {
+    if (columns <= WIDTH)
+      multiply(Width<WIDTH>{});
+    else
+      with_width<WIDTH + GROUP_STEP>(columns, multiply);
+  }
+}
+
+}  // namespace jitgemm::device
