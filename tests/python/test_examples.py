@@ -30,7 +30,16 @@ def test_a_gated_layer_on_the_emulator(tmp_path):
     assert len((tmp_path / "lines.csv").read_text().splitlines()) == 9
 
 
-@pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py"])
+def test_a_layer_of_experts_on_the_emulator(tmp_path):
+    pytest.importorskip("transformers.models.qwen3_moe", reason="no transformers with Qwen3-MoE is installed")
+    done = run("moe_layer.py", "--decode", "1", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "emulator" in done.stdout and "WRONG" not in done.stdout and "left out" not in done.stdout
+    lines = (tmp_path / "lines.csv").read_text().splitlines()
+    assert sum(",jitgemm," in line for line in lines) == 2 and sum(",loop," in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout
