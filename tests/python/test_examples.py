@@ -1,4 +1,5 @@
 """The scripts of tools/python/examples, where there is no GPU."""
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -30,7 +31,35 @@ def test_a_gated_layer_on_the_emulator(tmp_path):
     assert len((tmp_path / "lines.csv").read_text().splitlines()) == 9
 
 
-@pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py"])
+def test_a_layer_of_experts_on_the_emulator(tmp_path):
+    pytest.importorskip("transformers.models.qwen3_moe", reason="no transformers with Qwen3-MoE is installed")
+    done = run("moe_layer.py", "--decode", "1", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "emulator" in done.stdout and "WRONG" not in done.stdout and "left out" not in done.stdout
+    lines = (tmp_path / "lines.csv").read_text().splitlines()
+    assert sum(",jitgemm," in line for line in lines) == 2 and sum(",loop," in line for line in lines) == 2
+
+
+def test_arms_for_another_bench():
+    import torch
+
+    spec = importlib.util.spec_from_file_location("extra", EXAMPLES / "peers_groups.py")
+    extra = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extra)
+    case = extra.Case(extra.Weights(4, 48, 144, True, "cpu"), 2, 5, False)
+    assert extra.arms({"dtype": "bf16", "A": []}) == {}
+    d = extra.arms(case.as_case())["jitgemm"](0)
+    assert d is case.d[0] and torch.allclose(d[case.rows].float(), case.expected, rtol=1e-2, atol=1e-2)
+
+
+def test_groups_beside_peers_on_the_emulator(tmp_path):
+    done = run("peers_groups.py", "--tokens", "5", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WRONG" not in done.stdout and len((tmp_path / "lines.csv").read_text().splitlines()) == 6
+    assert run("peers_groups.py", "--models", "huge").returncode == 1
+
+
+@pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py", "peers_groups.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout

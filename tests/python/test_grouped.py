@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import jitgemm
+from jitgemm import epilogues
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="bfloat16 of NumPy comes with ml_dtypes")
 rng = np.random.default_rng()
@@ -134,6 +135,76 @@ def test_scales_of_blocks_that_are_refused(scale_a, scale_b, message):
     a, b = random((20, 300), "float8_e4m3fn"), random((2, 144, 300), "float8_e4m3fn").swapaxes(1, 2)
     with pytest.raises(ValueError, match=message):
         jitgemm.grouped_mm(a, b, np.array([5, 20], "int32"), scale_a=scale_a, scale_b=scale_b)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("by_counts", [False, True])
+def test_gated_with_a_bias_of_each_group(pairs, by_counts):
+    offs, counts = np.array([3, 3, 40], "int32"), np.array([30, 0, 11], "int32")
+    a, weight = random((3, 34, 64) if by_counts else (43, 64)), random((3, 20, 64))
+    gate_bias, up_bias = random((3, 10)), random(10)  # the latter is the same for all
+    epilogue = epilogues.silu_gate(pairs, bias="f32", saved="f32")
+    groups = {"counts": counts} if by_counts else {"offs": offs}
+    d, saved = jitgemm.grouped_mm(a, weight.swapaxes(1, 2), **groups, epilogue=epilogue,
+                                  operands={"gate_bias": gate_bias, "up_bias": up_bias})
+    assert d.shape == a.shape[:-1] + (10,) and saved["gate"].shape == d.shape
+    begin = 0
+    for group in range(3):
+        rows = (group, slice(counts[group])) if by_counts else slice(begin, offs[group])
+        begin = offs[group]
+        product = a[rows] @ weight[group].T
+        gate, up = np.split(product, 2, axis=1) if pairs == "halves" else (product[:, ::2], product[:, 1::2])
+        gate, up = gate + gate_bias[group], up + up_bias
+        assert np.allclose(saved["gate"][rows], gate, atol=1e-4) and np.allclose(saved["up"][rows], up, atol=1e-4)
+        assert np.allclose(d[rows], gate * sigmoid(gate) * up, rtol=1e-4, atol=1e-3)
+
+
+def test_a_value_a_row_and_a_matrix():
+    offs, counts = np.array([5, 16], "int32"), np.array([4, 7], "int32")
+    a, b = random((16, 24)), random((2, 24, 8))
+    rows, residual = random(16), random((16, 12))[:, :8]
+    epilogue = epilogues.residual_rstd("f32")
+    out = np.empty((16, 8), "f4")
+    operands = {"rstd": rows, "residual": residual}
+    assert jitgemm.grouped_mm(a, b, offs, out=out, epilogue=epilogue, operands=operands) is out
+    expected = np.concatenate([a[:5] @ b[0], a[5:] @ b[1]]) * rows[:, None] + residual
+    assert np.allclose(out, expected, atol=1e-4)
+    assert np.allclose(jitgemm.grouped_mm(a, b, offs, epilogue=epilogue.text, operands=operands), expected, atol=1e-4)
+    a, residual = a.reshape(2, 8, 24), np.broadcast_to(random((1, 8, 8)), (2, 8, 8))
+    for rows in (random((2, 8)), random(8)):
+        d = jitgemm.grouped_mm(a, b, counts=counts, epilogue=epilogue, operands={"rstd": rows, "residual": residual})
+        for group, count in enumerate(counts):
+            expected = (a[group] @ b[group]) * np.broadcast_to(rows, (2, 8))[group, :, None] + residual[group]
+            assert np.allclose(d[group, :count], expected[:count], atol=1e-4)
+    gradient = jitgemm.grouped_mm(random((8, 16)), random((16, 12)), offs, epilogue=epilogues.scale(),
+                                  operands={"rows": random((2, 8)), "columns": np.zeros(12, "f4")})
+    assert gradient.shape == (2, 8, 12) and not gradient.any()
+
+
+SCALE = epilogues.scale("f32")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(operands={"x": 1}), "operands are an epilogue's"),
+    (dict(epilogue=SCALE), "operand rows is missing"),
+    (dict(epilogue=SCALE, operands={"rows": np.ones((2, 16), "f4"), "columns": np.ones(8, "f4")}),
+     r"operand rows is \(2, 16\), a value a row, and the result \(16, 8\): pass one of shape \(16,\)$"),
+    (dict(epilogue=SCALE, operands={"rows": np.ones(16, "f4"), "columns": np.ones((3, 8), "f4")}),
+     r"operand columns is \(3, 8\), .*: pass one of shape \(8,\), or \(2, 8\) where groups differ"),
+    (dict(epilogue=SCALE, operands={"rows": np.ones(32, "f4")[::2], "columns": np.ones(8, "f4")}), "pass a contiguous one"),
+    (dict(epilogue=epilogues.drelu("f32"), operands={"before": np.ones((16, 4), "f4")}), "operand before is .*, a matrix"),
+    (dict(epilogue=epilogues.drelu("f32"), operands={"before": np.ones((8, 16), "f4").T}), "pass a contiguous one"),
+    (dict(epilogue=epilogues.silu_gate(), out=np.empty((16, 8), "f4")), r"out is \(16, 8\), and the result \(16, 4\)"),
+    (dict(epilogue=epilogues.silu_gate(), bias=np.ones(8, "f4")), "bias is given beside"),
+    (dict(epilogue=epilogues.silu_gate(), b=np.ones((2, 4, 7), "f4")), "n = 7 is odd"),
+])
+def test_epilogues_that_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jitgemm.grouped_mm(random((16, 4)), **{"b": random((2, 4, 8)), "offs": np.array([5, 16], "int32"), **arguments})
 
 
 def test_what_is_out_of_range_is_told():

@@ -4,6 +4,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import jitgemm  # noqa: E402
+from jitgemm import epilogues  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -101,3 +102,19 @@ def test_what_has_no_gradients():
     with pytest.raises(RuntimeError, match="have no gradients"):
         jitgemm.grouped_mm(torch.ones(9, 16, dtype=torch.float8_e4m3fn), torch.ones(2, 16, 16, dtype=torch.float8_e4m3fn),
                            offs, bias=torch.ones(16, dtype=torch.bfloat16, requires_grad=True))
+
+
+def test_an_epilogue_has_no_gradients_and_loses_none():
+    offs = torch.tensor([3, 9], dtype=torch.int32)
+    a, b, residual = torch.randn(9, 16), torch.randn(2, 16, 8), leaf(9, 8, dtype=torch.float32, device="cpu")
+    call = {"epilogue": epilogues.bias_residual("f32"), "operands": {"bias": torch.randn(2, 8), "residual": residual}}
+    with pytest.raises(RuntimeError, match=r"requires a gradient, and a product with an epilogue of one's own has none; "
+                                           r"use torch.no_grad\(\)"):
+        jitgemm.grouped_mm(a, b, offs, **call)
+    with torch.no_grad():
+        d = jitgemm.grouped_mm(a, b, offs, **call)
+    expected = by_torch(a, b, [3, 9]) + residual + call["operands"]["bias"].repeat_interleave(torch.tensor([3, 6]), 0)
+    assert not d.requires_grad and torch.allclose(d, expected, atol=1e-4)
+    d, outputs = jitgemm.grouped_mm(a, b, offs, epilogue=epilogues.silu("f32"))
+    assert torch.allclose(outputs["before"], by_torch(a, b, [3, 9]), atol=1e-4)
+    assert torch.allclose(d, torch.nn.functional.silu(outputs["before"]), atol=1e-4)

@@ -165,19 +165,19 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
       "grouped_mm",
       [](nb::handle a, nb::handle b, nb::handle offs, nb::handle bias, nb::handle out_dtype, nb::handle counts,
          nb::handle out, nb::handle scale_a, nb::handle scale_b, double beta, std::int64_t expected_m,
-         nb::handle config, nb::handle stream, nb::handle context) {
-        return grouped_mm(
-            {a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, beta, expected_m, config, stream, context});
+         nb::handle config, nb::handle stream, nb::handle context, nb::handle epilogue, nb::handle operands) {
+        return grouped_mm({a, b, offs, bias, out_dtype, counts, out, scale_a, scale_b, beta, expected_m, config, stream,
+                           context, epilogue, operands});
       },
       nb::arg("a").none(), nb::arg("b").none(), "offs"_a = nb::none(), "bias"_a = nb::none(),
       "out_dtype"_a = nb::none(), nb::kw_only(), "counts"_a = nb::none(), "out"_a = nb::none(),
       "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "beta"_a = 0.0, "expected_m"_a = 0, "config"_a = nb::none(),
-      "stream"_a = nb::none(), "context"_a = nb::none(),
+      "stream"_a = nb::none(), "context"_a = nb::none(), "epilogue"_a = nb::none(), "operands"_a = nb::none(),
       nb::sig("def grouped_mm(a: Array, b: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: "
               "object = None, *, counts: Array | None = None, out: Array | None = None, scale_a: Array | None = None, "
               "scale_b: Array | None = None, beta: float = 0.0, expected_m: int = 0, config: str | None = None, "
-              "stream: object = None, "
-              "context: Context | None = None) -> Array"),
+              "stream: object = None, context: Context | None = None, epilogue: Epilogue | str | None = None, "
+              "operands: dict[str, Array | float] | None = None) -> Array | tuple[Array, dict[str, Array]]"),
       R"(a[rows of group g] @ b[g] for each group, as torch's grouped_mm: mixture-of-experts layers.
 
 a, b       (M, K) and (groups, K, N); a's rows lie contiguous, and b's matrices or their transposes do. Or (M, K) and
@@ -194,6 +194,10 @@ scale_a, scale_b  of 8-bit floats: one float32, or (M,) and (groups, N), with co
            N / 128) or (groups, K / 128, N), laid out as block_scales() has them, of the weights (groups, N, K).
            Along k one, or (M,) and (N,).
 expected_m rows that a group is expected to have, which decides what runs; 0: as many as if all had the same.
+epilogue   as matmul's, in the place of bias and beta; of pairs out has N / 2 columns. args.row is the row of a and
+           args.batch the group.
+operands   as matmul's. A value a row is (M,), with counts (groups, M); a value a column (N,), or (groups, N) where each
+           group has its own; a matrix is as out.
 
 Of torch's tensors with offs there are gradients for a, b and bias. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
 written.)");

@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "core/operand_matrix.hpp"
+#include "core/pairing.hpp"
 #include "core/type_rules.hpp"
+#include "epilogue.hpp"
 #include "torch_state.hpp"
 #include "util/integers.hpp"
 
@@ -103,14 +105,56 @@ const float* block_scales_of(const View& view, const ScaledOperand& operand, Sca
   return static_cast<const float*>(view.data);
 }
 
+/// How an operand of an epilogue lies. Without `several`, the rows of all groups are one matrix's.
+Product::Place place_of(const EpilogueArray& array, const Shape& result, std::int64_t groups, bool several) {
+  if (!array.view) return {};
+  const View& view = *array.view;
+  const std::string name = "operand " + array.operand->name;
+  const bool matrix = array.operand->shape == OperandShape::matrix,
+             by_row = array.operand->shape == OperandShape::along_m;
+  const std::int64_t length = result.extents[std::size_t(result.rank - (by_row ? 2 : 1))];
+  const Shape one{1, {length}}, of_each{2, {groups, length}};
+  const auto is = [&view](const Shape& shape) {
+    return view.rank == shape.rank &&
+           std::equal(view.shape.begin(), view.shape.begin() + view.rank, shape.extents.begin());
+  };
+  const bool own = !by_row || several;  // whether groups may differ
+  if (!(matrix ? is(result) : is(one) || (own && is(of_each))))
+    refuse(described(name.c_str(), view) +
+           (matrix   ? ", a matrix, and the result "
+            : by_row ? ", a value a row, and the result "
+                     : ", a value a column, and the result ") +
+           to_string(result) + ": pass one of shape " +
+           (matrix ? to_string(result)
+                   : to_string(one) + (own ? ", or " + to_string(of_each) + " where groups differ" : "")));
+  const auto last = std::size_t(view.rank - 1);
+  bool lies = view.shape[last] <= 1 || view.strides[last] == 1;
+  for (std::size_t i = 0; i < last; ++i) {
+    // What is read may be one for all groups, and what is written has a place for each element.
+    const bool shared = view.strides[i] == 0 && !array.operand->output && !(matrix && i + 1 == last);
+    const std::int64_t reach =
+        i + 1 == last ? view.shape[last] : view.strides[i + 1] * (view.shape[i + 1] - 1) + view.shape[last];
+    lies = lies && (view.shape[i] <= 1 || shared || view.strides[i] >= reach);
+  }
+  if (!lies && view.elements() > 0)
+    refuse(described(name.c_str(), view) +
+           ", and its rows do not lie contiguous, one after another; pass a contiguous one");
+  Product::Place place;
+  if (matrix && view.shape[last - 1] > 1) place.ld = view.strides[last - 1];
+  if (view.rank == (matrix ? 3 : 2) && view.shape[0] > 1) place.stride = view.strides[0];
+  return place;
+}
+
 /// Whether autograd records it.
-bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays) {
+bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays,
+                     const std::optional<EpilogueCall>& epilogue) {
   bool of_torch = false, asks_for_gradients = false;
   for (const auto* array : arrays) {
     if (!*array || !(*array)->type().is_torch()) continue;
     of_torch = true;
     asks_for_gradients = asks_for_gradients || requires_gradient(**array);
   }
+  if (epilogue && epilogue->requires_gradients()) of_torch = asks_for_gradients = true;
   if (!of_torch) return false;
   const TorchState state = torch_state();
   if (state.watched)
@@ -159,7 +203,17 @@ nb::object grouped_mm(const GroupedArguments& it) {
     if (*array && (*array)->place() != a->place())
       refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
              "; move one of them");
-  if (wants_gradients({&a, &b, &bias, &d})) return recorded(it);
+  std::optional<EpilogueCall> epilogue;
+  if (!it.epilogue.is_none())
+    epilogue.emplace(it.epilogue, it.operands, a->place(), used);
+  else if (!it.operands.is_none())
+    refuse("operands are an epilogue's, which is not there; pass epilogue");
+  if (wants_gradients({&a, &b, &bias, &d}, epilogue)) {
+    if (!epilogue) return recorded(it);
+    throw std::runtime_error(
+        "one of the arguments requires a gradient, and a product with an epilogue of one's own has none; use "
+        "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function");
+  }
 
   const View &left = a->view(), &right = b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
@@ -185,6 +239,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   p.k = k;
   p.batch = groups;
   p.expected_m = it.expected_m;
+  if (epilogue) p.epilogue.function = epilogue->epilogue().digest();
   p.a.type = left.type;
   p.b.type = right.type;
   p.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
@@ -217,7 +272,9 @@ nb::object grouped_mm(const GroupedArguments& it) {
     operands.bias = bias->view().data;
   }
 
-  const Shape shape = by_counts || along_k ? Shape{3, {groups, p.m, n}} : Shape{2, {p.m, n}};
+  const bool several = by_counts || along_k;  // results, one a group
+  const std::int64_t columns = columns_of_d(p);
+  const Shape shape = several ? Shape{3, {groups, p.m, columns}} : Shape{2, {p.m, columns}};
   nb::object out = nb::borrow(it.out);
   const bool made_out = !d;
   if (made_out) {
@@ -244,6 +301,15 @@ nb::object grouped_mm(const GroupedArguments& it) {
   operands.b = right.data;
   operands.d = result.data;
   operands.group_rows = static_cast<const std::int32_t*>(rows.data);
+  std::vector<EpilogueValue> values;
+  if (epilogue) {
+    epilogue->complete(&*a, shape, used);
+    for (const EpilogueArray& array : epilogue->arrays().operands)
+      product.epilogue.push_back(place_of(array, shape, groups, several));
+    values = epilogue->values(product);
+    operands.epilogue = values.data();
+    operands.epilogue_count = values.size();
+  }
 
   ContextHandle* context = nullptr;
   if (it.context.is_none()) {
@@ -258,10 +324,13 @@ nb::object grouped_mm(const GroupedArguments& it) {
   if (it.stream.is_none()) stream = current_stream(a->type(), a->place());
   bool waits = false;
   for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
-  run_product(**context, product, operands, stream, config ? &*config : nullptr, waits || must_wait(d));
-  if (made_out) return finished_array(*a, out);
-  if (d->type().is_torch()) note_written(out);
-  return out;
+  waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());
+  run_product(**context, product, operands, stream, config ? &*config : nullptr, waits);
+  if (made_out)
+    out = finished_array(*a, out);
+  else if (d->type().is_torch())
+    note_written(out);
+  return epilogue ? epilogue->result(out, *a) : out;
 }
 
 }  // namespace jitgemm::python

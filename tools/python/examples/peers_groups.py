@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""Grouped products as mixture-of-experts layers have them when they decode, beside a fused-MoE kernel in Triton.
+
+    tools/python/examples/peers_groups.py [--models gpt-oss-120b,mixtral] [--tokens 1,64] [--csv FILE] [--seconds 150]
+    tools/python/examples/peers_groups.py --models tiny      # on the CPU, by the emulator: ours alone, right or not, no times
+
+Weights of all experts, tokens routed by chance; `up` has gate and up stacked, `gated` is the same with silu(gate) * up, `down`
+the second product; bfloat16, and e4m3 with scales of blocks, which no kernel of ours gates. The kernel in Triton has a program
+for each block of a group's rows and of columns, the list of blocks is made beforehand, and it is the best of its tiles;
+for `gated` also the best of one kernel and of two. One captured graph an arm, over sets that no cache holds together; arms take
+turns in random order, medians; each arm's output is compared with float32's in some rows. `read` is what must move at
+--bandwidth and a microsecond, over the time.
+
+As a file of arms for a bench of another's: arms(case) gives ours for its tensors A, W by w(i), ends, D, and scales SA, SB.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+MODELS = {  # experts, of them for a token, hidden, intermediate
+    "gpt-oss-120b": (128, 4, 2880, 2880),
+    "mixtral": (8, 2, 4096, 14336),
+    "qwen3-30b": (128, 8, 2048, 768),
+    "deepseek-v3": (256, 8, 7168, 2048),
+    "tiny": (8, 2, 144, 80),
+}
+KINDS = ("up", "gated", "down")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", help=f"of {', '.join(MODELS)} [all but tiny; tiny without a GPU]")
+    parser.add_argument("--tokens", help="of steps of decoding [1,8,64,256,512; 1,16 of the tiny one]")
+    parser.add_argument("--types", default="bf16,fp8", help="of bf16, fp8 [both]")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)} [all]")
+    parser.add_argument("--rounds", type=int, default=11, help="samples of each arm [11]")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after these")
+    parser.add_argument("--tuning-seconds", type=float, default=0.5, help="that a problem of ours may be measured for [0.5]")
+    parser.add_argument("--bandwidth", type=float, default=4.55, help="TB/s that the GPU reads at [4.55, an H200's]")
+    parser.add_argument("--csv", help="write a line for each arm to this file")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of what is imported now
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import jitgemm  # noqa: E402
+from jitgemm import epilogues  # noqa: E402
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+
+Tensor = torch.Tensor
+Arm = Callable[[int], Tensor]  # of a set of inputs
+BLOCK = 128  # of scales
+LARGEST = 448.0  # of e4m3
+COLD = 600e6  # bytes that all sets touch together, several times what a cache holds
+
+
+def arms(case: dict) -> dict[str, Arm]:
+    if "ends" not in case or case["dtype"] not in ("bf16", "fp8_block"):
+        return {}
+    scaled = case["dtype"] == "fp8_block"
+    expected = max(1, -(-case["rows"] // case["G"]))
+    scales_of_b = [scales.mT for scales in case["SB"]] if scaled else []
+
+    def product(i: int) -> Tensor:
+        scales = {"scale_a": case["SA"][i], "scale_b": scales_of_b[i % len(scales_of_b)]} if scaled else {}
+        return jitgemm.grouped_mm(case["A"][i], case["w"](i).mT, case["ends"][i], out=case["D"][i], expected_m=expected, **scales)
+
+    return {"jitgemm": product}
+
+
+class Weights:
+    """Of one product of all experts; more than one copy where one would stay in the cache."""
+
+    def __init__(self, experts: int, n: int, k: int, scaled: bool, device: str) -> None:
+        self.experts, self.n, self.k, self.scaled, self.device = experts, n, k, scaled, device
+        copies = max(1, round(COLD / (experts * n * k * (1 if scaled else 2)) + 0.3)) if device == "cuda" else 1
+        self.values = [drawn((experts, n, k), scaled, device, k**-0.5) for _ in range(copies)]
+        shape = experts, -(-n // BLOCK), -(-k // BLOCK)
+        self.scales = [(torch.rand(shape, device=device) + 0.5) * k**-0.5 / 100 for _ in range(copies if scaled else 0)]
+
+    def exact(self, copy: int, expert: int) -> Tensor:
+        values = self.values[copy][expert].float()
+        return values * wide(wide(self.scales[copy][expert], 0, self.n), 1, self.k) if self.scaled else values
+
+
+def drawn(shape: tuple[int, ...], scaled: bool, device: str, deviation: float) -> Tensor:
+    if not scaled:
+        return torch.empty(shape, dtype=torch.bfloat16, device=device).normal_(0, deviation)
+    values = torch.empty(shape, dtype=torch.float8_e4m3fn, device=device)
+    for matrix in values if len(shape) == 3 else [values]:
+        matrix.copy_((torch.randn(matrix.shape, device=device) * 100).clamp(-LARGEST, LARGEST))
+    return values
+
+
+def wide(scales: Tensor, dimension: int, extent: int) -> Tensor:
+    return scales.repeat_interleave(BLOCK, dimension).narrow(dimension, 0, extent)
+
+
+def routings_of(experts: int, top_k: int, tokens: int, count: int) -> list[list[int]]:
+    """Rows of each expert. Of one token, sets share no expert as long as there are others."""
+    if tokens == 1:
+        order = random.sample(range(experts), experts)
+        chosen = [[order[(i * top_k + j) % experts] for j in range(top_k)] for i in range(count)]
+        return [[int(expert in those) for expert in range(experts)] for those in chosen]
+    routings = []
+    for _ in range(count):
+        rows = [0] * experts
+        for _ in range(tokens):
+            for expert in random.sample(range(experts), top_k):
+                rows[expert] += 1
+        routings.append(rows)
+    return routings
+
+
+class Case:
+    """The tensors of one product: what arms() reads, and what it should give."""
+
+    def __init__(self, weights: Weights, top_k: int, tokens: int, gated: bool) -> None:
+        self.weights, self.gated = weights, gated
+        n, k, size = weights.n, weights.k, 1 if weights.scaled else 2
+        cuda = weights.device == "cuda"
+        rows = tokens * top_k
+        touched = min(weights.experts, rows) * n * k * size
+        self.routings = routings_of(weights.experts, top_k, tokens, max(2, min(32, round(COLD / touched + 0.5))) if cuda else 1)
+        self.sets = len(self.routings)
+        self.columns = n // 2 if gated else n
+        active = sum(sum(1 for x in routing if x) for routing in self.routings) / self.sets
+        self.bytes = size * (rows * k + active * n * k) + 2 * rows * self.columns
+        device = weights.device
+        self.a = [drawn((rows, k), weights.scaled, device, 1) for _ in self.routings]
+        self.scales = [jitgemm.block_scales((torch.rand(rows, -(-k // BLOCK), device=device) + 0.5) / 100, a)
+                       for a in self.a] if weights.scaled else []
+        self.d = [torch.empty(rows, self.columns, dtype=torch.bfloat16, device=device) for _ in self.routings]
+        self.ends = [torch.tensor(routing, device=device).cumsum(0).int() for routing in self.routings]
+        live = [expert for expert, x in enumerate(self.routings[0]) if x]
+        self.rows, expected = [], []
+        for expert in {live[0], live[-1]}:
+            first = sum(self.routings[0][:expert])
+            some = list(range(first, first + min(self.routings[0][expert], 16)))
+            self.rows += some
+            a = self.a[0][some].float()
+            if weights.scaled:
+                a = a * wide(self.scales[0][some], 1, k)
+            x = a @ weights.exact(0, expert).t()
+            expected.append(gate(x) if gated else x)
+        self.expected = torch.cat(expected)
+
+    def w(self, i: int) -> Tensor:
+        return self.weights.values[i % len(self.weights.values)]
+
+    def as_case(self) -> dict:
+        return {"dtype": "fp8_block" if self.weights.scaled else "bf16", "A": self.a, "D": self.d, "SA": self.scales,
+                "SB": self.weights.scales, "ends": self.ends, "rows": self.a[0].shape[0], "G": self.weights.experts, "w": self.w}
+
+    def ours(self) -> Arm:
+        plain = arms({**self.as_case(), **({"D": [None] * self.sets} if self.gated else {})})["jitgemm"]
+        if not self.gated:
+            return plain
+        plain(0)  # what runs with an epilogue is what is best without it, which is measured where it is first called
+        expected = max(1, -(-self.a[0].shape[0] // self.weights.experts))
+        return lambda i: jitgemm.grouped_mm(self.a[i], self.w(i).mT, self.ends[i], out=self.d[i], expected_m=expected,
+                                            epilogue=epilogues.silu_gate("halves"))
+
+    def error(self, arm: Arm) -> float:
+        self.d[0].fill_(float("nan"))
+        return float((arm(0)[self.rows].float() - self.expected).norm() / self.expected.norm())
+
+
+def gate(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return F.silu(first) * second
+
+
+if triton:
+    @triton.jit(do_not_specialize=["scale_ld", "blocks_n", "blocks_k"])
+    def moe_kernel(a, b, d, scale_a, scale_b, groups, firsts, ends, n, k, scale_ld, blocks_n, blocks_k, SCALED: tl.constexpr,
+                   GATED: tl.constexpr, EVEN_K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+        width = n // 2 if GATED else n
+        columns = tl.cdiv(width, BN)
+        block = tl.program_id(0) // columns
+        g, end = tl.load(groups + block).to(tl.int64), tl.load(ends + block)
+        rm = tl.load(firsts + block) + tl.arange(0, BM)
+        rn = (tl.program_id(0) % columns) * BN + tl.arange(0, BN)
+        rk = tl.arange(0, BK)
+        live, there = (rm < end)[:, None], (rn < width)[None, :]
+        pa = a + rm[:, None].to(tl.int64) * k + rk[None, :]
+        pb = b + g * n * k + rn[None, :].to(tl.int64) * k + rk[:, None]
+        acc = tl.zeros((BM, BN), tl.float32)
+        up = tl.zeros((BM, BN), tl.float32)
+        for at in range(0, k, BK):
+            inside = rk < k - at
+            x = tl.load(pa + at, mask=live if EVEN_K else live & inside[None, :], other=0.0)
+            y = tl.load(pb + at, mask=there if EVEN_K else there & inside[:, None], other=0.0)
+            if SCALED:
+                of_a = tl.load(scale_a + rm + (at // 128) * scale_ld, mask=rm < end, other=0.0)
+                of_b = tl.load(scale_b + (g * blocks_n + rn // 128) * blocks_k + at // 128, mask=rn < width, other=0.0)
+                acc += tl.dot(x, y) * of_a[:, None] * of_b[None, :]
+            else:
+                acc = tl.dot(x, y, acc)
+            if GATED:
+                z = tl.load(pb + width.to(tl.int64) * k + at, mask=there if EVEN_K else there & inside[:, None], other=0.0)
+                up = tl.dot(x, z, up)
+        if GATED:
+            acc = acc * tl.sigmoid(acc) * up
+        tl.store(d + rm[:, None].to(tl.int64) * width + rn[None, :], acc.to(tl.bfloat16), mask=live & there)
+
+    @triton.jit
+    def gate_kernel(h, d, width, total, BLOCK_SIZE: tl.constexpr):
+        at = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+        row, column = at // width, at % width
+        x = tl.load(h + row * 2 * width + column, mask=at < total, other=0.0).to(tl.float32)
+        up = tl.load(h + row * 2 * width + width + column, mask=at < total, other=0.0).to(tl.float32)
+        tl.store(d + at, (x * tl.sigmoid(x) * up).to(tl.bfloat16), mask=at < total)
+
+
+TILES = {  # rows, columns, k, warps, stages
+    "bf16": [(16, 64, 128, 4, 4), (16, 32, 256, 4, 4), (64, 128, 64, 4, 4), (128, 128, 64, 8, 4)],
+    "fp8": [(16, 64, 128, 4, 5), (16, 128, 128, 4, 4), (64, 128, 128, 4, 4), (128, 128, 128, 8, 3)],
+}
+
+
+def by_triton(case: Case) -> dict[str, Arm]:
+    """A kernel for each tile, of them the fastest; and of a gated product in one kernel or two."""
+    scaled, (n, k) = case.weights.scaled, (case.weights.n, case.weights.k)
+    h = [torch.empty(a.shape[0], n, dtype=torch.bfloat16, device=a.device) for a in case.a] if case.gated else []
+    made: dict[tuple, Arm] = {}
+    rows_of_a_group = case.a[0].shape[0] / case.weights.experts
+
+    def lists_of(bm: int) -> list[Tensor]:
+        lists = []
+        for routing in case.routings:
+            blocks, first = [], 0
+            for expert, x in enumerate(routing):
+                blocks += [(expert, first + j, first + x) for j in range(0, x, bm)]
+                first += x
+            lists.append(torch.tensor(blocks, dtype=torch.int32, device=case.a[0].device).t().contiguous())
+        return lists
+
+    for bm, bn, bk, warps, stages in TILES["fp8" if scaled else "bf16"]:
+        if bm > 16 and rows_of_a_group < 8:
+            continue
+        lists = lists_of(bm)
+        for fused in {case.gated, False}:
+            columns = -(-(n // 2 if fused else n) // bn)
+
+            def run(i: int, columns=columns, lists=lists, fused=fused, tile=(bm, bn, bk), warps=warps, stages=stages) -> Tensor:
+                blocks, weights = lists[i], case.weights
+                scale_a = case.scales[i] if scaled else case.a[i]
+                scale_b = weights.scales[i % len(weights.scales)] if scaled else case.a[i]
+                d = case.d[i] if fused == case.gated else h[i]
+                moe_kernel[(blocks.shape[1] * columns,)](
+                    case.a[i], case.w(i), d, scale_a, scale_b, blocks[0], blocks[1], blocks[2], n, k,
+                    scale_a.stride(1) if scaled else 0, -(-n // BLOCK), -(-k // BLOCK), SCALED=scaled, GATED=fused,
+                    EVEN_K=k % tile[2] == 0, BM=tile[0], BN=tile[1], BK=tile[2], num_warps=warps, num_stages=stages)
+                if fused != case.gated:
+                    total = case.d[i].numel()
+                    gate_kernel[(-(-total // 1024),)](d, case.d[i], n // 2, total, BLOCK_SIZE=1024)
+                return case.d[i]
+
+            try:
+                run(0)
+                torch.cuda.synchronize()
+                made[bm, bn, bk, fused] = run
+            except Exception as error:  # such a tile needs more shared memory than there is, say
+                print(f"    triton {bm}x{bn}x{bk}: {str(error).strip().splitlines()[0][:100]}", flush=True)
+    times = {key: min(replayed(graph_of(run, case.sets, case.sets)) for _ in range(2)) for key, run in made.items()}
+    return {"triton": made[min(times, key=times.__getitem__)]}
+
+
+def graph_of(arm: Arm, calls: int, sets: int) -> torch.cuda.CUDAGraph:
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    try:
+        for i in range(calls):
+            arm(i % sets)
+    finally:
+        graph.capture_end()
+    return graph
+
+
+def replayed(graph: torch.cuda.CUDAGraph) -> float:
+    """Milliseconds."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def timed(those: dict[str, Arm], sets: int, rounds: int) -> dict[str, list[float]]:
+    """Microseconds of a call, in each round."""
+    graphs = {}
+    for name, arm in those.items():
+        one = graph_of(arm, sets, sets)
+        once = min(replayed(one) for _ in range(2)) / sets
+        calls = sets * max(1, round(min(256, 4 / once) / sets))
+        graphs[name] = graph_of(arm, calls, sets), calls
+    times: dict[str, list[float]] = {name: [] for name in those}
+    for count in range(rounds + 1):
+        for name in random.sample(list(those), len(those)):
+            graph, calls = graphs[name]
+            milliseconds = replayed(graph)
+            if count:
+                times[name].append(milliseconds / calls * 1e3)
+    return times
+
+
+def spread(values: list[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[int(0.8 * (len(ordered) - 1))] - ordered[int(0.2 * (len(ordered) - 1))]) / statistics.median(ordered)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    gpu = torch.cuda.is_available()
+    models = arguments.models.split(",") if arguments.models else [x for x in MODELS if (x == "tiny") != gpu]
+    for asked, known in ((models, MODELS), (arguments.types.split(","), TILES), (arguments.kinds.split(","), KINDS)):
+        for word in asked:
+            if word not in known:
+                print(f"peers_groups.py: {word} is none of {', '.join(known)}", file=sys.stderr)
+                return 1
+    if not gpu and models != ["tiny"]:
+        print("peers_groups.py: there is no GPU, and the emulator takes hours for these sizes; use --models tiny", file=sys.stderr)
+        return 1
+    random.seed(arguments.seed)
+    torch.manual_seed(arguments.seed)
+    device = "cuda" if gpu else "cpu"
+    if gpu:
+        torch.cuda.set_stream(torch.cuda.Stream())  # on which graphs are captured, too
+        jitgemm.set_default_context(jitgemm.Context("cuda", tuning_budget_seconds=arguments.tuning_seconds,
+                                                    tuning_total_budget_seconds=1e6))
+    where = torch.cuda.get_device_name() if gpu else "emulator, which says nothing about speed"
+    print(f"{where}, torch {torch.__version__}, Triton {triton.__version__ if triton else 'not there'}")
+    tokens = [int(word) for word in (arguments.tokens or ("1,16" if models == ["tiny"] else "1,8,64,256,512")).split(",")]
+    lines = [["model", "type", "kind", "tokens", "n", "k", "arm", "us", "spread", "read", "error"]]
+    ratios: dict[tuple[str, str], list[float]] = {}
+    failed, left = False, 0
+    print(f"{'model':14}{'type':6}{'kind':7}{'tokens':>6}{'ours us':>10}{'spread':>8}{'read':>7}{'error':>9}{'triton us':>11}"
+          f"{'spread':>8}{'read':>7}{'ratio':>8}")
+    with torch.no_grad():
+        for model in models:
+            experts, top_k, hidden, inner = MODELS[model]
+            for kind_of_type in arguments.types.split(","):
+                scaled = kind_of_type == "fp8"
+                weights: dict[bool, Weights] = {}
+                for kind in arguments.kinds.split(","):
+                    if kind == "gated" and scaled:
+                        continue  # refused: pairs go with single scales alone
+                    down = kind == "down"
+                    for count in tokens:
+                        if time.perf_counter() - begin > arguments.seconds:
+                            left += 1
+                            continue
+                        if down not in weights:
+                            weights.clear()
+                            weights[down] = Weights(experts, *((hidden, inner) if down else (2 * inner, hidden)), scaled, device)
+                        case = Case(weights[down], top_k, count, kind == "gated")
+                        those = {"jitgemm": case.ours()}
+                        if gpu and triton:
+                            those.update(by_triton(case))
+                        errors = {name: case.error(arm) for name, arm in those.items()}
+                        times = timed(those, case.sets, arguments.rounds) if gpu else {}
+                        cells = []
+                        for name in those:
+                            us = statistics.median(times[name]) if times else float("nan")
+                            read = (case.bytes / arguments.bandwidth * 1e-6 + 1) / us
+                            figures = [f"{us:.2f}", f"{spread(times[name]):.3f}", f"{read:.3f}"] if times else [""] * 3
+                            cells += [*figures, f"{errors[name]:.1e}"]
+                            lines.append([model, kind_of_type, kind, count, case.weights.n, case.weights.k, name, *cells[-4:]])
+                        wrong = not errors["jitgemm"] <= 4e-3
+                        failed = failed or wrong
+                        text = f"{model:14}{kind_of_type:6}{kind:7}{count:6}{cells[0]:>10}{cells[1]:>8}{cells[2]:>7}{cells[3]:>9}"
+                        if "triton" in those:
+                            ratio = statistics.median(times["triton"]) / statistics.median(times["jitgemm"])
+                            ratios.setdefault((kind_of_type, kind), []).append(ratio)
+                            text += f"{cells[4]:>11}{cells[5]:>8}{cells[6]:>7}{ratio:8.3f}"
+                            text += "" if errors["triton"] <= 8e-3 else f" triton's error {errors['triton']:.1e}"
+                        print(text + (" WRONG" if wrong else ""), flush=True)
+                        del case, those
+                weights.clear()
+                if gpu:
+                    torch.cuda.empty_cache()
+    for (kind_of_type, kind), values in ratios.items():
+        print(f"{kind_of_type:6}{kind:7} ours over Triton's: {statistics.geometric_mean(values):.3f} of {len(values)}, "
+              f"{min(values):.3f} to {max(values):.3f}")
+    print(f"{time.perf_counter() - begin:.0f} s{f'; {left} cases were left, as time was up' if left else ''}")
+    if arguments.csv:
+        with open(arguments.csv, "w", newline="") as file:
+            csv.writer(file).writerows(lines)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(ARGUMENTS))
