@@ -133,6 +133,7 @@ std::vector<GemmCase> sm90_cases() {
       promoted("sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=2", 300, 272, 400),  // 64 rows at a time
       promoted("sm90 256x64x128 stages=2 warps=8 schedule=persistent grid=2", 300, 80, 400),    // two times 64 at once
       promoted("sm90 192x48x128 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2", 390, 80, 400),
+      promoted("sm90 64x32x128 stages=8 warps=4 schedule=persistent grid=2", 150, 80, 1500),  // 4 k-blocks at once
   };
 }
 
@@ -155,7 +156,8 @@ std::vector<GemmCase> block_scale_cases() {
       of("sm90 64x32x128 stages=2 warps=4 swap_ab=true schedule=data_parallel", 40, 70, 4300, rows, squares),
       of("sm90 64x64x128 stages=2 warps=8 consumers=ping_pong schedule=stream_k grid=3", 140, 140, 500, squares, rows),
       of("sm90 256x128x128 stages=2 warps=8 schedule=persistent grid=2", 300, 272, 400, rows, squares),
-      of("sm90 256x32x128 stages=2 warps=8 schedule=persistent grid=2", 300, 80, 400, rows, rows)};
+      of("sm90 256x32x128 stages=2 warps=8 schedule=persistent grid=2", 300, 80, 400, rows, rows),
+      of("sm90 128x64x128 stages=4 warps=8 schedule=persistent grid=2", 190, 144, 900, rows, squares)};
 }
 
 std::vector<GemmCase> mechanisms(const std::string& part) {
