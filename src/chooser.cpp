@@ -297,9 +297,19 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
   }
   if (ranked.empty()) {
     const int size = int(size_of(planner.problem().a.type));
-    const KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
+    KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
+    // What one main loop alone computes is refused where that loop is for a reason of its own. Packed, since all that
+    // packing puts right is none.
+    if (has_own_scales_d(planner.problem()) && device_.has_wgmma())
+      smallest = {.main_loop = MainLoop::sm90,
+                  .block_m = 64,
+                  .block_n = 128,
+                  .block_k = 128,
+                  .stages = 2,
+                  .pack_a = true,
+                  .pack_b = true};
     throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(smallest) +
-                                                "); use other types or sizes");
+                                                "); use other types, sizes or alignments");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }

@@ -344,6 +344,12 @@ TEST_CASE("What cannot give D scales of its own is one error", "[own_scales]") {
         [](Operands& operands, Call& call) { operands.scales_d = reinterpret_cast<float*>(call.d.bytes.data()); });
   fails(with([](Problem& p) { p.d.scaling = Scaling::value; }), "scales_d is given for a D without scales of its own",
         as_it_is);
+  fails(good, "D is not a multiple of 16 bytes: align the pointer",
+        [](Operands& operands, Call&) { operands.d = static_cast<char*>(operands.d) + 8; });
+  // Nothing is multiplied, which is left to the sm80 main loop else.
+  fails(with([](Problem& p) { p.k = 0; }), "k and alpha are not zero", as_it_is);
+  fails(with([](Problem& p) { p.alpha = 0; }), "k and alpha are not zero", as_it_is);
+  fails(with([](Problem& p) { p.alpha = 1e-60; }), "k and alpha are not zero", as_it_is);
   fails(good, "swap_ab is false", as_it_is,
         "sm90 64x128x128 group_m=8 stages=4 warps=4 swap_ab=true schedule=data_parallel");
   fails(good, "block_n is a multiple of 128", as_it_is,

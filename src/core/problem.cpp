@@ -41,28 +41,29 @@ void check_size(const char* name, std::int64_t size, const Problem& problem) {
           std::string(name) + " = " + std::to_string(size) + " is out of range: give 0 to 2^31 - 1", problem);
 }
 
-/// Fills in and checks an operand's leading dimension, batch stride and alignment.
-void normalise_matrix(const std::string& name, const OperandMatrix& operand, Matrix& matrix, const Problem& problem) {
+/// Fills in and checks an operand's leading dimension, which errors call `ld_name`, its batch stride and alignment.
+void normalise_matrix(const std::string& name, const std::string& ld_name, const OperandMatrix& operand, Matrix& matrix,
+                      const Problem& problem) {
   const std::int64_t size = std::int64_t(size_of(operand.type));
   const Matrix given = matrix;
   auto& [type, layout, ld, stride, alignment, scaling] = matrix;
   if (ld == 0) ld = operand.packed_ld();
   if (ld < operand.packed_ld()) {
     invalid(ErrorCode::invalid_problem,
-            "ld" + name + " = " + std::to_string(ld) + " is less than one row (column) of " +
+            ld_name + " = " + std::to_string(ld) + " is less than one row (column) of " +
                 std::to_string(operand.packed_ld()) + " elements: give at least that, or 0 for packed",
             problem);
   }
   const auto too_large = [&](const std::string& what, std::int64_t value, bool packed, const std::string& limit) {
     invalid(ErrorCode::invalid_problem,
-            what + name + " = " + std::to_string(value) + (packed ? ", packed," : "") + " makes " + limit +
-                " bytes: lower " + (packed ? "the problem's sizes" : "it"),
+            what + " = " + std::to_string(value) + (packed ? ", packed," : "") + " makes " + limit + " bytes: lower " +
+                (packed ? "the problem's sizes" : "it"),
             problem);
   };
   std::int64_t elements, bytes;
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, operand.vectors), &elements) ||
       __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
-    too_large("ld", ld, given.ld == 0, "the matrix larger than 2^50");
+    too_large(ld_name, ld, given.ld == 0, "the matrix larger than 2^50");
   if (operand.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
@@ -73,7 +74,7 @@ void normalise_matrix(const std::string& name, const OperandMatrix& operand, Mat
   }
   if (__builtin_mul_overflow(stride, operand.batch, &bytes) || __builtin_add_overflow(bytes, elements, &bytes) ||
       __builtin_mul_overflow(bytes, size, &bytes) || bytes > most_batch_bytes)
-    too_large("stride_", stride, given.stride == packed_stride, "the batch larger than 2^62");
+    too_large("stride_" + name, stride, given.stride == packed_stride, "the batch larger than 2^62");
   if (alignment < size || alignment > 16 || !std::has_single_bit(unsigned(alignment))) {
     invalid(ErrorCode::invalid_problem,
             "align_" + name + " = " + std::to_string(alignment) + " is not a power of two from " +
@@ -227,7 +228,7 @@ class EpilogueValues {
                   .ld = operand.shape == OperandShape::matrix ? value.ld : 0,
                   .stride = lies.stride,
                   .alignment = int(size_of(operand.type))};
-    normalise_matrix("_" + operand.name, lies, matrix, p);
+    normalise_matrix(operand.name, "ld_" + operand.name, lies, matrix, p);
     if (operand.output && lies.batch > 1 && lies.stride < lies.span())
       invalid(ErrorCode::invalid_operand,
               "stride_" + operand.name + " = " + std::to_string(lies.stride) +
@@ -270,10 +271,10 @@ NormalProblem normalise(const Problem& problem) {
   if (!reads_ab(p)) p.a.scaling = p.b.scaling = Scaling::value;
   p.c.type = type_of_c(p);
   normalise_groups(p, problem);
-  normalise_matrix("a", matrix_a(p), p.a, problem);
-  normalise_matrix("b", matrix_b(p), p.b, problem);
-  if (reads_c(p)) normalise_matrix("c", matrix_c(p), p.c, problem);
-  normalise_matrix("d", matrix_d(p), p.d, problem);
+  normalise_matrix("a", "lda", matrix_a(p), p.a, problem);
+  normalise_matrix("b", "ldb", matrix_b(p), p.b, problem);
+  if (reads_c(p)) normalise_matrix("c", "ldc", matrix_c(p), p.c, problem);
+  normalise_matrix("d", "ldd", matrix_d(p), p.d, problem);
   check_batch_of_d(p, problem);
   p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
   if (!reads_c(p)) p.c = {.type = p.c.type, .ld = matrix_c(p).packed_ld(), .stride = 0};
@@ -342,7 +343,8 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   };
 
   const Operand d{"D", operands.d, matrix_d(p).batch_bytes()};
-  check_pointer(d, size_of(p.d.type), p);
+  // TMA alone stores a D with scales of its own, so no other kernel takes one that is aligned to less.
+  check_pointer(d, has_own_scales_d(p) ? 16 : size_of(p.d.type), p);
   set_alignment(p.d, d);
   p.d.alignment = std::min(p.d.alignment, row_end_alignment(p));
 
