@@ -89,6 +89,7 @@ TEST_CASE("A bad number is named by the option that has it", "[cli]") {
   const std::pair<std::string, const char*> answers[] = {
       {"explain -m eight -n 8 -k 8", "-m eight is not a number"},
       {shape + "--alpha 1,5", "--alpha 1,5 is not a number"},
+      {shape + "--groups x", "--groups x is not a number: give an integer"},
       {shape + "--lda 1e3", "--lda 1e3 is not a number: give an integer"},
       {shape + "--stride-a x", "--stride-a x is not a number"},
       {"explain --problem 'm=8 n=8 k=x'", "k=x is not a number"},
@@ -107,6 +108,21 @@ TEST_CASE("A bad number is named by the option that has it", "[cli]") {
     const Output output = jitgemm(words);
     CHECK(output.status != 0);
     CHECK_THAT(output.err, ContainsSubstring(answer));
+    CHECK(lines_of(output.err).size() == 1);
+  }
+}
+
+TEST_CASE("An empty text is no value of any option", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  for (const std::string words :
+       {"explain -m 8 -n 8 -k 8 --device emulator --config ''", "explain -m 8 -n 8 -k 8 --device emulator --lda ''",
+        "explain --problem ''", "cache ls --cache-dir ''", "cache clear --cache-dir ''", "warm --shapes ''",
+        "explain -m 8 -n 8 -k 8 --arch ''"}) {
+    const Output output = jitgemm(words);
+    INFO(words);
+    CHECK(output.status == 2);
+    CHECK_THAT(output.err, ContainsSubstring("is empty"));
     CHECK(lines_of(output.err).size() == 1);
   }
 }

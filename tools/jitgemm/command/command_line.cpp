@@ -115,6 +115,15 @@ std::string unknown_word(const CLI::App& app) {
                      did_you_mean(option->substr(0, option->find('=')), options), name);
 }
 
+/// Takes no empty text for an option, which would count as not given: what a script's unset variable names would be the
+/// default, as the user's own cache for `cache clear --cache-dir ""`. Words without an option are their command's.
+void refuse_empty_texts(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->nonpositional() && option->get_items_expected_max() > 0)
+      option->check([](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); }, "", "");
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_texts(*command);
+}
+
 /// Whether something that was printed did not arrive.
 bool output_is_lost() {
   const bool cout_failed = !std::cout.flush();
@@ -155,6 +164,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_cache(app);
   add_wisdom(app);
   add_devices(app);
+  refuse_empty_texts(app);
 
   const auto end = [](int status) {
     return output_is_lost() && status == 0 ? fail("cannot write to standard output") : status;

@@ -44,14 +44,15 @@ std::string option_of(std::string field) {
   return (field.size() == 1 && std::string_view("mnk").find(field) != std::string_view::npos ? "-" : "--") + field;
 }
 
-void set_option(Problem& problem, const std::string& field, const std::string& text) {
+void set_option(Problem& problem, const std::string& field, const std::string& text, std::string option = "") {
+  if (option.empty()) option = option_of(field);
   try {
     set_field(problem, field, text);
   } catch (const Error& error) {
     // As the user wrote it.
     std::string message = error.what();
     if (const std::string given = field + "=" + text; message.starts_with(given))
-      message.replace(0, given.size(), option_of(field) + " " + text);
+      message.replace(0, given.size(), option + " " + text);
     bad_option(message);
   }
 }
@@ -104,11 +105,10 @@ CLI::Validator number_of_64_bits() {
 }
 
 void ProblemOptions::add_to(CLI::App& app, Scope scope) {
-  // An empty text is an option that was not given.
-  const CLI::Validator not_empty([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "");
+  // An empty text is an option that was not given: run_command_line() takes none.
   const std::string group = "Problem: D = activation(alpha * A * B + beta * C + bias)";
   const auto add = [&](const char* option, std::string& text, const std::string& help) {
-    return app.add_option(option, text, help)->group(group)->check(not_empty);
+    return app.add_option(option, text, help)->group(group);
   };
   const auto add_field = [&](const char* option, const char* field, const std::string& help) {
     return add(option, fields_[field], help);
@@ -187,7 +187,7 @@ Problem ProblemOptions::without_sizes() const {
   }
   if (!groups_.empty()) {
     set_field(p, "grouping", "offsets");
-    set_option(p, "batch", groups_);
+    set_option(p, "batch", groups_, "--groups");
   }
   for (const auto& [name, text] : fields_) {
     if (!text.empty()) set_option(p, name, text);
