@@ -33,10 +33,10 @@ void BrokenGroups::check(Stream stream) {
   backend_.copy_to_host(&count, count_, sizeof count);
   const unsigned calls = count - std::exchange(seen_, count);
   if (calls == 0) return;
-  throw Error(ErrorCode::invalid_operand,
-              "group_rows went backwards or out of range in " + std::to_string(calls) +
-                  (calls == 1 ? " call" : " calls") +
-                  ", whose D is not what was meant: give ends that never fall, or counts, from 0 to M");
+  throw Error(
+      ErrorCode::invalid_operand,
+      "group_rows went backwards or out of range in " + std::to_string(calls) + (calls == 1 ? " call" : " calls") +
+          ", whose D is not what was meant: give ends that never fall, or counts, from 0 to M, or along k to K");
 }
 
 }  // namespace jitgemm

@@ -153,6 +153,14 @@ TEST_CASE("An epilogue beside another, unknown, or with other values than it has
   values[2].ld = 7;
   CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { of_call(values, 6); }),
              ContainsSubstring("ld_before = 7 is less than"));
+  values[2].ld = 0, values[2].stride = -7;
+  problem.batch = 2;
+  CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { of_call(values, 6); }),
+             ContainsSubstring("stride_before = -7 is negative") && !ContainsSubstring("__"));
+  problem.batch = 1, values[2].stride = packed_stride, values[2].ld = std::int64_t(1) << 60;
+  CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { of_call(values, 6); }),
+             ContainsSubstring("ld_before = 1152921504606846976 makes the matrix larger than 2^50 bytes"));
+  values[2].ld = 0;
   problem.epilogue.function = 0;
   CHECK_THAT(of_call(values, 6), ContainsSubstring("an epilogue that the problem does not have"));
 }

@@ -16,7 +16,8 @@ struct Constraints {
   /// products of an element of D are added one after the other from k = 0 on, by one kind of instruction, whatever the
   /// tile. On devices of one compute capability the bits then depend neither on what was tuned nor on the number of
   /// SMs; but where operands must be packed they do depend on whether sms, workspace_bytes and a workspace let them be
-  /// packed. Costs most where few tiles have a deep k.
+  /// packed. Groups' never are: where theirs would have to be, a group's bits are not those of a call of it alone.
+  /// Costs most where few tiles have a deep k.
   bool batch_invariant = false;
   std::size_t workspace_bytes = SIZE_MAX;  ///< most that workspace_size() comes to: partial tiles and packed operands
   /// Most SMs that the blocks of one call occupy, so most blocks of its grid; 0: all, and more than the device has is

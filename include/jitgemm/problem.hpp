@@ -37,7 +37,7 @@ struct Epilogue {
   double slope = 0.01;  ///< of leaky_relu
   /// The digest of an EpilogueFunction that this process has defined (define_epilogue() of jitgemm/epilogue.hpp); 0:
   /// none. It stands for all of the above: C, bias and activation are its own operands and text, and it is given
-  /// alpha * A * B. With one of pairs of columns D is M x N / 2.
+  /// alpha * A * B. With one of pairs of columns D is M x N / 2, and scales are single values.
   std::uint64_t function = 0;
 };
 
@@ -76,7 +76,8 @@ struct Epilogue {
 /// largest |value| of such a block, NaN left out, scale = largest / 448, at least 2^-126 and at most FLT_MAX / 448; D
 /// is value * (1 / scale), each operation rounded. So where all values are 0 the scale is 2^-126, infinity becomes 448
 /// of the largest scale, and NaN stays NaN without a say in its block's scale. By the sm90 main loop, without a batch,
-/// scale_d and Epilogue::function, where N and ldd are multiples of 16.
+/// scale_d and Epilogue::function, where N and ldd are multiples of 16, D is aligned to 16 bytes, and neither k nor
+/// alpha is 0.
 ///
 /// With a Grouping the matrices are groups of rows, as mixture-of-experts layers have them: a B for each, and as many
 /// rows of A and D as the device finds in Operands::group_rows when the call runs there, 0 too. M is what the host

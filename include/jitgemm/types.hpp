@@ -47,8 +47,9 @@ enum class Bias : std::uint8_t {
   along_m,  ///< M elements, one a row of D
 };
 
-/// Applied last, in the accumulator's type, to x = alpha * A * B + beta * C + bias. NaN stays NaN in all of them, and
-/// gelu_* and silu make NaN of -infinity, as their formulas do. Exact are those that round once at most.
+/// Applied last, in the accumulator's type, to x = alpha * A * B + beta * C + bias. NaN stays NaN in all of them. Of
+/// -infinity gelu_tanh and silu make NaN, as their formulas do, and gelu_erf, too, of f64; of f32 what is
+/// next to the limit, between -2^-100 and 0. Exact are those that round once at most.
 enum class Activation : std::uint8_t {
   none,        ///< x; exact
   relu,        ///< x < 0 ? 0 : x; exact
