@@ -45,31 +45,41 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
   for (int i = 0; i < COUNT; ++i) accumulators[i] = 0;
   // A thread has LOADS loads on their way at a time: of one peer's slot, or of several where each has few.
   constexpr int LOADS = 16, VECTORS = COUNT / VECTOR, PEERS = VECTORS < LOADS ? LOADS / VECTORS : 1;
+  const auto load = [](const Accumulator* partial, int vector, Accumulator(&x)[VECTOR]) {
+    ptx::ld_global_cg(partial + vector * (VECTOR * GROUP_THREADS), x);
+  };
+  const auto add = [&](int vector, const Accumulator(&x)[VECTOR]) {
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i)
+      accumulators[vector * VECTOR + i] = ptx::add(accumulators[vector * VECTOR + i], x[i]);
+  };
 #pragma unroll 1
   for (int first = 0; first < work().peers; first += PEERS) {
-    const int left = work().peers - first;
-    const auto is_there = [&](int peer) { return peer == 0 || peer < left; };
+    if constexpr (PEERS == 1) {
+      const Accumulator* partial = slot(work().tile, first);
 #pragma unroll
-    for (int begin = 0; begin < VECTORS; begin += LOADS) {
-      constexpr int OF_PEER = VECTORS < LOADS ? VECTORS : LOADS;
-      Accumulator x[PEERS][OF_PEER][VECTOR];
+      for (int i = 0; i < VECTORS; ++i) {
+        Accumulator x[VECTOR];
+        load(partial, i, x);
+        add(i, x);
+        if ((i + 1) % LOADS == 0) ptx::warp_sync();  // holds back the loads that follow, to spare registers
+      }
+    } else {
+      const int left = work().peers - first;
+      const auto is_there = [&](int peer) { return peer == 0 || peer < left; };
+      Accumulator x[PEERS][VECTORS][VECTOR];
+#pragma unroll
+      for (int peer = 0; peer < PEERS; ++peer)
+        if (is_there(peer)) {
+          const Accumulator* partial = slot(work().tile, first + peer);
+#pragma unroll
+          for (int i = 0; i < VECTORS; ++i) load(partial, i, x[peer][i]);
+        }
 #pragma unroll
       for (int peer = 0; peer < PEERS; ++peer)
         if (is_there(peer))
 #pragma unroll
-          for (int i = 0; i < min_of(OF_PEER, VECTORS - begin); ++i)
-            ptx::ld_global_cg(slot(work().tile, first + peer) + (begin + i) * (VECTOR * GROUP_THREADS), x[peer][i]);
-#pragma unroll
-      for (int peer = 0; peer < PEERS; ++peer)
-        if (is_there(peer))
-#pragma unroll
-          for (int i = 0; i < min_of(OF_PEER, VECTORS - begin); ++i)
-#pragma unroll
-            for (int j = 0; j < VECTOR; ++j) {
-              Accumulator& sum = accumulators[(begin + i) * VECTOR + j];
-              sum = ptx::add(sum, x[peer][i][j]);
-            }
-      ptx::warp_sync();  // holds back the loads that follow, to spare registers
+          for (int i = 0; i < VECTORS; ++i) add(i, x[peer][i]);
     }
   }
   return true;

@@ -71,7 +71,8 @@ std::vector<Variant> epilogues() {
 }
 
 /// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside
-/// them. With a bias the sm90 loop has a second copy where it has one without, and with C where D is not of 16 bits.
+/// them: where split tiles are added up, of as many peers as are asked at a time (fixup.cuh). With a bias the sm90 loop
+/// has a second copy where it has one without, and with C where D is not of 16 bits.
 struct Kernel {
   DataType a, d;
   std::string config;
@@ -85,7 +86,7 @@ const std::vector<Kernel> kernels{
     {f16, bf16, "sm90 128x64x64 stages=3 warps=8 swap_ab=true schedule=data_parallel", 32, 1, 1, 2, {}},
     {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 1, 2, {}},
     {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 1, 2, {0, 0, 8}},
-    {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 1, 2, {0, 0, 16}},
+    {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 1, 2, {0, 0, 4 * 16}},
     {e4m3, e4m3, "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel", 16, 1, 2, 2, {}},
     {e4m3,
      f32,
@@ -97,10 +98,10 @@ const std::vector<Kernel> kernels{
      {0, 0, 16},
      Accumulation::promoted},
     {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, 2, {}},
-    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, 2, {0, 0, 16}},
+    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, 2, {0, 0, 4 * 16}},
     {f32, f32, "sm80 64x32x16 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, 2, {16 * 16, 0, 0}},  // block_k
                                                                                                         // products
-    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, 2, {0, 0, 16}},
+    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, 2, {0, 0, 2 * 16}},
 };
 
 }  // namespace

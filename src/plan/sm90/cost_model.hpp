@@ -37,9 +37,9 @@ class CostModelSm90 {
   };
   /// One k-block of a block, in what it asks of an SM alone and of the L2 with all others.
   struct Step {
-    double ingest_clocks, rows_us;
-    double product_clocks, promotion_clocks;  ///< the latter of a warpgroup that multiplies alone
-    double latency_us, drift;
+    double ingest_clocks = 0, rows_us = 0;
+    double product_clocks = 0, promotion_clocks = 0;  ///< the latter of a warpgroup that multiplies alone
+    double latency_us = 0, drift = 1;
   };
 
   PredictedTime time(const KernelConfig& config, const TileCounts& counts) const;
