@@ -10,6 +10,7 @@
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
+#include "plan/family.hpp"
 #include "tune/nearest.hpp"
 #include "tune/tuned_shape.hpp"
 #include "util/log.hpp"
@@ -297,18 +298,11 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
   }
   if (ranked.empty()) {
     const int size = int(size_of(planner.problem().a.type));
-    KernelConfig smallest{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
-    // What one main loop alone computes is refused where that loop is for a reason of its own. Packed, since all that
-    // packing puts right is none.
+    KernelConfig refused{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
+    // What the first family alone computes is refused where it is for a reason of its own.
     if (has_own_scales_d(planner.problem()) && device_.has_wgmma())
-      smallest = {.main_loop = MainLoop::sm90,
-                  .block_m = 64,
-                  .block_n = 128,
-                  .block_k = 128,
-                  .stages = 2,
-                  .pack_a = true,
-                  .pack_b = true};
-    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(smallest) +
+      refused = plan_families.front()->typical(planner.problem(), 0);
+    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(refused) +
                                                 "); use other types, sizes or alignments");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};

@@ -6,6 +6,7 @@
 #include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
+#include "memory.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
@@ -140,9 +141,10 @@ struct TileProducts {
     pass_turn();
     ptx::wgmma_wait_group<0>();
     // What converts integers needs nothing else, and where nothing lies between it is moved up to before the wait.
-    if constexpr (SAME<Accumulator, int>)
+    if constexpr (SAME<Accumulator, int>) {
 #pragma unroll
       for (Accumulator& x : accumulators) ptx::compute_now(x);
+    }
     release(previous);
   }
 
@@ -202,9 +204,10 @@ struct TileProducts {
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
     int step = 0;
-    if constexpr (K_BLOCKS_AT_ONCE > 1)
+    if constexpr (K_BLOCKS_AT_ONCE > 1) {
 #pragma unroll 1
       for (; step + K_BLOCKS_AT_ONCE <= k_blocks; step += K_BLOCKS_AT_ONCE) promote_k_blocks(step);
+    }
 #pragma unroll 1
     for (; step < k_blocks; ++step) promote_k_block(step);
     pass_turn();
