@@ -40,7 +40,7 @@ constexpr std::array clusters{Cluster{1, 1, 1}, Cluster{2, 1, 1}, Cluster{1, 2, 
 
 constexpr int most_stages = 12;
 constexpr int raster_rows = 8;  // of tiles; 4 and 16 take 0.98 to 1.01 times as long (tools/results/NOTES.md, 23)
-constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a cluster's block has nothing but a prologue
+constexpr std::int64_t min_steps_per_part = 3;  // of k, below which a part is all prologue
 
 /// As many stages as fit beside `blocks` - 1 other blocks of the kind on an SM.
 int stages_that_fit(KernelConfig config, const KernelProblem& problem, const DeviceInfo& device, int blocks) {
