@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs clang-tidy by .clang-tidy over the C++ of the tree, or says what it finds and fails.
 #
-#   tools/tidy.sh                    all of it: ten minutes on 2 cores
-#   tools/tidy.sh --changed [BASE]   what differs from a commit [HEAD^], a header by one file that includes it; what CI runs
+#   tools/tidy.sh            all of it: ten minutes on 2 cores. Notes the commit in .ci/tidied if nothing is found
+#   tools/tidy.sh --changed  what differs from the commit in .ci/tidied, a header by one file that includes it; what CI runs
 #   tools/tidy.sh FILE...
 #
 # Needs build/release, configured. One version of clang-tidy for all, from PyPI, kept in .tidy/, which git ignores.
@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 version=23.1.4
 program=.tidy/clang_tidy/data/bin/clang-tidy
 commands=build/release/compile_commands.json
+tidied=.ci/tidied  # the last commit of which all is known to be tidy, so that no commit of a series goes unchecked
 fail() { echo "tidy.sh: error: $*" >&2; exit 2; }
 [[ -f $commands ]] || fail "there is no $commands: run cmake --preset release first"
 
@@ -38,13 +39,13 @@ units() {
 case ${1:-} in
   "") files=$(git ls-files '*.cpp' | compiled) ;;
   --changed)
-    base=${2:-HEAD^}
-    if ! git rev-parse -q --verify "$base^{commit}" >/dev/null; then
-      [[ -z ${2:-} ]] || fail "there is no commit $base"
-      echo "tidy.sh: this clone has no earlier commit to compare with; nothing is checked"
-      exit 0
+    base=$(cat "$tidied")
+    if git rev-parse -q --verify "$base^{commit}" >/dev/null; then
+      files=$(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.hpp' '*.cuh' | units | compiled | sort -u)
+    else
+      echo "tidy.sh: this clone does not have commit $base, so all files are checked"
+      files=$(git ls-files '*.cpp' | compiled)
     fi
-    files=$(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.hpp' '*.cuh' | units | compiled | sort -u)
     ;;
   -*) fail "what is $1? See tools/tidy.sh --help" ;;
   *) files=$(printf '%s\n' "$@" | units | compiled | sort -u) ;;
@@ -62,3 +63,7 @@ echo "tidy.sh: $(wc -l <<<"$files") files"
 # itself deprecated.
 xargs -n 1 -P "$(nproc)" "$program" -p build/release --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch --extra-arg=-Wno-deprecated-declarations <<<"$files" \
   2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -header-filter' >&2)
+if (($# == 0)); then
+  [[ -z $(git status --porcelain) ]] || fail "nothing was found, but the tree differs from its commit, which is not noted"
+  git rev-parse HEAD >"$tidied"
+fi

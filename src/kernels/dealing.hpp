@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "core/groups.hpp"
@@ -46,8 +47,8 @@ inline TileCounts expected_tile_counts(const KernelProblem& p, const KernelConfi
   if (!has_groups_of_rows(p) || counts.all == 0) return counts;
   const double rows = expected_tile_rows(c.swap_ab ? p.n : p.m, group_tile_rows(c));
   const std::int64_t across = c.swap_ab ? counts.m : counts.n;
-  (c.swap_ab ? counts.n : counts.m) = std::int64_t(rows + 0.5);
-  counts.all = std::int64_t(rows * double(p.batch) + 0.5) * across;
+  (c.swap_ab ? counts.n : counts.m) = std::llround(rows);
+  counts.all = std::llround(rows * double(p.batch)) * across;
   return counts;
 }
 
