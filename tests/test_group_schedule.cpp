@@ -156,7 +156,9 @@ Draw drawn(Random& random) {
   Draw draw;
   draw.grouping = random.between(0, 2) == 0 ? Grouping::counts : Grouping::offsets;
   const int groups =
-      random.between(0, 3) == 0 ? random.pick(std::array{1, 31, 32, 33, 64, 65, 300}) : random.log_between(1, 200);
+      random.between(0, 999) == 0 ? 4096
+      : random.between(0, 3) == 0 ? random.pick(std::array{1, 31, 32, 33, 64, 65, 300})
+                                  : random.log_between(1, 200);
   const int typical = random.log_between(1, 300), shape = random.between(0, 4);
   std::vector<int> sizes(std::size_t(groups), 0);
   for (int& size : sizes)
@@ -180,6 +182,24 @@ Draw drawn(Random& random) {
   draw.across = random.log_between(1, 9);
   draw.ctas = random.log_between(1, 140);
   return draw;
+}
+
+void every_tile_comes_once(int draws) {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  Random random(test_seed());
+  HostWarp::loads = 0;
+  for (int i = 0; i < draws; ++i) {
+    const Draw draw = drawn(random);
+    const int kind = random.between(0, 6);
+    if (const std::string rule = check(draw, kind); !rule.empty()) {
+      std::string table;
+      for (const int x : draw.table) table += std::to_string(x) + " ";
+      FAIL("draw " << i << ", tiles " << kind << ", rows " << draw.rows << ", across " << draw.across << ", CTAs "
+                   << draw.ctas << ", " << (draw.grouping == Grouping::offsets ? "ends " : "counts ") << table
+                   << "broken: " << rule);
+    }
+  }
+  CHECK(HostWarp::loads > 50LL * draws);
 }
 
 }  // namespace
@@ -209,21 +229,11 @@ TEST_CASE("Groups along k are found one after the other, and the whole table is 
 }
 
 TEST_CASE("Every tile of every group comes once, whatever the table holds", "[groups][schedule]") {
-  INFO("JITGEMM_TEST_SEED=" << test_seed());
-  Random random(test_seed());
-  HostWarp::loads = 0;
-  for (int i = 0; i < 20'000; ++i) {
-    const Draw draw = drawn(random);
-    const int kind = random.between(0, 6);
-    if (const std::string rule = check(draw, kind); !rule.empty()) {
-      std::string table;
-      for (const int x : draw.table) table += std::to_string(x) + " ";
-      FAIL("draw " << i << ", tiles " << kind << ", rows " << draw.rows << ", across " << draw.across << ", CTAs "
-                   << draw.ctas << ", " << (draw.grouping == Grouping::offsets ? "ends " : "counts ") << table
-                   << "broken: " << rule);
-    }
-  }
-  CHECK(HostWarp::loads > 1'000'000);
+  every_tile_comes_once(20'000);
+}
+
+TEST_CASE("Every tile of every group comes once in a million tables", "[.][full][groups][schedule]") {
+  every_tile_comes_once(1'000'000);
 }
 
 TEST_CASE("Groups' tiles near the limits of 32 bits do not overflow", "[groups][schedule]") {

@@ -121,4 +121,6 @@ TEST_CASE("jitgemm bench times groups, and checks what it times", "[cli][groups]
   }
   CHECK_THAT(jitgemm("bench --shapes shapes.txt --groups 2 --distribution wild").err,
              ContainsSubstring("--distribution"));
+  CHECK_THAT(jitgemm("bench --shapes shapes.txt --distribution zipf --device emulator").err,
+             ContainsSubstring("add --groups or --grouping"));
 }

@@ -61,7 +61,7 @@ void ways_to_d(TestDevice& device, Random& random) {
 void numbers_of_groups(TestDevice& device, Random& random) {
   const KernelConfig config =
       parse_kernel_config("sm90 64x16x64 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3");
-  for (const int groups : {1, 5, 33, 300}) {
+  for (const int groups : {1, 5, 33, 300, 4096}) {
     for (const int shape : {0, 1, 2}) {
       std::vector<std::int32_t> sizes = drawn_sizes(random, groups, groups > 33 ? 3 : 40);
       if (shape == 1) {  // all rows in one group

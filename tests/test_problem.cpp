@@ -198,6 +198,12 @@ TEST_CASE("What the kernel cannot tell from a default is left out, so that a tex
   }
 }
 
+TEST_CASE("What a text says twice is refused", "[problem]") {
+  for (const char* const twice : {"m=1 m=2", "1x2x3 k=3", "m=1 a=f16 a=f16"})
+    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(twice); }),
+               ContainsSubstring("a second time"));
+}
+
 TEST_CASE("A type of C is undone by naming it automatic, which no other matrix is", "[problem]") {
   Problem p = parse_problem("m=1 n=1 k=1 a=f16 c=f32");
   CHECK(p.c.type == f32);

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "core/activations.hpp"
 #include "core/data_types.hpp"
@@ -136,26 +137,28 @@ void read_field(Problem& problem, std::string_view name, std::string_view value)
 
 Problem read_problem(std::string_view text) {
   Problem problem;
-  bool has_a = false, has_b = false, has_d = false;
+  std::vector<std::string_view> given;
+  const auto is_given = [&given](std::string_view name) { return std::ranges::find(given, name) != given.end(); };
+  const auto read = [&](std::string_view name, std::string_view value) {
+    if (is_given(name)) unreadable("a problem's " + std::string(name) + " is given a second time: leave one out");
+    read_field(problem, name, value);
+    given.push_back(name);
+  };
   for (std::string_view word = next_word(text); !word.empty(); word = next_word(text)) {
     if (const auto equals = word.find('='); equals != std::string_view::npos) {
-      const std::string_view name = word.substr(0, equals);
-      read_field(problem, name, word.substr(equals + 1));
-      has_a |= name == "a";
-      has_b |= name == "b";
-      has_d |= name == "d";
+      read(word.substr(0, equals), word.substr(equals + 1));
       continue;
     }
     const auto first = word.find('x'), second = word.find('x', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos)
       unreadable("cannot read \"" + std::string(word) + "\" in a problem: write it like \"" +
                  text_of(Problem{.m = 64, .n = 64, .k = 64}) + "\" or 64x64x64");
-    read_field(problem, "m", word.substr(0, first));
-    read_field(problem, "n", word.substr(first + 1, second - first - 1));
-    read_field(problem, "k", word.substr(second + 1));
+    read("m", word.substr(0, first));
+    read("n", word.substr(first + 1, second - first - 1));
+    read("k", word.substr(second + 1));
   }
-  if (has_a && !has_b) problem.b.type = problem.a.type;
-  if ((has_a || has_b) && !has_d) problem.d.type = default_output(problem.a.type);
+  if (is_given("a") && !is_given("b")) problem.b.type = problem.a.type;
+  if ((is_given("a") || is_given("b")) && !is_given("d")) problem.d.type = default_output(problem.a.type);
   return problem;
 }
 

@@ -93,8 +93,7 @@ void add_bench(CLI::App& app) {
       "the "
       "arm built_in");
   add("--distribution", options->distribution,
-      "With --groups or --grouping, how rows, or k, come to groups: equal, uniform (by chance) or zipf")
-      ->capture_default_str()
+      "With --groups or --grouping, how rows, or k, come to groups: equal, uniform (by chance; the default) or zipf")
       ->check(CLI::IsMember({"equal", "uniform", "zipf"}));
   add("--main-loop", options->main_loop,
       "Only configurations of this one, " + names_of_all<MainLoop>() + "; tuned is then the best of 16")

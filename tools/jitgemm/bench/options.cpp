@@ -1,6 +1,7 @@
 #include "bench/options.hpp"
 
 #include "core/type_rules.hpp"
+#include "measure/trial.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -14,6 +15,7 @@ void check_together(const BenchOptions& options, const ContextOptions& context_o
     refuse("--neighbour stands between launches of the protocol mix: use --protocol mix or both");
   if (options.scales && !takes_scales(options.problem.problem(0, 0, 0)))
     refuse("--scales are for e4m3 and e5m2, and for s8 with a floating-point D: add --type e4m3, or leave them out");
+  static_cast<void>(parse_distribution(options.distribution, options.problem.problem(0, 0, 0)));
   if (!options.built_in.empty() && !options.problem.has_epilogue())
     refuse("--built-in says with the library's own fields what --epilogue says: add that, or leave --built-in out");
   if (options.without_early && !context_options.dependent_launch)

@@ -126,7 +126,7 @@ void ShapeBench::bench_arms(std::vector<BenchRecord>& records) {
   std::vector<Problem> beside;
   for (const NamedProblem& other : compared) beside.push_back(other.problem);
   inputs_.prepare(p, !emulated_, beside);
-  if (has_groups(p)) inputs_.set_group_rows(drawn_group_rows(p, parse_distribution(options_.distribution), 1));
+  if (has_groups(p)) inputs_.set_group_rows(drawn_group_rows(p, parse_distribution(options_.distribution, p), 1));
   record.sets = inputs_.sets();
 
   BenchArms arms;

@@ -12,9 +12,14 @@
 
 namespace jitgemm::cli {
 
-Distribution parse_distribution(std::string_view text) {
+Distribution parse_distribution(std::string_view text, const Problem& problem) {
+  if (!text.empty() && !has_groups(problem)) {
+    throw Error(ErrorCode::invalid_option,
+                "--distribution says how rows come to groups, and the problem has none: add --groups or --grouping, or "
+                "leave it out");
+  }
   if (text == "equal") return Distribution::equal;
-  if (text == "uniform") return Distribution::uniform;
+  if (text.empty() || text == "uniform") return Distribution::uniform;
   if (text == "zipf") return Distribution::zipf;
   throw Error(ErrorCode::invalid_option,
               "unknown distribution \"" + std::string(text) + "\": use equal, uniform or zipf");

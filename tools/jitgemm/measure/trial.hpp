@@ -17,8 +17,8 @@ enum class Distribution : std::uint8_t;  // of rows among groups, tune/group_row
 
 namespace jitgemm::cli {
 
-/// Throws Error{invalid_option}.
-Distribution parse_distribution(std::string_view text);
+/// Empty: uniform. Throws Error{invalid_option}, also for one that is given to a problem without groups.
+Distribution parse_distribution(std::string_view text, const Problem& problem);
 
 /// What a plan says, done with random matrices on its Context's device.
 class Trial {

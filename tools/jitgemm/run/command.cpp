@@ -18,7 +18,7 @@ namespace {
 struct Options {
   ProblemOptions problem;
   DeviceOptions device;
-  std::string distribution = "uniform";
+  std::string distribution;  // empty: uniform
   bool json = false;
 };
 
@@ -44,8 +44,8 @@ class Run {
         context_(open_context(context_options_)),
         emulated_(context_.device().emulated),
         config_(options.problem.config()),
-        distribution_(parse_distribution(options.distribution)),
         problem_(options.problem.problem(emulated_ ? 256 : 4096)),
+        distribution_(parse_distribution(options.distribution, problem_)),
         plan_(config_ ? context_.plan(problem_, *config_) : context_.plan(problem_)) {
     options.device.announce_emulator(context_options_);
   }
@@ -161,8 +161,8 @@ class Run {
   Context context_;
   bool emulated_;
   std::optional<KernelConfig> config_;
-  Distribution distribution_;
   Problem problem_;
+  Distribution distribution_;
   Plan plan_;
   nlohmann::ordered_json json_;
 };
@@ -178,8 +178,7 @@ void add_run(CLI::App& app) {
   command
       ->add_option(
           "--distribution", options->distribution,
-          "Of rows among groups: equal, uniform (by chance) or zipf (by chance, the ith group 1 / i as likely)")
-      ->capture_default_str();
+          "Of rows among groups: equal, uniform (by chance; the default) or zipf (by chance, the ith group 1 / i as likely)");
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Without sizes: 4096 x 4096 x 4096 on a GPU, 256 x 256 x 256 on the emulator.
