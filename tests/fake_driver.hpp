@@ -39,6 +39,7 @@ struct FakeDriver {
   static inline std::vector<std::string> log;
   /// Of clusters that the device, or a stream's part of it, can hold, and of shared memory of a block.
   static inline unsigned most_clustered = 8;
+  static inline unsigned clustered_sms = 120;  // that clusters of any size share
   static inline std::map<CUstream, unsigned> most_clustered_on;
   static inline std::size_t most_smem_bytes = 227 << 10;
 
@@ -69,6 +70,7 @@ struct FakeDriver {
     FakeGraphs::reset();
     log.clear();
     most_clustered = 8;
+    clustered_sms = 120;
     most_clustered_on.clear();
     most_smem_bytes = 227 << 10;
   }
@@ -223,7 +225,8 @@ struct FakeDriver {
       for (unsigned i = 0; i < config->numAttrs; ++i)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) size = config->attrs[i].value.clusterDim.x;
       note("clusters of " + std::to_string(size));
-      return *count = largest_cluster(config->hStream) >= size, work();
+      *count = largest_cluster(config->hStream) >= size ? int(clustered_sms / size) : 0;
+      return work();
     };
     api.occupancy_max_active_blocks = [](int* count, CUfunction, int, std::size_t smem_bytes) {
       return *count = smem_bytes <= most_smem_bytes, work();

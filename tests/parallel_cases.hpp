@@ -20,7 +20,7 @@ class ParallelCase {
  public:
   /// `problem` is what each rank is given.
   ParallelCase(const Problem& problem, Exchange exchange, int ranks, std::uint64_t seed = 1)
-      : problem_(normalise(problem)), whole_(problem_), exchange_(exchange), ranks_(ranks) {
+      : problem_(normalise(problem)), whole_(problem_), exchange_(exchange) {
     Random random(seed);
     const bool gathers = exchange == Exchange::all_gather_a;
     rank_ = problem_;
@@ -141,7 +141,6 @@ class ParallelCase {
 
   Problem problem_, rank_, whole_, finish_;
   Exchange exchange_;
-  int ranks_;
   float scale_d_ = 1;
   std::vector<char> whole_a_, whole_b_, whole_c_, whole_bias_;
   std::vector<Rank> rank_operands_;

@@ -13,6 +13,7 @@
 #include "errors.hpp"
 #include "fake_driver.hpp"
 #include "kernels/launch_shape.hpp"
+#include "plan/sm90/candidates.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -245,6 +246,7 @@ TEST_CASE("a kernel that needs more than 48 KB of shared memory is announced to 
   FakeDriver::reset();
   const cuda::DriverApi api = FakeDriver::api();
   const auto backend = cuda::make_backend(api);
+  FakeDriver::log.clear();
   const KernelBinary binary{.code = "cubin", .entry = "entry", .architecture = "sm_90a", .compiler = "nvrtc 13.0"};
   backend->load(binary, 48 << 10);
   CHECK(FakeDriver::log == std::vector<std::string>{"function entry"});
@@ -263,6 +265,38 @@ TEST_CASE("a kernel that needs more than 48 KB of shared memory is announced to 
   FakeDriver::failing_call = FakeDriver::calls + 3;
   FakeDriver::failure = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   CHECK(error_of([&] { backend->load(binary, 0); }).code() == ErrorCode::not_capturable);
+}
+
+TEST_CASE("how many clusters a card runs at once is what its driver says, and else that of another card", "[cuda]") {
+  FakeDriver::reset();
+  const cuda::DriverApi api = FakeDriver::api();
+  FakeDriver::clustered_sms = 116;
+  const auto sms_of = [&](int cluster) { return usable_sms(cluster, cuda::make_backend(api)->device()); };
+  CHECK(sms_of(1) == 132);
+  CHECK(sms_of(2) == 116);
+  CHECK(sms_of(4) == 116);
+  CHECK(sms_of(8) == 112);
+  FakeDriver::clustered_sms = 1000;
+  CHECK(sms_of(4) == 132);
+  FakeDriver::most_clustered = 2;
+  CHECK(sms_of(4) == 120);
+
+  // Whichever of its calls fails.
+  FakeDriver::reset();
+  cuda::make_backend(api).reset();
+  const int calls = FakeDriver::calls;
+  int unknown = 0;
+  for (int failing = 1; failing <= calls; ++failing) {
+    FakeDriver::reset();
+    FakeDriver::clustered_sms = 116;
+    FakeDriver::failing_call = failing;
+    FakeDriver::failure = CUDA_ERROR_NOT_SUPPORTED;
+    try {
+      unknown += sms_of(4) == 120;
+    } catch (const Error&) {  // of another call
+    }
+  }
+  CHECK(unknown == 3 + 7);  // to load the kernel; of each size
 }
 
 TEST_CASE("the driver is asked whether a stream's clusters, or blocks, can be resident", "[cuda]") {

@@ -181,7 +181,8 @@ TEST_CASE("Overlapped products of every kind of tile", "[parallel]") {
   const Exchange exchange = GENERATE(Exchange::all_gather_a, Exchange::reduce_scatter_d);
   KernelConfig config = GENERATE(tile(64, 64, 4), tile(128, 64, 8), tile(64, 128, 8, true), tile(192, 64, 12));
   config.group_m = GENERATE(0, 2);
-  NodeCase node{.problem = bf16_problem(2 * 200, 264, 24), .exchange = exchange, .seed = GENERATE(0, 6)};
+  NodeCase node{.problem = bf16_problem(2 * 200, 264, 24), .exchange = exchange};
+  node.seed = GENERATE(0, 6);
   node.config = config;
   CAPTURE(int(exchange), to_string(config), node.seed);
   REQUIRE_NOTHROW(run(node));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "jitgemm/device.hpp"
@@ -17,6 +18,9 @@ struct DeviceInfo {
   bool emulated = false;
   bool dependent_launch = true;           ///< ContextOptions::dependent_launch
   double clock_ghz = 0, memory_gb_s = 0;  ///< at most; 0: not known
+  /// By the size of a cluster, how many run at once where each block has an SM of its own; 0: not known.
+  using ClusterCounts = std::array<int, 9>;
+  ClusterCounts clusters_at_once = {};
 
   /// The exact target of a kernel: "sm_80", "sm_90a", "sm_100a", ...
   std::string architecture() const;

@@ -1,47 +1,29 @@
 #include "backend/cuda/cuda_backend.hpp"
 
-#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
 
 #include "backend/cuda/captured_start.hpp"
+#include "backend/cuda/cluster_occupancy.hpp"
+#include "backend/cuda/cuda_kernel.hpp"
 #include "backend/cuda/device_context.hpp"
 #include "backend/cuda/graph_capture.hpp"
 #include "backend/cuda/graph_recording.hpp"
+#include "backend/cuda/launch_config.hpp"
 #include "backend/cuda/neighbour.hpp"
 #include "backend/cuda/nvrtc.hpp"
 #include "backend/cuda/peer_memory.hpp"
 #include "backend/cuda/pointer_reach.hpp"
 #include "backend/cuda/tensor_map.hpp"
 #include "util/host_memory.hpp"
-#include "util/log.hpp"
 
 namespace jitgemm::cuda {
 namespace {
 
 constexpr int first_to_capture_dependents = 12030;  // CUDA 12.3: programmatic launches become edges of a graph
 constexpr std::size_t pattern_elements = std::size_t(1) << 22;
-
-struct CudaKernel final : LoadedKernel {
-  CudaKernel(const DeviceContext& owner, EarlyTriggers& its_triggers) : context(owner), triggers(its_triggers) {}
-  ~CudaKernel() override {
-    triggers.remove(function);
-    if (module) context.attempt("cuModuleUnload", [&] { return context.api.module_unload(module); });
-  }
-  const DeviceContext& context;  // of the backend, which lives longer
-  EarlyTriggers& triggers;       // likewise
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-};
-
-std::uint64_t mix(std::uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
@@ -62,6 +44,7 @@ class CudaBackend final : public Backend {
     device_.dependent_launch = dependent_launch;
     dependent_launch_ = device_.launches_dependents() && version >= first_to_capture_dependents;
     Scope scope(*this);
+    if (device_.has_wgmma()) device_.clusters_at_once = cluster_counts(context_, device_);
     check(api_.stream_create(&own_stream_, CU_STREAM_NON_BLOCKING), ErrorCode::no_device, "cuStreamCreate",
           "check nvidia-smi");
   }
@@ -75,7 +58,10 @@ class CudaBackend final : public Backend {
   std::string compiler_version() override { return nvrtc().name; }
   KernelBinary compile(const KernelSource& source) override { return cuda::compile(nvrtc(), source); }
 
-  std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override;
+  std::unique_ptr<LoadedKernel> load(const KernelBinary& binary, std::size_t smem_bytes) override {
+    const Scope scope(*this);
+    return load_kernel(context_, dependent_launch_ ? &triggers_ : nullptr, binary, smem_bytes);
+  }
   void launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) override;
   bool can_be_resident(const LoadedKernel& kernel, const LaunchGrid& grid, Stream stream) override;
   device::TensorMap encode_tensor_map(const TensorMapSpec& spec) override {
@@ -140,7 +126,7 @@ class CudaBackend final : public Backend {
   void destroy_event(void* event) noexcept override;
 
   std::unique_ptr<RelaxedCapture> relax_capture() override { return std::make_unique<Relaxed>(context_); }
-  int device_number() override;
+  int device_number() override { return number_of(context_); }
   void in_its_context(FunctionRef<void()> work) override {
     const CurrentContext current(context_);
     work();
@@ -167,7 +153,6 @@ class CudaBackend final : public Backend {
     check(result, ErrorCode::launch_failed, call, earlier_failure);
     return true;
   }
-  struct LaunchConfig;
   bool is_capturing(Stream stream);  // in the current context
   CUdeviceptr pattern(DataType type);
 
@@ -183,76 +168,6 @@ class CudaBackend final : public Backend {
   CUstream own_stream_ = nullptr;
   std::mutex patterns_mutex_;
   std::map<DataType, void*> patterns_;  // N(0,1), on the device
-};
-
-std::unique_ptr<LoadedKernel> CudaBackend::load(const KernelBinary& binary, std::size_t smem_bytes) {
-  Scope scope(*this);
-  const auto require = [&](CUresult result, const char* call) {
-    if (result == CUDA_SUCCESS) return;
-    if (is_of_capture(result)) {
-      throw driver_error(
-          api_, result, ErrorCode::not_capturable, call,
-          "the kernel is not loaded yet and stream capture forbids it: run gemm() with this problem once "
-          "before the capture");
-    }
-    int version = 0;
-    const bool known = api_.driver_get_version(&version) == CUDA_SUCCESS;
-    throw driver_error(
-        api_, result, ErrorCode::load_failed, call,
-        "the driver" +
-            (known ? " (CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ")"
-                   : "") +
-            " does not take what " + binary.compiler + " made for " + binary.architecture +
-            ": update the driver, or name an older NVRTC in JITGEMM_NVRTC");
-  };
-
-  auto kernel = std::make_unique<CudaKernel>(context_, triggers_);
-  require(api_.module_load_data(&kernel->module, binary.code.data()), "cuModuleLoadData");
-  require(api_.module_get_function(&kernel->function, kernel->module, binary.entry.c_str()), "cuModuleGetFunction");
-  if (smem_bytes > 48 * 1024) {  // more than a launch may ask for unannounced
-    require(api_.func_set_attribute(kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(smem_bytes)),
-            "cuFuncSetAttribute");
-  }
-  // Also makes a driver that loads lazily load now, and not in the first launch, which may be captured.
-  int registers = 0, local_bytes = 0;
-  require(api_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel->function), "cuFuncGetAttribute");
-  require(api_.func_get_attribute(&local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel->function),
-          "cuFuncGetAttribute");
-  if (dependent_launch_) triggers_.add(kernel->function);
-  logger().debug("loaded {}: {} registers, {} bytes of local memory a thread", binary.entry, registers, local_bytes);
-  return kernel;
-}
-
-/// A launch as the driver is told of it.
-struct CudaBackend::LaunchConfig : CUlaunchConfig {
-  LaunchConfig(const LaunchGrid& shape, bool dependent, Stream stream) : CUlaunchConfig{} {
-    attrs = attributes.data();
-    if (shape.cluster > 1) {
-      CUlaunchAttribute& attribute = attributes[numAttrs++];
-      attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-      attribute.value.clusterDim = {unsigned(shape.cluster), 1, 1};
-    }
-    if (shape.cooperative) {
-      CUlaunchAttribute& attribute = attributes[numAttrs++];
-      attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-      attribute.value.cooperative = 1;
-    }
-    if (dependent) {
-      CUlaunchAttribute& attribute = attributes[numAttrs++];
-      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-      attribute.value.programmaticStreamSerializationAllowed = 1;
-    }
-    gridDimX = unsigned(shape.grid);
-    gridDimY = gridDimZ = 1;
-    blockDimX = unsigned(shape.threads);
-    blockDimY = blockDimZ = 1;
-    sharedMemBytes = unsigned(shape.smem_bytes);
-    hStream = stream;
-  }
-  LaunchConfig(const LaunchConfig&) = delete;
-  LaunchConfig& operator=(const LaunchConfig&) = delete;
-
-  std::array<CUlaunchAttribute, 3> attributes = {};
 };
 
 bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& shape, Stream stream) {
@@ -368,7 +283,7 @@ void CudaBackend::fill_random(void* memory, std::int64_t elements, DataType type
   Scope scope(*this);
   // Pieces of the pattern, each from another place in its first half, at least half of it long.
   for (std::uint64_t piece = 0, done = 0; done < std::uint64_t(elements); ++piece) {
-    const std::uint64_t begin = mix(mix(seed) + piece) % (pattern_elements / 2);
+    const std::uint64_t begin = begin_of_piece(seed, piece) % (pattern_elements / 2);
     const std::uint64_t count = std::min(pattern_elements - begin, std::uint64_t(elements) - done);
     check(api_.memcpy_dtod_async(address(memory) + done * size, from + begin * size, count * size, own_stream_),
           ErrorCode::launch_failed, "cuMemcpyDtoDAsync", earlier_failure);
@@ -451,17 +366,6 @@ void CudaBackend::wait_event(void* event, Stream stream) {
   const CurrentContext current(context_);
   check(api_.stream_wait_event(stream, static_cast<CUevent>(event), 0), ErrorCode::launch_failed, "cuStreamWaitEvent",
         earlier_failure);
-}
-
-int CudaBackend::device_number() {
-  int count = 0;
-  check(api_.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
-  for (int number = 0; number < count; ++number) {
-    CUdevice device = 0;
-    check(api_.device_get(&device, number), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
-    if (device == context_.device) return number;
-  }
-  throw Error(ErrorCode::no_device, "the Context's device is no longer listed; check nvidia-smi");
 }
 
 void CudaBackend::destroy_event(void* event) noexcept {

@@ -12,5 +12,7 @@ DeviceInfo device_info(const DriverApi& api, CUdevice device);
 
 /// N(0,1) in this type, the same on every call: what fill_random() fills with.
 std::string random_pattern(DataType type, std::size_t elements);
+/// Some number for each piece of such a pattern that a matrix of this seed is filled with.
+std::uint64_t begin_of_piece(std::uint64_t seed, std::uint64_t piece);
 
 }  // namespace jitgemm::cuda

@@ -51,4 +51,16 @@ void DeviceContext::report(CUresult result, const char* call, const char* conseq
   }
 }
 
+int number_of(const DeviceContext& context) {
+  const DriverApi& api = context.api;
+  int count = 0;
+  check(api, api.device_get_count(&count), ErrorCode::no_device, "cuDeviceGetCount", "check nvidia-smi");
+  for (int number = 0; number < count; ++number) {
+    CUdevice device = 0;
+    check(api, api.device_get(&device, number), ErrorCode::no_device, "cuDeviceGet", "check nvidia-smi");
+    if (device == context.device) return number;
+  }
+  throw Error(ErrorCode::no_device, "the Context's device is no longer listed; check nvidia-smi");
+}
+
 }  // namespace jitgemm::cuda

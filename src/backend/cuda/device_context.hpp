@@ -34,6 +34,9 @@ class DeviceContext {
   mutable std::atomic<bool> reported_ = false;
 };
 
+/// Among the devices that the driver counts. Throws Error{no_device}.
+int number_of(const DeviceContext& context);
+
 /// Makes a context the thread's current one while it lives, unless it is already.
 class CurrentContext {
  public:

@@ -1,9 +1,11 @@
 #include "backend/cuda/neighbour.hpp"
 
+#include "backend/cuda/launch_config.hpp"
+
 namespace jitgemm::cuda {
 namespace {
 
-constexpr unsigned threads = 128;
+constexpr int threads = 128;
 
 // Each thread writes a word of the block's shared memory and reads its neighbour's: as little as a kernel can do.
 constexpr const char* ptx = R"(
@@ -47,12 +49,7 @@ CUfunction Neighbour::function() {
 }
 
 void Neighbour::launch(int blocks, Stream stream) {
-  CUlaunchConfig config{};
-  config.gridDimX = unsigned(blocks);
-  config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = threads;
-  config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream;
+  const LaunchConfig config({.grid = blocks, .threads = threads}, false, stream);
   check(context_.api, context_.api.launch_kernel_ex(&config, function(), nullptr, nullptr), ErrorCode::launch_failed,
         "cuLaunchKernelEx", "an earlier kernel or copy on this CUDA context may have failed");
 }

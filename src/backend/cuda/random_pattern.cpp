@@ -17,7 +17,16 @@ void draw(const std::string& sample, std::mt19937_64& engine, std::string& patte
   }
 }
 
+std::uint64_t mix(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
 }  // namespace
+
+std::uint64_t begin_of_piece(std::uint64_t seed, std::uint64_t piece) { return mix(mix(seed) + piece); }
 
 std::string random_pattern(DataType type, std::size_t elements) {
   // A sample of 2^16 normal values, drawn from again: a draw is much cheaper than a new normal value.

@@ -172,8 +172,10 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
 }  // namespace
 
 int usable_sms(int cluster_size, const DeviceInfo& device) {
-  const int usable = cluster_size <= 2 ? device.sm_count : device.sm_count * 10 / 11;
-  return std::max(1, usable / cluster_size) * cluster_size;
+  const int usual = (cluster_size <= 2 ? device.sm_count : device.sm_count * 10 / 11) / cluster_size;
+  const int at_once = device.clusters_at_once.at(std::size_t(cluster_size));
+  const int clusters = at_once > 0 ? std::min(at_once, device.sm_count / cluster_size) : usual;
+  return std::max(1, clusters) * cluster_size;
 }
 
 std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo& device) {

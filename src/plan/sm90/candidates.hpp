@@ -32,7 +32,8 @@ inline int block_k_sm90(DataType a) { return 128 / int(size_of(a)); }
 inline bool may_share_sm(int cluster_size) { return cluster_size < 8; }
 
 /// SMs that blocks can occupy at once when only whole clusters of a size do: those of a cluster share a GPC, whose
-/// number of SMs is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8).
+/// number of SMs is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8). Where the
+/// device does not say, as that one.
 int usable_sms(int cluster_size, const DeviceInfo& device);
 
 /// With or without swapped operands: the problem as the kernel sees it, and the tiles that are worth a look. Each way

@@ -39,7 +39,7 @@ void BenchArms::add(ArmResult& result, const std::string& program, const std::st
       arm.only.push_back(*only);
     return arm.results.push_back(&result);
   }
-  arms_.push_back({program, config, std::move(launch), {&result}, protocols, std::move(own), is_same});
+  arms_.push_back({program, config, std::move(launch), {&result}, protocols, own, is_same});
 }
 
 int BenchArms::add_fastest(ArmResult& result, const PeerCandidates& candidates, Backend& backend, Stream stream,

@@ -26,9 +26,9 @@ struct BenchOptions {
   std::string protocol;   ///< rep, mix or both; empty: both, on the emulator rep
   std::string neighbour;  ///< small or large; empty: small
   bool eager = false;
-  bool scales = false;                   ///< of A and B, for both sides
-  std::string distribution;              ///< of rows among groups; empty: uniform
-  std::string built_in;                  ///< fields of a problem that say what the epilogue of one's own says
+  bool scales = false;       ///< of A and B, for both sides
+  std::string distribution;  ///< of rows among groups; empty: uniform
+  std::string built_in;      ///< fields of a problem that say what the epilogue of one's own says
   double seconds_per_shape = 0.8;
   std::optional<double> tune_seconds;
   DeviceOptions device;

@@ -43,7 +43,7 @@ ShapeBench::ShapeBench(const BenchOptions& options)
       base_(options.problem.problem(0, 0, 0)),
       inputs_(backend_, base_.a.type, base_.b.type) {
   for (const std::string& config : options.configs) pinned_.push_back(parse_kernel_config(config));
-  if (!options.tuned_as.empty()) earlier_ = read_csv(options.tuned_as);
+  if (!options.tuned_as.empty()) earlier_.emplace(options.tuned_as);
   workspace_ = DeviceMemory(backend_, workspace_limit);
   peers_.emplace(backend_, stream_.get(), workspace_, options);
   variants_ = variants(options, context_options_);
@@ -74,13 +74,13 @@ void ShapeBench::compile_ahead(const std::vector<Shape>& shapes, Progress& progr
           for (std::size_t j = 0; j < variants_.size(); ++j) {
             if (!choosers_[j] || variants_[j].in_order) continue;
             std::string note;  // which the shape's own turn takes
-            if (const auto earlier = earlier_choice(p, variants_[j].name))
+            if (const auto earlier = earlier_choice(p, variants_[j]))
               tuner_.compile(p, *earlier);
             else
               choosers_[j]->choose(p, true, note);
           }
           if (!wanted(options_.tuned)) return;
-          const KernelConfig tuned = options_.tuned_as.empty() ? tuner_.plan(p).config : earlier_choice(p);
+          const KernelConfig tuned = earlier_ ? earlier_->tuned(p) : tuner_.plan(p).config;
           tuner_.compile(p, tuned);
           if (serial) serial->compile(p, tuned);
         } catch (const Error&) {  // which the shape's own turn tells
@@ -326,7 +326,7 @@ std::vector<std::unique_ptr<Context>> ShapeBench::add_others(BenchRecord& record
 
 ShapeBench::Choices ShapeBench::measured(BenchRecord& record, Context& runner) {
   const Problem& p = record.problem;
-  if (!options_.tuned_as.empty()) return {earlier_choice(p), std::nullopt};
+  if (earlier_) return {earlier_->tuned(p), std::nullopt};
   if (options_.frozen) {
     const Plan plan = tuner_.plan(p);
     if (plan.source != PlanSource::exact)
@@ -344,28 +344,12 @@ ShapeBench::Choices ShapeBench::measured(BenchRecord& record, Context& runner) {
   return {report.plan.config, best ? best->config : report.plan.config};
 }
 
-KernelConfig ShapeBench::earlier_choice(const Problem& p) const {
-  const std::string name = to_string(p);
-  for (const BenchRecord& record : earlier_) {
-    if (!record.tuned.config.empty() && to_string(record.problem) == name)
-      return parse_kernel_config(record.tuned.config);
-  }
-  throw Error(ErrorCode::io, options_.tuned_as + " has no tuned choice for this shape: tune it, and use --frozen");
-}
-
-std::optional<KernelConfig> ShapeBench::earlier_choice(const Problem& p, const std::string& variant) const {
-  const std::string name = to_string(p);
-  for (const BenchRecord& record : earlier_) {
-    if (to_string(record.problem) != name) continue;
-    for (const NamedArm& other : record.others) {
-      if (other.name == variant && !other.result.config.empty()) return parse_kernel_config(other.result.config);
-    }
-  }
-  return std::nullopt;
+std::optional<KernelConfig> ShapeBench::earlier_choice(const Problem& p, const Variant& variant) const {
+  return earlier_ ? earlier_->of_arm(p, variant.name) : std::nullopt;
 }
 
 KernelConfig ShapeBench::variant_choice(BenchRecord& record, std::size_t variant) {
-  if (const auto earlier = earlier_choice(record.problem, variants_[variant].name)) return *earlier;
+  if (const auto earlier = earlier_choice(record.problem, variants_[variant])) return *earlier;
   std::string note;
   const KernelConfig config = choosers_[variant]->choose(record.problem, options_.choices_known(), note);
   if (!note.empty()) record.note_absent(note);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/arms.hpp"
+#include "bench/earlier_choices.hpp"
 #include "bench/named_choices.hpp"
 #include "bench/options.hpp"
 #include "bench/peers.hpp"
@@ -70,9 +71,7 @@ class ShapeBench {
   std::vector<std::unique_ptr<Context>> add_others(BenchRecord& record, BenchArms& arms, Context& runner);
   /// By the tuner, or its database.
   Choices measured(BenchRecord& record, Context& runner);
-  /// Of --tuned-as, which may have none of a variant.
-  KernelConfig earlier_choice(const Problem& p) const;
-  std::optional<KernelConfig> earlier_choice(const Problem& p, const std::string& variant) const;
+  std::optional<KernelConfig> earlier_choice(const Problem& p, const Variant& variant) const;
   KernelConfig variant_choice(BenchRecord& record, std::size_t variant);
   /// By a short measurement of the cost model's first choices among those of one main loop.
   Choices screened(Context& runner, const Problem& p);
@@ -94,7 +93,7 @@ class ShapeBench {
   DeviceMemory workspace_;
   std::optional<BenchPeers> peers_;
   std::vector<KernelConfig> pinned_;
-  std::vector<BenchRecord> earlier_;  ///< of --tuned-as
+  std::optional<EarlierChoices> earlier_;  ///< of --tuned-as
   std::vector<Variant> variants_;
   std::vector<std::unique_ptr<VariantChooser>> choosers_;  ///< of those, where they choose
   std::vector<Protocol> protocols_;

@@ -175,10 +175,9 @@ void add_run(CLI::App& app) {
   options->problem.add_to(*command);
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
-  command
-      ->add_option(
-          "--distribution", options->distribution,
-          "Of rows among groups: equal, uniform (by chance; the default) or zipf (by chance, the ith group 1 / i as likely)");
+  command->add_option("--distribution", options->distribution,
+                      "Of rows among groups: equal, uniform (by chance; the default) or zipf (by chance, the ith group "
+                      "1 / i as likely)");
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(
 Without sizes: 4096 x 4096 x 4096 on a GPU, 256 x 256 x 256 on the emulator.
