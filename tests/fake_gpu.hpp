@@ -208,7 +208,7 @@ struct FakeGpu : FakeDriver {
       const std::string_view text = static_cast<const char*>(image);
       if (!text.starts_with("\x7f"
                             "ELF") &&
-          text.find(".visible .entry neighbour") == text.npos)
+          text.find(".visible .entry ") == text.npos)
         return CUDA_ERROR_INVALID_IMAGE;
       if (const CUresult result = make(module); result != CUDA_SUCCESS) return result;
       const std::lock_guard lock(mutex);

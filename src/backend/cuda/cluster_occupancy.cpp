@@ -37,7 +37,8 @@ class Occupant {
   Occupant& operator=(const Occupant&) = delete;
 
   int clusters(int size) const {
-    const LaunchConfig config({.cluster = size, .grid = size, .threads = 128, .smem_bytes = smem_bytes_}, false, nullptr);
+    const LaunchConfig config({.cluster = size, .grid = size, .threads = 128, .smem_bytes = smem_bytes_}, false,
+                              nullptr);
     int count = 0;
     const CUresult result = context_.api.occupancy_max_active_clusters(&count, function_, &config);
     if (result != CUDA_ERROR_INVALID_CLUSTER_SIZE) require(result, "cuOccupancyMaxActiveClusters");
@@ -66,10 +67,11 @@ DeviceInfo::ClusterCounts cluster_counts(const DeviceContext& context, const Dev
     const Occupant occupant(context, device.smem_per_block);
     for (std::size_t size = 2; size < counts.size(); ++size) counts[size] = occupant.clusters(int(size));
   } catch (const Error& error) {
-    logger().warn("how many clusters {} runs at once is not known, and taken from an H200: {}", device.name, error.what());
+    logger().warn("how many clusters {} runs at once is not known, and taken from an H200: {}", device.name,
+                  error.what());
     return {};
   }
-  logger().info("{} runs {} clusters of 2 at once, {} of 4, {} of 8", device.name, counts[2], counts[4], counts[8]);
+  logger().debug("{} runs {} clusters of 2 at once, {} of 4, {} of 8", device.name, counts[2], counts[4], counts[8]);
   return counts;
 }
 
