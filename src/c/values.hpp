@@ -18,6 +18,11 @@ Enum enumerator_of(std::int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
 }
 
+template <typename Enum>
+std::int32_t number_of(Enum value) {
+  return static_cast<std::int32_t>(value);
+}
+
 /// Fails for a word of the struct `name` to which later versions will give a meaning.
 void check_reserved(const char* name, std::int32_t word);
 
