@@ -168,9 +168,14 @@ __device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
 /// The tile of a block at (m, n) of its cluster, of the work that the scheduler gave last.
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileScheduler<PARTITION>&, const Work& work,
                                               int m, int n) {
-  TileIndex index = raster(work.tile, args.decomposition, GROUP_M);
-  if constexpr (SHARDED)
-    index.batch = shard_at(SHARDING, shard_arguments(args).rank, shard_arguments(args).ranks, index.batch);
+  const auto index_of = [&args](int tile) {
+    if constexpr (SHARDED)
+      return shard_raster(tile, args.decomposition, GROUP_M, SHARDING, shard_arguments(args).rank,
+                          shard_arguments(args).ranks);
+    else
+      return raster(tile, args.decomposition, GROUP_M);
+  };
+  const TileIndex index = index_of(work.tile);
   return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
 }
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const KGroupScheduler& scheduler, const Work& work,

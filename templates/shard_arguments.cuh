@@ -1,5 +1,6 @@
-// What a launch gives a kernel of a product that several ranks compute together besides, and the order in which a rank
-// takes its shards. Plain C++, also compiled on the host.
+// What a launch gives a kernel of a product that several ranks compute together besides; the order in which a rank
+// takes its tiles, and the numbers of flags, each as one function for all who need it. Plain C++, also compiled on the
+// host and in the tests, which follow all ranks by it.
 #ifndef JITGEMM_SHARD_ARGUMENTS_CUH
 #define JITGEMM_SHARD_ARGUMENTS_CUH
 #include "arguments.cuh"
@@ -15,6 +16,24 @@ constexpr int shard_at(Sharding sharding, int rank, int ranks, int index) {
   const int shard = sharding == Sharding::gathered_a ? rank - index : rank + 1 + index;
   return (shard + ranks) % ranks;
 }
+
+/// The rank that gets a rank's shard of A as the `index`th, from 1 on: where it is the `index`th that is multiplied.
+constexpr int recipient_at(int rank, int ranks, int index) { return (rank + index) % ranks; }
+
+/// Tile `tile` of a rank's work: as raster() has it, but of the shard that comes then.
+constexpr TileIndex shard_raster(int tile, const Decomposition& d, int group_m, Sharding sharding, int rank,
+                                 int ranks) {
+  TileIndex index = raster(tile, d, group_m);
+  index.batch = shard_at(sharding, rank, ranks, index.batch);
+  return index;
+}
+
+/// Of the flags that one rank has of another, that of a consumer's part of a thread block's tile of D: tile (m, n) of
+/// those of a shard, of which `across` are in a row, in `parts`.
+constexpr int place_at(int m, int n, int across, int parts, int part) { return (m * across + n) * parts + part; }
+
+/// Among all flags that a rank has: what `sender` says of one of its `places`.
+constexpr int flag_at(int sender, int places, int place) { return sender * places + place; }
 
 /// How long a kernel waits for other ranks, and where it says that it has waited in vain. In memory of the host.
 struct Patience {

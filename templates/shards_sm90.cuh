@@ -94,7 +94,7 @@ struct WholeD {
 /// Of a shard's flags, the one of a consumer's part of a tile.
 __device__ __forceinline__ int place_of(const ShardArguments& args, const WorkTile& tile, u32 consumer) {
   const int across = args.decomposition.tiles_n * CLUSTER_N;
-  return (tile.row / BLOCK_M * across + tile.column / BLOCK_N) * CONSUMERS + int(PING_PONG ? 0 : consumer);
+  return place_at(tile.row / BLOCK_M, tile.column / BLOCK_N, across, CONSUMERS, int(PING_PONG ? 0 : consumer));
 }
 
 /// What an element of what travels is added as.
@@ -143,7 +143,7 @@ class ScatteredD {
   __device__ __forceinline__ void add(const WorkTile& tile, int row, int column, Accumulator (&sums)[COUNT]) const {
     if (!is_own(tile)) return;
     if (int(thread) < args.ranks && int(thread) != args.rank)
-      wait_for_rank(args.patience, args.arrived + int(thread) * args.places + place_of(args, tile, consumer),
+      wait_for_rank(args.patience, args.arrived + flag_at(int(thread), args.places, place_of(args, tile, consumer)),
                     ptx::ld_global<u32>(args.epoch), int(thread));
     ptx::bar_sync(1 + consumer, 128);  // one thread's acquisition is all others'
     const TileFragment fragment(int(thread / 32), int(thread % 32));
@@ -193,7 +193,7 @@ __device__ __forceinline__ void move_tile(const ShardArguments& args, const Work
   const int first_row = tile.row + int(PING_PONG ? 0 : consumer) * CONSUMER_ROWS;
   const int rows = min_of(CONSUMER_ROWS, tile.row_end - first_row);
 #pragma unroll 1
-  for (int column = tile.column + int(lane) * CHUNK; column < min_of(tile.column_end, tile.column + BLOCK_N);
+  for (int column = tile.column + int(lane) * CHUNK; column < min_of(tile.column + BLOCK_N, tile.column_end);
        column += 32 * CHUNK) {
     const i64 at = first_row * args.ld_staged + column;
     const ElementD* from = static_cast<const ElementD*>(args.sent) + tile.batch * args.stride_staged + at;
@@ -212,8 +212,8 @@ __device__ __forceinline__ void move_tile(const ShardArguments& args, const Work
     }
   }
   ptx::warp_sync();  // the lane that tells speaks for all
-  if (lane == 0)
-    ptx::st_release_sys(args.arrived_at[tile.batch] + args.rank * args.places + place_of(args, tile, consumer),
+  if (lane == 0)     // once is enough
+    ptx::st_release_sys(args.arrived_at[tile.batch] + flag_at(args.rank, args.places, place_of(args, tile, consumer)),
                         ptx::ld_global<u32>(args.epoch));
 }
 

@@ -142,7 +142,7 @@ void Overlapped::check(const Prepared& prepared, const Operands& operands, Strea
 void Overlapped::gemm(const Prepared& prepared, const Problem& problem, const Operands& given, Stream stream) {
   check(prepared, given, stream);
   const std::lock_guard lock(mutex_);
-  const int buffer = int(calls_++ % 2);
+  const int buffer = int(calls_++ % buffers_);
   begin(*prepared.staging, buffer, stream);
   Operands operands = given;
   ShardOperands shards = shard_operands(prepared, buffer);
@@ -197,7 +197,7 @@ void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int 
   const bool in_one_piece = row == pitch && row == own_pitch;
   backend_.record_event(begun_, stream);
   for (int i = 1; i < ranks_; ++i) {
-    const int to = (rank_ + i) % ranks_;
+    const int to = device::recipient_at(rank_, ranks_, i);
     const Stream copies = copy_streams_[std::size_t(i - 1)];
     backend_.wait_event(begun_, copies);
     if (in_one_piece)

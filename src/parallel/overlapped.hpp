@@ -53,6 +53,8 @@ class Overlapped {
   /// What a kernel has waited for in vain, if any has.
   device::Patience::Report report() const;
   void abort() noexcept;
+  /// All calls from here on have the same staging buffer, as a graph of one has that is launched again and again.
+  void take_one_buffer() { buffers_ = 1; }
 
  private:
   struct Flags;
@@ -75,6 +77,7 @@ class Overlapped {
   std::mutex mutex_;                                // of what follows
   std::vector<std::shared_ptr<Staging>> stagings_;  // the last one is the largest; graphs may use the others
   std::uint64_t calls_ = 0;
+  unsigned buffers_ = 2;  // that they have in turn
 };
 
 }  // namespace jitgemm
