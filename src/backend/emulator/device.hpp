@@ -128,9 +128,12 @@ inline void check_global(const void* address, u32 bytes) {
   if constexpr (DEPENDENT_LAUNCH) runtime.check_dependencies("an access of global memory");
   if ((u64)address % bytes || (u64)address < 0x10000) runtime.broken_global(address, bytes);
 }
+inline void check_word(const u32* address) { runtime.check_word(address); }
+inline void check_word(const void*) {}  // flags of other devices are of 32 bits
 template <typename T>
 inline T ld_global(const void* address) {
   check_global(address, sizeof(T));
+  check_word(static_cast<const T*>(address));
   T x;
   __builtin_memcpy(&x, address, sizeof x);
   return x;
@@ -138,6 +141,7 @@ inline T ld_global(const void* address) {
 template <typename T>
 inline void st_global(void* address, T x) {
   check_global(address, sizeof(T));
+  check_word(static_cast<const T*>(address));
   __builtin_memcpy(address, &x, sizeof x);
 }
 template <typename T>

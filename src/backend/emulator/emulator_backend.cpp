@@ -18,6 +18,7 @@
 #include "backend/emulator/interface.hpp"
 #include "backend/emulator/launch.hpp"
 #include "backend/emulator/stream_order.hpp"
+#include "backend/emulator/system_scope.hpp"
 #include "backend/emulator/temporary_directory.hpp"
 #include "core/element.hpp"
 #include "core/out_of_memory.hpp"
@@ -179,7 +180,10 @@ class EmulatorBackend final : public Backend {
       throw Error(ErrorCode::out_of_memory, "no host memory for " + std::to_string(bytes) + " bytes; free some");
     return memory;
   }
-  void release(void* memory) noexcept override { std::free(memory); }
+  void release(void* memory) noexcept override {
+    emulator::forget_flags(memory);
+    std::free(memory);
+  }
   void fill(void* memory, unsigned char byte, std::size_t bytes) override { std::memset(memory, byte, bytes); }
   void copy_to_device(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
@@ -189,8 +193,7 @@ class EmulatorBackend final : public Backend {
     on(stream, [=, this] {
       delay();
       if (rows == 1 && row_bytes == sizeof(unsigned)) {  // a flag, which another device's kernel may be waiting for
-        std::atomic_ref(*static_cast<unsigned*>(to))
-            .store(*static_cast<const unsigned*>(from), std::memory_order_release);
+        emulator::release_flag(static_cast<unsigned*>(to), *static_cast<const unsigned*>(from));
         return;
       }
       for (std::size_t row = 0; row_bytes > 0 && row < rows; ++row)
@@ -220,6 +223,7 @@ class EmulatorBackend final : public Backend {
   void* allocate_on_host(std::size_t bytes) override {
     void* const memory = allocate(bytes);
     std::memset(memory, 0, bytes);
+    emulator::add_host_memory(memory, bytes);
     return memory;
   }
   void release_on_host(void* memory) noexcept override { release(memory); }

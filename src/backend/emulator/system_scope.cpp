@@ -1,6 +1,13 @@
 // What kernels on several devices, each emulated by a thread of its own, tell each other through memory.
+#include "backend/emulator/system_scope.hpp"
+
+#include <malloc.h>
+
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "backend/emulator/operations.hpp"
@@ -9,20 +16,83 @@ namespace jitgemm::emulator {
 
 namespace {
 
+std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+/// The words by which devices tell each other something, and what was last released there.
+struct Flags {
+  std::shared_mutex mutex;
+  std::map<std::uintptr_t, u32> released;
+  std::map<std::uintptr_t, std::uintptr_t> host_memory;  // where each begins and ends
+  std::atomic<bool> any = false;
+
+  bool is_of_host(std::uintptr_t address) const {
+    const auto after = host_memory.upper_bound(address);
+    return after != host_memory.begin() && address < std::prev(after)->second;
+  }
+};
+Flags& flags() {
+  static Flags all;
+  return all;
+}
+
 void check_flag(Thread& thread, const u32* address, const char* operation) {
   thread.launch->check_dependencies(thread, operation);
-  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0 || reinterpret_cast<std::uintptr_t>(address) < 0x10000)
-    broken_global(address, 4);
+  if (number_of(address) % 4 != 0 || number_of(address) < 0x10000) broken_global(address, 4);
 }
 
 }  // namespace
+
+void release_flag(u32* address, u32 x) {
+  Flags& all = flags();
+  const std::unique_lock lock(all.mutex);
+  all.any = true;
+  all.released[number_of(address)] = x;
+  std::atomic_ref(*address).store(x, std::memory_order_release);
+}
+
+void forget_flags(const void* memory) noexcept {
+  Flags& all = flags();
+  if (!memory || !all.any) return;
+  const std::uintptr_t begin = number_of(memory), end = begin + malloc_usable_size(const_cast<void*>(memory));
+  const std::unique_lock lock(all.mutex);
+  all.released.erase(all.released.lower_bound(begin), all.released.lower_bound(end));
+  all.host_memory.erase(begin);
+}
+
+void add_host_memory(const void* memory, std::size_t bytes) {
+  Flags& all = flags();
+  const std::unique_lock lock(all.mutex);
+  all.any = true;
+  all.host_memory[number_of(memory)] = number_of(memory) + bytes;
+}
+
+void check_word(const void* address) {
+  Flags& all = flags();
+  if (!all.any) return;
+  std::shared_lock lock(all.mutex);
+  const bool is_flag = all.released.contains(number_of(address));
+  lock.unlock();  // nothing is destroyed on the way of a fault
+  if (is_flag)
+    current->launch->fault("access of %p, a flag of other devices, by neither ld_acquire_sys nor st_release_sys",
+                           address);
+}
 
 u32 ld_acquire_sys(const u32* address) {
   Thread& thread = *current;
   thread.launch->preempt();
   check_flag(thread, address, "ld_acquire_sys");
   thread.acquired_by_generic_proxy = true;
-  return std::atomic_ref(*const_cast<u32*>(address)).load(std::memory_order_acquire);
+  Flags& all = flags();
+  std::shared_lock lock(all.mutex);
+  const u32 x = std::atomic_ref(*const_cast<u32*>(address)).load(std::memory_order_acquire);
+  const auto released = all.released.find(number_of(address));
+  const bool is_released = released != all.released.end() && released->second == x;
+  const bool is_known = x == 0 || is_released || all.is_of_host(number_of(address));
+  lock.unlock();
+  if (!is_known)
+    thread.launch->fault("ld_acquire_sys of %p has %u, which neither st_release_sys nor a copy stored there", address,
+                         x);
+  return x;
 }
 
 void st_release_sys(u32* address, u32 x) {
@@ -33,7 +103,7 @@ void st_release_sys(u32* address, u32 x) {
   if (thread.last_store_group > thread.published_group)
     launch.fault("st_release_sys by a thread whose TMA stores of group %u are not waited for and fenced",
                  thread.last_store_group);
-  std::atomic_ref(*address).store(x, std::memory_order_release);
+  release_flag(address, x);
 }
 
 void fence_proxy_async_global() {
