@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Removes each barrier, fence, wait, mask and release of the templates in turn, and fails unless a test notices.
+"""Removes each barrier, fence, wait, mask, release and rotation of the templates in turn, and fails unless a test notices.
 
   tools/removal.py --list                            what would be removed
   tools/removal.py --tests build/bin/tests --all     everything (minutes)
@@ -33,7 +33,8 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
          "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90", "cluster_sum"],
          "groups.cuh": ["groups", "along_k"], "group_tail_sm90.cuh": ["along_k"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
-         "check.cuh": ["check"]}
+         "check.cuh": ["check"], "shards_sm90.cuh": ["parallel"], "begin_call.cuh": ["parallel"],
+         "wait_for_rank.cuh": ["parallel"], "shard_arguments.cuh": ["parallel"]}
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
@@ -52,13 +53,19 @@ OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
+    "ld_acquire_sys": ("scope", lambda arguments: f"ptx::ld_global<u32>({arguments[0]})"),
     "atom_inc_acq_rel_gpu": ("release", lambda arguments:
                              "[](u32* p, u32 limit) { const u32 old = *p; *p = old >= limit ? 0 : old + 1; return old; }"
                              f"({', '.join(arguments)})"),
 }
+# What is left of a release without its scope, besides what is left without all of it.
+WITHOUT_SCOPE = {"st_release_sys": "st_global"}
+# Orders, and numbers of flags, that follow from who a rank or a consumer is: what is left without that.
+ROTATIONS = {"rank - index": "index", "rank + 1 + index": "index", "sender * places + place": "place",
+             "(m * across + n) * parts + part": "m * across + n"}
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
 END = r"(?:tile\.)?(?:row_end|column_end)"  # where D ends
-BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|" \
+BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|args\.ranks|" \
          r"chunk_count|packed_rows|packed_chunks|source_end|source_begin|half"
 LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
@@ -82,7 +89,9 @@ ALLOWED = [
     ("work_queue_sm90.cuh", "ptx::atom_inc_acq_rel_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
-      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh")),
+      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh", "begin_call.cuh")),
+    ("shards_sm90.cuh", "lane == 0", "once is enough", "only saves work: the others would store the same"),
+    ("shard_arguments.cuh", "rank - index", "", "only saves time: shards of A are waited for, in whichever order"),
     *(("epilogue.cuh", code, "", "bounds a prefetch, which does nothing where no memory is")
       for code in ("min_of(row + i / ACROSS * ROW_STEP, tile.row_end - 1)", "min_of(column + i % ACROSS * COLUMN_STEP, tile.column_end - 1)")),
 ]
@@ -103,7 +112,7 @@ class Removal:
 
     def what(self, text):
         removed = " ".join(re.sub(r"//[^\n]*", "", text[self.begin:self.end]).split())
-        return f"{removed} -> {self.replacement}"
+        return f"{removed} -> {' '.join(self.replacement.split())}"
 
 
 def matching(text, begin, pair="()"):
@@ -140,6 +149,8 @@ def find_synchronisation(text):
         elif name in WITH_RESULT:
             kind, rest = WITH_RESULT[name]
             yield kind, match.start(), end, rest(split_arguments(text[match.end():end - 1]))
+        if name in WITHOUT_SCOPE:
+            yield "scope", match.start(), end, f"ptx::{WITHOUT_SCOPE[name]}({text[match.end():end]}"
     for match in re.finditer(r"ptx::cluster_arrive(?:_relaxed)?\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
         yield "barrier", match.start(), match.end(), "void(0)"
     for match in re.finditer(rf"\b(?:sum\.)?({'|'.join(OWN_SYNCHRONISATION)})\(", text):
@@ -202,12 +213,18 @@ def find_masks(text):
             yield "mask", match.start(), match.end(), "true"
 
 
+def find_rotations(text):
+    for order, rest in ROTATIONS.items():
+        for match in re.finditer(re.escape(order), text):
+            yield "rotation", match.start(), match.end(), rest
+
+
 def find_removals(texts):
     removals = []
     for file in FILES:
         original = texts[file]
         text = without_comments(original)
-        found = sorted({*find_synchronisation(text), *find_masks(text)}, key=lambda item: item[1])
+        found = sorted({*find_synchronisation(text), *find_masks(text), *find_rotations(text)}, key=lambda item: item[1])
         for kind, begin, end, replacement in found:
             line_begin = original.rfind("\n", 0, begin) + 1
             code = original[line_begin:original.find("\n", begin)].strip()
@@ -307,7 +324,7 @@ def run(parser, arguments, snapshot):
     elif not arguments.all and not arguments.only:
         parser.error("choose --all, --sample N, --only TEXT or --list")
 
-    for tag in dict.fromkeys(tag for tags in FILES.values() for tag in tags):
+    for tag in dict.fromkeys(tag for removal in chosen for tag in FILES[removal.file]):
         for binary in tests:
             if notice := run_tests(binary, snapshot, tag, arguments.timeout):
                 print(f"{binary} fails without any removal: {notice}", file=sys.stderr)
