@@ -32,8 +32,8 @@ namespace jitgemm::test {
 
 /// NCCL between threads of one process, of which each is a rank, on memory of the host. A collective meets: the last
 /// rank to come moves the data. A rank that waits too long for the others returns, as NCCL does at once, and its stream
-/// is busy until they have come. Sums are rounded after each rank. Any call can be made to fail. Thread-safe; takes the
-/// place of NCCL while it lives.
+/// is busy until they have come; with communicators that do not block, the call is in progress until then. Sums are
+/// rounded after each rank. Any call can be made to fail. Thread-safe; takes the place of NCCL while it lives.
 class FakeNccl {
  public:
   explicit FakeNccl(int ranks) : communicators_(std::size_t(ranks)), states_(std::size_t(ranks)) {
@@ -101,7 +101,8 @@ class FakeNccl {
     const std::lock_guard lock(mutex_);
     for (State& state : states_) state.calls.clear();
   }
-  /// Streams that wait for ranks that did not come are idle from here on.
+  /// Streams that wait for ranks that did not come are idle from here on. With communicators that do not block, who
+  /// comes later is told that a rank is gone.
   void give_up() {
     std::vector<std::thread> waiting;
     {
@@ -113,7 +114,8 @@ class FakeNccl {
     for (std::thread& thread : waiting) thread.join();
   }
 
-  bool alone = false;  // one rank calls, and all the others do the same with the same
+  bool alone = false;        // one rank calls, and all the others do the same with the same
+  bool nonblocking = false;  // of all communicators; ranks that disagree wait for each other for ever
   int device = 0;      // of all communicators
   std::chrono::milliseconds longest_wait = std::chrono::minutes(5);  // of its stream; what comes next goes on then
   std::chrono::milliseconds patience{20};                            // of a call that waits for other ranks
@@ -157,6 +159,7 @@ class FakeNccl {
         result != nccl::Result::success)
       return result;
     std::unique_lock lock(mutex_);
+    if (gave_up_ && nonblocking) return nccl::Result::remote_error;
     const std::size_t number = state_of(comm->rank).meetings++;
     Meeting& meeting = meetings_[number];
     if (meeting.arrived == 0) {
@@ -169,16 +172,22 @@ class FakeNccl {
       for (auto& rank : meeting.ranks) rank = {send, receive};
       meeting.arrived = communicators_.size() - 1;
     }
-    if (++meeting.arrived == communicators_.size()) {
+    if (++meeting.arrived == communicators_.size() && !(ranks_disagreed && nonblocking)) {
       if (alone)
         for (std::size_t rank = 0; rank < meeting.ranks.size(); ++rank)
           if (int(rank) != comm->rank) meeting.ranks[rank]->second = nullptr;
       if (!ranks_disagreed) move_data(meeting);
       meeting.done = true;
+      for (State& state : states_)
+        if (state.async_error == nccl::Result::in_progress) state.async_error = nccl::Result::success;
       changed_.notify_all();
       return nccl::Result::success;
     }
     if (changed_.wait_for(lock, patience, [&] { return meeting.done; })) return nccl::Result::success;
+    if (nonblocking) {
+      state_of(comm->rank).async_error = nccl::Result::in_progress;
+      return nccl::Result::in_progress;
+    }
     std::atomic<bool> busy = false;
     waiting_.emplace_back([this, &meeting, &busy, stream] {
       const emulator::StreamTurn turn(stream);

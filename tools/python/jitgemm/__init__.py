@@ -5,13 +5,14 @@
 
 `Epilogue` puts a function of your own in the place of bias and activation; `epilogues` has some to begin with.
 `Matmul` is the same for a shape that comes again and again, `explain` and `source` show what runs, `warm` and `tune`
-prepare, `bench` compares with cuBLAS, `block_scales` lays out scales of 8-bit floats' blocks. `jitgemm.torch` has
-operators for torch.compile and autograd, and a Linear.
+prepare, `bench` compares with cuBLAS, `block_scales` lays out scales of 8-bit floats' blocks, `TensorParallel` multiplies on
+several GPUs together. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
 from jitgemm import _compile, _compilers
-from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, Plan, Problem,
-                           TunedCandidate, TuneReport, default_context, devices, explain, grouped_mm, set_default_context, source)
+from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, ParallelPlan,
+                           Plan, Problem, TensorParallel, TunedCandidate, TuneReport, default_context, devices, explain,
+                           grouped_mm, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ else:
     from jitgemm._core import _matmul as matmul
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
-           "Matmul", "Plan", "Problem", "TuneReport", "TunedCandidate", "__version__", "bench", "block_scales", "cache",
-           "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear", "matmul", "set_default_context", "source",
-           "torch", "warm", "wisdom"]
+           "Matmul", "ParallelPlan", "Plan", "Problem", "TensorParallel", "TuneReport", "TunedCandidate", "__version__",
+           "bench", "block_scales", "cache", "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear",
+           "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "block_scales": "_scales",
           "warm": "_warm"}

@@ -79,16 +79,16 @@ def _recorded(a, b, c, alpha, beta, bias, activation, slope, out, out_dtype, pre
     return _Recorded.apply(_compute, *arguments[:4], arguments[4:])
 
 
-def _prepared(a, b, c, bias, out, scale_a, scale_b, scale_d, operands) -> tuple:
-    """a and b of a product with an epilogue of one's own, as autocast has them. RuntimeError where it would need
-    gradients."""
+def _prepared(what: str, a, b, c, bias, out, scale_a, scale_b, scale_d, operands) -> tuple:
+    """a and b of a product that torch does not see, as autocast has them. RuntimeError where it would need gradients;
+    `what` names such a product."""
     tensors = {"a": a, "b": b, "c": c, "bias": bias, "out": out, "scale_a": scale_a, "scale_b": scale_b,
                "scale_d": scale_d}
     if isinstance(operands, dict):
         tensors.update((f"operand {name}", value) for name, value in operands.items())
     for name, tensor in tensors.items():
         if isinstance(tensor, Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-            raise RuntimeError(f"{name} requires a gradient, and a product with an epilogue of one's own has none; use "
+            raise RuntimeError(f"{name} requires a gradient, and {what} has none; use "
                                "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function")
     narrow = (torch.float32, torch.float16, torch.bfloat16)
 

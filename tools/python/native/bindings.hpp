@@ -13,7 +13,8 @@ namespace jitgemm::python {
 void bind_context(nb::module_& module);
 void bind_epilogue(nb::module_& module);
 void bind_matmul(nb::module_& module);  // after bind_epilogue(), too
-void bind_cache(nb::module_& module);   // after bind_context(), whose types it shows
+void bind_tensor_parallel(nb::module_& module);
+void bind_cache(nb::module_& module);  // after bind_context(), whose types it shows
 
 /// Of None, True (a bar) or a function of (done, total): what tune() calls. Ends the measurement at Ctrl-C.
 std::function<void(int, int)> progress_of(nb::handle progress);

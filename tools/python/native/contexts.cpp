@@ -5,16 +5,12 @@
 #include <mutex>
 
 namespace jitgemm::python {
-namespace {
 
-/// torch's where the program has it, else the first.
 int current_cuda_device() {
   const nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
   if (torch.is_none() || !nb::cast<bool>(torch.attr("cuda").attr("is_available")())) return 0;
   return nb::cast<int>(torch.attr("cuda").attr("current_device")());
 }
-
-}  // namespace
 
 void check_signals() {
   const WithLock lock;

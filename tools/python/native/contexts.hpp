@@ -37,6 +37,9 @@ ContextHandle& default_context(const Place& place);
 /// Makes a context that one from now on. It lives as long as the process.
 void set_default_context(nb::handle context);
 
+/// torch's current device where the program has it, else the first.
+int current_cuda_device();
+
 /// Throws what a signal handler of Python's has raised, KeyboardInterrupt say. Takes Python's lock.
 void check_signals();
 

@@ -168,7 +168,7 @@ bool records_gradients() {
   return state.gradients;
 }
 
-PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
+PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const Shards* shards) {
   std::optional<std::intptr_t> used;
   if (!it.stream.is_none()) {
     stream_ = stream_of(it.stream);
@@ -250,7 +250,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (!it.config.is_none())
     config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
 
-  const Shape shape = product_shape(a, b, has_pairs(like));
+  const Shape shape = shards ? rank_shape(a, b, *shards) : product_shape(a, b, has_pairs(like));
   const auto view_of = [](const std::optional<Array>& array) { return array ? &array->view() : nullptr; };
   const Scalings scalings = scalings_of(view_of(scale_a_), view_of(scale_b_), a, b);
   like.a.scaling = scalings.a;
@@ -281,7 +281,10 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
   if (c_ && like.beta == 0) c_.reset();
   View c = c_ ? c_->view() : View{}, bias = bias_ ? bias_->view() : View{};
   const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr, epilogue_ ? &of_epilogue : nullptr};
-  product_ = describe(arrays, d, like);
+  const auto described = [&] {
+    return shards ? describe_shards(arrays, d, like, *shards) : describe(arrays, d, like);
+  };
+  product_ = described();
   // What lies apart in both dimensions is copied, as torch does.
   const auto copy = [&](bool needed, std::optional<Array>& array, nb::object& kept, const char* name, View& view,
                         bool turned = false) {
@@ -301,7 +304,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     copy(product_.copy_b, b_, copy_b_, "b", b, it.b_is_weight);
     copy(product_.copy_c, c_, copy_c_, "c", c);
     copy(product_.copy_bias, bias_, copy_bias_, "bias", bias);
-    product_ = describe(arrays, d, like);
+    product_ = described();
     if (product_.copy_c)  // contiguous, where D is column-major
       throw nb::value_error("c is row-major and out column-major; pass both alike");
   }
@@ -316,7 +319,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose) {
     operands_.epilogue = epilogue_values_.data();
     operands_.epilogue_count = epilogue_values_.size();
   }
-  if (purpose == Purpose::describe) {
+  if (purpose == Purpose::describe && !shards) {  // ranks say the same wherever their arrays begin
     Problem& problem = product_.problem;
     problem.a.alignment = alignment_of(operands_.a, problem.a.type);
     problem.b.alignment = alignment_of(operands_.b, problem.b.type);
@@ -395,6 +398,10 @@ void run_product(Context& context, const Product& product, const Operands& opera
 
 nb::object PreparedMatmul::run() const {
   run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
+  return result();
+}
+
+nb::object PreparedMatmul::result() const {
   nb::object d = out_;
   if (made_out_)
     d = finished_array(*a_, d);
@@ -438,30 +445,32 @@ nb::object recorded(const MatmulArguments& it) {
                   it.b_is_weight);
 }
 
-/// Autocast casts a and b; all else that torch would see to is refused.
-nb::object with_epilogue(const MatmulArguments& it, Way way) {
-  if (way == Way::operators)
-    throw std::runtime_error(
-        "a product with an epilogue of one's own is computed past torch's operators, which something here looks at "
-        "(torch.func, a mode, a trace, a subclass of Tensor, forward-mode gradients); call it outside of that");
-  if (way == Way::direct) return compute(it);
-  static nb::object& prepared = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_prepared"));
-  const nb::tuple factors =
-      nb::cast<nb::tuple>(prepared(it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands));
-  const nb::object a = factors[0], b = factors[1];
-  MatmulArguments cast = it;
-  if (!a.is(it.a)) cast.precision = Py_None;  // of the type that it was
-  cast.a = a;
-  cast.b = b;
-  return compute(cast);
-}
-
 }  // namespace
 
+MatmulArguments past_torch(const MatmulArguments& it, const char* what, nb::object& cast) {
+  const Way way = way_of(it);
+  if (way == Way::operators) {
+    throw std::runtime_error(
+        std::string(what) +
+        " is computed past torch's operators, which something here looks at (torch.func, a mode, a trace, a subclass of "
+        "Tensor, forward-mode gradients); call it outside of that");
+  }
+  if (way == Way::direct) return it;
+  static nb::object& prepared = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_prepared"));
+  cast = prepared(what, it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands);
+  MatmulArguments result = it;
+  result.a = cast[0].ptr();
+  result.b = cast[1].ptr();
+  if (!result.a.is(it.a)) result.precision = Py_None;  // of the type that it was
+  return result;
+}
+
 nb::object matmul(const MatmulArguments& arguments) {
-  const Way way = way_of(arguments);
-  if (!arguments.epilogue.is_none()) return with_epilogue(arguments, way);
-  switch (way) {
+  if (!arguments.epilogue.is_none()) {
+    nb::object cast;
+    return compute(past_torch(arguments, "a product with an epilogue of one's own", cast));
+  }
+  switch (way_of(arguments)) {
     case Way::operators:
       return by_operators(arguments);
     case Way::recorded:

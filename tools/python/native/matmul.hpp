@@ -10,6 +10,7 @@
 #include "contexts.hpp"
 #include "epilogue.hpp"
 #include "product.hpp"
+#include "shards.hpp"
 
 namespace jitgemm::python {
 
@@ -32,15 +33,21 @@ class PreparedMatmul {
  public:
   enum class Purpose : std::uint8_t { run, describe };  // describe: without an `out` none is made
 
-  PreparedMatmul(const MatmulArguments& arguments, Purpose purpose);
+  /// `shards`: of a product across ranks, whose arrays are those of one rank.
+  PreparedMatmul(const MatmulArguments& arguments, Purpose purpose, const Shards* shards = nullptr);
 
   const Product& product() const { return product_; }
+  const Operands& operands() const { return operands_; }
+  Stream stream() const { return stream_; }
+  bool waits() const { return waits_; }  ///< whether to wait for the stream before Python goes on
   const std::optional<KernelConfig>& config() const { return config_; }
   ContextHandle& context() const { return *context_; }
   const Place& place() const { return place_; }
 
   /// Queues the GEMMs. Returns `out`, or the array that was made for it; and an epilogue's outputs, see EpilogueCall.
   nb::object run() const;
+  /// What run() returns, where something else has queued the product.
+  nb::object result() const;
 
  private:
   friend class Matmul;
@@ -86,6 +93,9 @@ enum class Way : std::uint8_t {
 };
 /// Which way a product of these arrays must go.
 Way way_of(const MatmulArguments& arguments);
+/// The arguments of a product that torch does not see: a and b as autocast has them, which `cast` keeps. Throws
+/// RuntimeError where torch would have to look into it, or a gradient is required. `what` names such a product.
+MatmulArguments past_torch(const MatmulArguments& arguments, const char* what, nb::object& cast);
 
 /// Whether torch is there, and records gradients on this thread. Throws RuntimeError where it cannot see what is
 /// computed past its operators: in its transforms, modes and traces.

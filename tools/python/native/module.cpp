@@ -17,5 +17,6 @@ NB_MODULE(_core, module) {
   jitgemm::python::bind_context(module);
   jitgemm::python::bind_epilogue(module);
   jitgemm::python::bind_matmul(module);
+  jitgemm::python::bind_tensor_parallel(module);
   jitgemm::python::bind_cache(module);
 }
