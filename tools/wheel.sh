@@ -41,6 +41,7 @@ begin=$SECONDS
 quietly cmake --build "$build" --parallel "$(nproc)"
 quietly cmake --install "$build" --prefix "$work/library"
 say "library built in $((SECONDS - begin)) s"
+fake_nccl=$(realpath "$build")/tests/python/fake/libnccl.so.2  # of a build with tests
 rm -f "$out"/jitgemm-*.whl
 
 build_with() {  # python, its version
@@ -76,6 +77,7 @@ check() {  # python, its version, wheel
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
   quietly "$environment/bin/pip" install -q numpy pytest
   # A shell's background jobs ignore Ctrl-C, which is tested.
+  if [[ -e $fake_nccl ]]; then export JITGEMM_FAKE_NCCL=$fake_nccl; fi
   (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
     die "tests of $3 fail with $1"
   say "$(basename "$3"): $bytes bytes, imported in $ms ms by Python $2"

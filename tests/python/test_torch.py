@@ -815,3 +815,20 @@ def test_the_second_device():
     for thread in threads:
         thread.join()
     assert torch.equal(results[0], results[1])
+
+
+def test_threads_that_begin_at_once():
+    """One imports what it needs, and the other does not wait for it with Python's lock."""
+    program = textwrap.dedent("""
+        import sys, threading, torch, jitgemm
+        assert "jitgemm.torch" not in sys.modules
+        a = torch.ones(4, 4, requires_grad=True)
+        begin = threading.Barrier(4)
+        def work():
+            begin.wait()
+            jitgemm.matmul(a, a).sum().backward()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+    """)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,6 +9,8 @@
 #include <deque>
 #include <map>
 
+#include "imported.hpp"
+
 namespace jitgemm::python {
 namespace {
 
@@ -271,8 +273,8 @@ void Array::read_torch(const char* name) {
 
 // Not by __dlpack__: that refuses arrays that are read-only, and types that NumPy has from ml_dtypes.
 void Array::read_numpy(const char* name, bool written) {
-  static nb::object& plain = *new nb::object(nb::module_::import_("numpy").attr("ndarray"));
-  if (!object_.type().is(plain)) {  // whose attributes may be anything
+  static constinit Imported plain("numpy", "ndarray");
+  if (!object_.type().is(*plain)) {  // whose attributes may be anything
     const nb::object masked = nb::module_::import_("numpy.ma").attr("MaskedArray");
     if (PyObject_IsInstance(object_.ptr(), masked.ptr()) == 1)
       throw nb::type_error((std::string(name) + " is a masked array; pass filled() of it").c_str());

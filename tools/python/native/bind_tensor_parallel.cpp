@@ -178,8 +178,8 @@ manager it is closed at the end, after abort() where an exception leaves.)",
                                                 .timeout_seconds = number_of(timeout_seconds, "timeout_seconds")};
             new (self) TensorParallelHandle(communicator, context, options);
           },
-          nb::arg("communicator").none(), nb::kw_only(), "context"_a = nb::none(), "overlap"_a = "automatic",
-          "staging_bytes"_a = nb::none(), "timeout_seconds"_a = 60.0,
+          nb::arg("communicator").none(), nb::kw_only(), "context"_a = nb::none(),
+          "overlap"_a.none() = "automatic", "staging_bytes"_a = nb::none(), "timeout_seconds"_a.none() = 60.0,
           nb::sig("def __init__(self, communicator: object, *, context: Context | None = None, overlap: str = "
                   "\"automatic\", staging_bytes: int | None = None, timeout_seconds: float = 60.0) -> None"));
   bind_products(parallel);

@@ -9,6 +9,7 @@
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "epilogue.hpp"
+#include "imported.hpp"
 #include "torch_state.hpp"
 #include "util/integers.hpp"
 
@@ -165,8 +166,8 @@ bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays,
 }
 
 nb::object recorded(const GroupedArguments& it) {
-  static nb::object& function = *new nb::object(nb::module_::import_("jitgemm._grouped").attr("recorded"));
-  return function(it.a, it.b, it.offs, it.bias, it.out_dtype, it.out, !it.scale_a.is_none() || !it.scale_b.is_none(),
+  static constinit Imported function("jitgemm._grouped", "recorded");
+  return (*function)(it.a, it.b, it.offs, it.bias, it.out_dtype, it.out, !it.scale_a.is_none() || !it.scale_b.is_none(),
                   it.expected_m, it.config, it.stream, it.context);
 }
 

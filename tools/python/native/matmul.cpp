@@ -9,6 +9,7 @@
 #include "context_internals.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
+#include "imported.hpp"
 #include "jitgemm/error.hpp"
 #include "scales.hpp"
 #include "torch_state.hpp"
@@ -413,7 +414,7 @@ nb::object PreparedMatmul::result() const {
 namespace {
 
 nb::object by_operators(const MatmulArguments& arguments) {
-  static nb::object& module = *new nb::object(nb::module_::import_("jitgemm.torch"));
+  static constinit Imported matmul("jitgemm.torch", "matmul"), linear("jitgemm.torch", "linear");
   nb::dict keywords;
   const auto pass = [&](const char* name, nb::handle value) {
     if (!value.is_none()) keywords[name] = value;
@@ -427,7 +428,7 @@ nb::object by_operators(const MatmulArguments& arguments) {
   pass("config", arguments.config);
   pass("stream", arguments.stream);
   pass("context", arguments.context);
-  if (arguments.b_is_weight) return module.attr("linear")(arguments.a, arguments.b, **keywords);
+  if (arguments.b_is_weight) return (*linear)(arguments.a, arguments.b, **keywords);
   pass("c", arguments.c);
   keywords["alpha"] = arguments.alpha;
   pass("beta", arguments.beta);
@@ -435,12 +436,12 @@ nb::object by_operators(const MatmulArguments& arguments) {
   pass("scale_a", arguments.scale_a);
   pass("scale_b", arguments.scale_b);
   pass("scale_d", arguments.scale_d);
-  return module.attr("matmul")(arguments.a, arguments.b, **keywords);
+  return (*matmul)(arguments.a, arguments.b, **keywords);
 }
 
 nb::object recorded(const MatmulArguments& it) {
-  static nb::object& function = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_recorded"));
-  return function(it.a, it.b, it.c, it.alpha, it.beta, it.bias, it.activation, it.slope, it.out, it.out_dtype,
+  static constinit Imported function("jitgemm.torch", "_recorded");
+  return (*function)(it.a, it.b, it.c, it.alpha, it.beta, it.bias, it.activation, it.slope, it.out, it.out_dtype,
                   it.precision, it.accumulation, it.scale_a, it.scale_b, it.scale_d, it.config, it.stream, it.context,
                   it.b_is_weight);
 }
@@ -456,8 +457,8 @@ MatmulArguments past_torch(const MatmulArguments& it, const char* what, nb::obje
         "Tensor, forward-mode gradients); call it outside of that");
   }
   if (way == Way::direct) return it;
-  static nb::object& prepared = *new nb::object(nb::module_::import_("jitgemm.torch").attr("_prepared"));
-  cast = prepared(what, it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands);
+  static constinit Imported prepared("jitgemm.torch", "_prepared");
+  cast = (*prepared)(what, it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands);
   MatmulArguments result = it;
   result.a = cast[0].ptr();
   result.b = cast[1].ptr();

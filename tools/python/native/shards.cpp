@@ -20,6 +20,15 @@ View of_all_ranks(View view, int ranks) {
   return view;
 }
 
+/// Ranks gather rows, each in one piece.
+void gather_rows(Product& product, const View& a) {
+  Matrix& matrix = product.problem.a;
+  if (a.elements() == 0 || matrix.layout == Layout::row_major) return;
+  product.copy_a = !alike(a, contiguous_view(shape_of(a), a.type));
+  matrix.layout = Layout::row_major;  // as the copy is, and as one column can be said to be
+  matrix.ld = 0;
+}
+
 bool is_column(const View& bias) { return bias.rank == 2 && bias.shape[1] == 1; }
 
 }  // namespace
@@ -63,9 +72,7 @@ Product describe_shards(const ProductArrays& arrays, const View& d, const Proble
     throw ShapeError("the rows of " + std::string(arrays.c ? "a, c or out" : "a or out") +
                      " do not follow each other at one stride through all dimensions but the last, as ranks exchange "
                      "them; pass contiguous arrays");
-  if (shards.shares_a() && shards.ranks > 1 && product.problem.a.layout == Layout::column_major && whole.elements() > 0 &&
-      !product.copy_a)
-    throw ShapeError("a is " + form_text(*arrays.a) + ", stored by columns, and ranks gather rows; pass a contiguous one");
+  if (shards.shares_a()) gather_rows(product, *arrays.a);
   return product;
 }
 

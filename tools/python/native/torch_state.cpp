@@ -31,8 +31,15 @@ constexpr const char* grad_mode_symbol = "_ZN3c108GradMode10is_enabledEv";
 class Torch {
  public:
   static const Torch& instance() {
-    static const Torch& torch = *new Torch;
-    return torch;
+    static constinit const Torch* torch = nullptr;  // see imported.hpp for why not itself
+    if (!torch) {
+      auto* const made = new Torch;
+      if (torch)
+        delete made;
+      else
+        torch = made;
+    }
+    return *torch;
   }
 
   TorchState state() const {
