@@ -5,7 +5,9 @@ Needs the NCCL that CMake's target fake_nccl makes: tools/wheel.sh and ctest nam
 import contextlib
 import ctypes
 import gc
+import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -286,6 +288,24 @@ def test_tensors(method):
     with World(2) as world:
         for rank, d in enumerate(world.each(work)):
             assert d.dtype == torch.float32 and (d.double().numpy() == case.expected(rank)).all()
+
+
+@pytest.mark.skipif(not torch, reason="torch is not installed")
+def test_the_example_s_layer():
+    path = pathlib.Path(__file__).parents[2] / "tools/python/examples/tensor_parallel.py"
+    spec = importlib.util.spec_from_file_location("example", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    x = [torch.randn(8, 64).bfloat16() for _ in range(2)]
+
+    def work(parallel, rank):
+        weights = example.Weights(64, 96, rank, 2, "cpu")
+        with torch.no_grad():
+            return example.ours(parallel, weights)(x[rank]), weights.exact(x[rank])
+
+    with World(2) as world:
+        for d, exact_d in world.each(work):
+            assert d.shape == exact_d.shape and torch.allclose(d.float(), exact_d, rtol=2e-2, atol=2e-2)
 
 
 # -------------------------------------------------------------------------------------------- what runs, and why
