@@ -116,7 +116,7 @@ class FakeNccl {
 
   bool alone = false;        // one rank calls, and all the others do the same with the same
   bool nonblocking = false;  // of all communicators; ranks that disagree wait for each other for ever
-  int device = 0;      // of all communicators
+  int device = 0;            // of all communicators
   std::chrono::milliseconds longest_wait = std::chrono::minutes(5);  // of its stream; what comes next goes on then
   std::chrono::milliseconds patience{20};                            // of a call that waits for other ranks
   std::atomic<bool> ranks_disagreed = false;                         // on a collective or its size

@@ -26,7 +26,7 @@ std::set<const ncclComm*>& alive = *new std::set<const ncclComm*>;
 
 /// A function of the communicator's world, where there is that world still: else what newer NCCLs say.
 template <typename Function, typename... Arguments>
-nccl::Result call(ncclComm* communicator, Function nccl::NcclApi::*function, Arguments... arguments) {
+nccl::Result call(ncclComm* communicator, Function nccl::NcclApi::* function, Arguments... arguments) {
   {
     const std::lock_guard lock(mutex);
     if (!alive.contains(communicator)) return nccl::Result::invalid_argument;

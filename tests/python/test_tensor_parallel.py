@@ -282,7 +282,10 @@ def test_tensors(method):
             version = out._version
             assert multiply(a, weight.t(), out=out) is out and out._version > version and torch.equal(out, d)
             with torch.autocast("cpu", torch.bfloat16):
+                parallel.prepare(method, a, weight.t())
+                before = len(world.calls(rank))
                 assert multiply(a, weight.t()).dtype == torch.bfloat16
+                assert len(world.calls(rank)) == before + 1
             return d
 
     with World(2) as world:

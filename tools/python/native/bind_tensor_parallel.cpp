@@ -29,15 +29,15 @@ std::size_t staging_bytes_of(nb::handle bytes) {
 }
 
 // Those of matmul() that are served across ranks.
-#define JITGEMM_RANK_ARGUMENTS                                                                                     \
-  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),                \
-                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),  \
-                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),              \
+#define JITGEMM_RANK_ARGUMENTS                                                                                    \
+  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),               \
+                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), \
+                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),             \
                  "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), "stream"_a = nb::none()
-#define JITGEMM_RANK_SIGNATURE                                                                                   \
-  "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "        \
-  "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, "     \
-  "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "        \
+#define JITGEMM_RANK_SIGNATURE                                                                               \
+  "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "    \
+  "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, " \
+  "precision: str | None = None, accumulation: str | None = None, scale_a: Array | float | None = None, "    \
   "scale_b: Array | float | None = None, scale_d: Array | None = None, stream: object = None"
 
 MatmulArguments arguments_of(nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta,
@@ -124,10 +124,11 @@ Returns (ranks * rows, N), or (ranks * rows, ..., N); so are c and out, and bias
 Collective. The other arguments are matmul()'s, and scale_a and scale_b one number or float32; all ranks pass the same
 scale_a. Asynchronous on CUDA devices. Computed past torch's operators: tensors that require gradients are refused
 outside torch.no_grad() and an autograd.Function's own methods.)")
-      .def("matmul_reduce_scatter", &multiply<Exchange::reduce_scatter_d>, nb::arg("a").none(), nb::arg("b").none(),
-           JITGEMM_RANK_ARGUMENTS,
-           nb::sig("def matmul_reduce_scatter(self, a: Array, b: Array, " JITGEMM_RANK_SIGNATURE ") -> Array"),
-           R"(This rank's rows of the sum of all ranks' a @ b: a layer that is split by rows, whose output is split by rows.
+      .def(
+          "matmul_reduce_scatter", &multiply<Exchange::reduce_scatter_d>, nb::arg("a").none(), nb::arg("b").none(),
+          JITGEMM_RANK_ARGUMENTS,
+          nb::sig("def matmul_reduce_scatter(self, a: Array, b: Array, " JITGEMM_RANK_SIGNATURE ") -> Array"),
+          R"(This rank's rows of the sum of all ranks' a @ b: a layer that is split by rows, whose output is split by rows.
 
 a       (rows, K), this rank's columns of the input; (rows, ..., K) where its rows follow each other. Rows of all
         ranks: a multiple of them.
@@ -139,16 +140,16 @@ type, bfloat16 for one of 8 bits. Else as all_gather_matmul(); scale_a and scale
       .def("matmul_all_reduce", &multiply<Exchange::all_reduce_d>, nb::arg("a").none(), nb::arg("b").none(),
            JITGEMM_RANK_ARGUMENTS,
            nb::sig("def matmul_all_reduce(self, a: Array, b: Array, " JITGEMM_RANK_SIGNATURE ") -> Array"),
-           "All rows of the sum of all ranks' a @ b, (rows, N), of any number of rows; else as matmul_reduce_scatter().");
+           "All rows of the sum of all ranks' a @ b, (rows, N), of any number of rows; else as "
+           "matmul_reduce_scatter().");
 }
 
 }  // namespace
 
 void bind_tensor_parallel(nb::module_& module) {
   bind_plan(module);
-  nb::class_<TensorParallelHandle> parallel(
-      module, "TensorParallel",
-      R"(Matrix products that all ranks of an NCCL communicator compute together.
+  nb::class_<TensorParallelHandle> parallel(module, "TensorParallel",
+                                            R"(Matrix products that all ranks of an NCCL communicator compute together.
 
     torch.distributed.init_process_group("nccl")
     parallel = jitgemm.TensorParallel(torch.distributed.group.WORLD)
@@ -167,47 +168,51 @@ To make one, to multiply and to prepare() are collective: all ranks do it in the
 call with a new problem waits for the other ranks; Python's other threads run meanwhile. RuntimeError with the code
 "peer_lost" or "communicator_failed" when a rank does not answer or NCCL fails, and from then on. As a context
 manager it is closed at the end, after abort() where an exception leaves.)",
-      nb::is_weak_referenceable());
-  parallel
-      .def(
-          "__init__",
-          [](TensorParallelHandle* self, nb::handle communicator, nb::handle context, nb::handle overlap,
-             nb::handle staging_bytes, nb::handle timeout_seconds) {
-            const TensorParallelOptions options{.overlap = overlap_of(overlap),
-                                                .staging_bytes = staging_bytes_of(staging_bytes),
-                                                .timeout_seconds = number_of(timeout_seconds, "timeout_seconds")};
-            new (self) TensorParallelHandle(communicator, context, options);
-          },
-          nb::arg("communicator").none(), nb::kw_only(), "context"_a = nb::none(),
-          "overlap"_a.none() = "automatic", "staging_bytes"_a = nb::none(), "timeout_seconds"_a.none() = 60.0,
-          nb::sig("def __init__(self, communicator: object, *, context: Context | None = None, overlap: str = "
-                  "\"automatic\", staging_bytes: int | None = None, timeout_seconds: float = 60.0) -> None"));
+                                            nb::is_weak_referenceable());
+  parallel.def(
+      "__init__",
+      [](TensorParallelHandle* self, nb::handle communicator, nb::handle context, nb::handle overlap,
+         nb::handle staging_bytes, nb::handle timeout_seconds) {
+        const TensorParallelOptions options{.overlap = overlap_of(overlap),
+                                            .staging_bytes = staging_bytes_of(staging_bytes),
+                                            .timeout_seconds = number_of(timeout_seconds, "timeout_seconds")};
+        new (self) TensorParallelHandle(communicator, context, options);
+      },
+      nb::arg("communicator").none(), nb::kw_only(), "context"_a = nb::none(), "overlap"_a.none() = "automatic",
+      "staging_bytes"_a = nb::none(), "timeout_seconds"_a.none() = 60.0,
+      nb::sig("def __init__(self, communicator: object, *, context: Context | None = None, overlap: str = "
+              "\"automatic\", staging_bytes: int | None = None, timeout_seconds: float = 60.0) -> None"));
   bind_products(parallel);
   parallel
       .def("prepare", &asked<&TensorParallelHandle::prepare>, "exchange"_a.none(), nb::arg("a").none(),
            "b"_a = nb::none(), JITGEMM_RANK_ARGUMENTS,
-           nb::sig("def prepare(self, exchange: str, a: Array | Problem | str, b: Array | None = None, "
-                   JITGEMM_RANK_SIGNATURE ") -> None"),
+           nb::sig("def prepare(self, exchange: str, a: Array | Problem | str, b: Array | None = "
+                   "None, " JITGEMM_RANK_SIGNATURE ") -> None"),
            "Chooses, compiles and allocates for a method with these arguments, or with a Problem whose m is of all\n"
            "rows. Collective. What is prepared may be captured into CUDA graphs.\n\n"
            "exchange: \"all_gather_matmul\", \"matmul_reduce_scatter\" or \"matmul_all_reduce\".")
-      .def("plan", &asked<&TensorParallelHandle::plan>, "exchange"_a.none(), nb::arg("a").none(), "b"_a = nb::none(),
-           JITGEMM_RANK_ARGUMENTS,
-           nb::sig("def plan(self, exchange: str, a: Array | Problem | str, b: Array | None = None, "
-                   JITGEMM_RANK_SIGNATURE ") -> ParallelPlan"),
-           "What a method would do with the arguments of prepare(). Not collective: of what is not prepared, what this\n"
-           "rank would choose.")
+      .def(
+          "plan", &asked<&TensorParallelHandle::plan>, "exchange"_a.none(), nb::arg("a").none(), "b"_a = nb::none(),
+          JITGEMM_RANK_ARGUMENTS,
+          nb::sig(
+              "def plan(self, exchange: str, a: Array | Problem | str, b: Array | None = None, " JITGEMM_RANK_SIGNATURE
+              ") -> ParallelPlan"),
+          "What a method would do with the arguments of prepare(). Not collective: of what is not prepared, what this\n"
+          "rank would choose.")
       .def("check", &TensorParallelHandle::check,
            "Raises what a lost rank, or NCCL, has left behind. Waits for nothing.")
       .def("abort", &TensorParallelHandle::abort,
-           "Ends the waits of calls in other threads, and all later calls, by RuntimeError; what they compute counts for\n"
+           "Ends the waits of calls in other threads, and all later calls, by RuntimeError; what they compute counts "
+           "for\n"
            "nothing. From any thread. What NCCL itself waits for on the device, ncclCommAbort() ends.")
       .def("close", &TensorParallelHandle::close,
            "Frees what this holds, once calls of other threads and of the device have ended. Twice is no error.")
       .def_prop_ro("closed", &TensorParallelHandle::closed)
       .def_prop_ro("rank", &TensorParallelHandle::rank)
       .def_prop_ro("ranks", &TensorParallelHandle::ranks)
-      .def("__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> TensorParallel"))
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); },
+          nb::sig("def __enter__(self) -> TensorParallel"))
       .def(
           "__exit__",
           [](TensorParallelHandle& self, nb::handle type, nb::handle, nb::handle) {

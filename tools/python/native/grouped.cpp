@@ -168,7 +168,7 @@ bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays,
 nb::object recorded(const GroupedArguments& it) {
   static constinit Imported function("jitgemm._grouped", "recorded");
   return (*function)(it.a, it.b, it.offs, it.bias, it.out_dtype, it.out, !it.scale_a.is_none() || !it.scale_b.is_none(),
-                  it.expected_m, it.config, it.stream, it.context);
+                     it.expected_m, it.config, it.stream, it.context);
 }
 
 }  // namespace

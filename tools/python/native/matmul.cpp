@@ -282,9 +282,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   if (c_ && like.beta == 0) c_.reset();
   View c = c_ ? c_->view() : View{}, bias = bias_ ? bias_->view() : View{};
   const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr, epilogue_ ? &of_epilogue : nullptr};
-  const auto described = [&] {
-    return shards ? describe_shards(arrays, d, like, *shards) : describe(arrays, d, like);
-  };
+  const auto described = [&] { return shards ? describe_shards(arrays, d, like, *shards) : describe(arrays, d, like); };
   product_ = described();
   // What lies apart in both dimensions is copied, as torch does.
   const auto copy = [&](bool needed, std::optional<Array>& array, nb::object& kept, const char* name, View& view,
@@ -442,8 +440,8 @@ nb::object by_operators(const MatmulArguments& arguments) {
 nb::object recorded(const MatmulArguments& it) {
   static constinit Imported function("jitgemm.torch", "_recorded");
   return (*function)(it.a, it.b, it.c, it.alpha, it.beta, it.bias, it.activation, it.slope, it.out, it.out_dtype,
-                  it.precision, it.accumulation, it.scale_a, it.scale_b, it.scale_d, it.config, it.stream, it.context,
-                  it.b_is_weight);
+                     it.precision, it.accumulation, it.scale_a, it.scale_b, it.scale_d, it.config, it.stream,
+                     it.context, it.b_is_weight);
 }
 
 }  // namespace
@@ -451,10 +449,10 @@ nb::object recorded(const MatmulArguments& it) {
 MatmulArguments past_torch(const MatmulArguments& it, const char* what, nb::object& cast) {
   const Way way = way_of(it);
   if (way == Way::operators) {
-    throw std::runtime_error(
-        std::string(what) +
-        " is computed past torch's operators, which something here looks at (torch.func, a mode, a trace, a subclass of "
-        "Tensor, forward-mode gradients); call it outside of that");
+    throw std::runtime_error(std::string(what) +
+                             " is computed past torch's operators, which something here looks at (torch.func, a mode, "
+                             "a trace, a subclass of "
+                             "Tensor, forward-mode gradients); call it outside of that");
   }
   if (way == Way::direct) return it;
   static constinit Imported prepared("jitgemm.torch", "_prepared");

@@ -34,7 +34,8 @@ bool is_column(const View& bias) { return bias.rank == 2 && bias.shape[1] == 1; 
 }  // namespace
 
 Shape rank_shape(const View& a, const View& b, const Shards& shards) {
-  if (a.rank < 2) throw ShapeError(shape_text("a", a) + "; pass one of shape (rows, K), whose rows are dealt to the ranks");
+  if (a.rank < 2)
+    throw ShapeError(shape_text("a", a) + "; pass one of shape (rows, K), whose rows are dealt to the ranks");
   if (b.rank != 2)
     throw ShapeError(shape_text("b", b) + "; products across ranks take one matrix (K, N); call for each of a batch");
   Shape shape = product_shape(a, b);
@@ -66,8 +67,9 @@ Product describe_shards(const ProductArrays& arrays, const View& d, const Proble
   Product product = describe(of_all, whole, like);
   if (whole.elements() == 0) product.problem.batch = 1;
   if (product.swapped)
-    throw ShapeError("out is " + form_text(d) + ", and ranks exchange rows; pass one that is contiguous in its last "
-                                                "dimension");
+    throw ShapeError("out is " + form_text(d) +
+                     ", and ranks exchange rows; pass one that is contiguous in its last "
+                     "dimension");
   if (product.loops > 0 || product.problem.batch != 1)
     throw ShapeError("the rows of " + std::string(arrays.c ? "a, c or out" : "a or out") +
                      " do not follow each other at one stride through all dimensions but the last, as ranks exchange "

@@ -47,7 +47,8 @@ NcclCommunicator communicator_at(nb::handle address) {
 NcclCommunicator communicator_of_group(nb::handle group, const ContextHandle* context) {
   const nb::module_ groups = nb::module_::import_("jitgemm._process_groups");
   nb::object device = nb::none();
-  if (context) device = nb::cast(context->device() == Device::cuda ? "cuda:" + std::to_string(context->number()) : "cpu");
+  if (context)
+    device = nb::cast(context->device() == Device::cuda ? "cuda:" + std::to_string(context->number()) : "cpu");
   return communicator_at(groups.attr("communicator_of")(group, device));
 }
 
@@ -157,11 +158,16 @@ void TensorParallelHandle::wait(TensorParallel& parallel, Stream stream) {
   }
 }
 
+MatmulArguments TensorParallelHandle::own_arguments(const MatmulArguments& arguments, nb::object& cast) const {
+  MatmulArguments own = past_torch(arguments, "a product across ranks", cast);
+  own.context = context_object_;
+  return own;
+}
+
 nb::object TensorParallelHandle::multiply(const MatmulArguments& arguments, Exchange exchange) {
   if (closed()) unlocked([](TensorParallel&) {});
   nb::object cast;
-  MatmulArguments it = past_torch(arguments, "a product across ranks", cast);
-  it.context = context_object_;
+  const MatmulArguments it = own_arguments(arguments, cast);
   const Shards shards{exchange, ranks_};
   const PreparedMatmul prepared(it, PreparedMatmul::Purpose::run, &shards);
   check_aligned(prepared.product().problem, prepared.operands());
@@ -180,8 +186,8 @@ Problem TensorParallelHandle::problem_of(const MatmulArguments& arguments, Excha
   if (PyUnicode_Check(arguments.a.ptr())) return parse_problem(nb::cast<std::string>(arguments.a));
   if (nb::try_cast(arguments.a, problem) && problem) return *problem;
   if (arguments.b.is_none()) throw nb::type_error("b is missing; pass this rank's two arrays, or a Problem");
-  MatmulArguments it = arguments;
-  it.context = context_object_;
+  nb::object cast;
+  const MatmulArguments it = own_arguments(arguments, cast);
   const Shards shards{exchange, ranks_};
   return PreparedMatmul(it, PreparedMatmul::Purpose::describe, &shards).product().problem;
 }

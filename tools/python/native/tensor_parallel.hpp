@@ -41,6 +41,8 @@ class TensorParallelHandle {
   /// Calls `function` without Python's lock.
   template <typename Function>
   auto unlocked(Function function);
+  /// As past_torch() has them, and this one's context.
+  MatmulArguments own_arguments(const MatmulArguments& arguments, nb::object& cast) const;
   Problem problem_of(const MatmulArguments& arguments, Exchange exchange) const;
   void wait(TensorParallel& parallel, Stream stream);
 
