@@ -221,6 +221,18 @@ def test_arrays_are_read_and_written_where_they_lie(method):
         assert np.isnan(within[rank]).all()
 
 
+def test_the_stride_of_one_row_says_nothing():
+    case = Case("all_gather_matmul", 2, rows=1)
+
+    def work(parallel, rank):
+        a, b = case.of(rank)
+        return parallel.all_gather_matmul(np.lib.stride_tricks.as_strided(a, strides=(4, 4)), b)
+
+    with World(2) as world:
+        for rank, d in enumerate(world.each(work)):
+            assert (d == case.expected(rank)).all()
+
+
 @pytest.mark.parametrize("sequence", [1, 2])
 @pytest.mark.parametrize("method", METHODS)
 def test_sequences_are_shared_along_their_first_dimension(method, sequence):
