@@ -7,46 +7,66 @@
 #include "functor.cuh"
 #include "groups.cuh"
 #include "ide.cuh"
+#include "pairs.cuh"
 #include "ptx/math.cuh"
+#include "scales.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
 
 constexpr int SCALE_EXTENT = 128;  // of a block, each way
+// Of D's columns (with SWAP_AB rows) that have both of a pair's, a block has as many, and a half begins with a block.
+constexpr int PAIRED_EXTENT = ARE_HALVES ? SCALE_EXTENT : SCALE_EXTENT / 2;
+constexpr bool UPS_BEGIN_BLOCKS = UP_STEP == SCALE_EXTENT;
 
 __device__ __forceinline__ const BlockScalesLayout& block_scales_layout(const Arguments& args) {
   if constexpr (GROUPED)
     return static_cast<const GroupBlockScalesArguments&>(args);
+  else if constexpr (HAS_CUSTOM_EPILOGUE)
+    return static_cast<const EpilogueScalesArguments&>(args);
   else
     return static_cast<const BlockScalesArguments&>(args);
+}
+__device__ __forceinline__ const auto& batch_of_block_scales(const Arguments& args) {
+  if constexpr (HAS_CUSTOM_EPILOGUE)
+    return static_cast<const EpilogueScalesArguments&>(args);
+  else
+    return static_cast<const BatchBlockScalesArguments&>(args);
 }
 
 /// Those of a tile's matrix or group.
 __device__ __forceinline__ const float* block_scales_of_a(const Arguments& args, const WorkTile& tile) {
   if constexpr (BATCHED && !GROUPED)
-    return args.scale_a + tile.batch * static_cast<const BatchBlockScalesArguments&>(args).stride_scale_a;
+    return args.scale_a + tile.batch * batch_of_block_scales(args).stride_scale_a;
   else
     return scales_of_a(args, tile);
 }
 __device__ __forceinline__ const float* block_scales_of_b(const Arguments& args, const WorkTile& tile) {
   if constexpr (BATCHED && !GROUPED)
-    return args.scale_b + tile.batch * static_cast<const BatchBlockScalesArguments&>(args).stride_scale_b;
+    return args.scale_b + tile.batch * batch_of_block_scales(args).stride_scale_b;
   else
     return scales_of_b(args, tile);
 }
 
 /// One k-block's scales of a thread's part of a fragment of DOWN blocks. The fragment's first row is a multiple of its
-/// blocks' rows, its first column of its columns, so that a block of rows has one scale, if not each row has one.
+/// blocks' rows, its first column of its columns, so that a block of rows has one scale, if not each row has one. Where
+/// columns are pairs, those of one kind are as many as D has; where rows are, a block's halves are of either kind.
 template <typename Fragment, int DOWN>
 struct BlockFactors {
-  static constexpr int PAIRS = Fragment::PAIRS, COLUMNS = PAIRS * 8;
+  using Sums = ProductFragment<Fragment>;
+  static constexpr int PAIRS = Sums::PAIRS, COLUMNS = PAIRS * 8 / COLUMN_FOLD;
   static constexpr bool OF_EACH_ROW = SCALING_A == Scaling::block_1x128;
   static constexpr bool OF_EACH_COLUMN = SCALING_B == Scaling::block_1x128;
-  static constexpr int COLUMN_STEP = common_divisor(COLUMNS, SCALE_EXTENT);  // of where fragments begin in a block
-  static constexpr int COLUMN_BLOCKS = ceil_div(SCALE_EXTENT - COLUMN_STEP + COLUMNS, SCALE_EXTENT);
-  static constexpr int OF_A = OF_EACH_ROW ? 2 * DOWN : DOWN, OF_B = OF_EACH_COLUMN ? 2 * PAIRS : COLUMN_BLOCKS;
+  static constexpr int EXTENT = COLUMN_FOLD == 2 ? PAIRED_EXTENT : SCALE_EXTENT;
+  static constexpr int COLUMN_STEP = common_divisor(COLUMNS, EXTENT);  // of where fragments begin in a block
+  static constexpr int COLUMN_BLOCKS = ceil_div(EXTENT - COLUMN_STEP + COLUMNS, EXTENT);
+  // Of columns of the second kind, where these lie elsewhere: behind those of the first.
+  static constexpr int UP_BLOCKS = COLUMN_FOLD == 1 || !ARE_HALVES ? 0 : UPS_BEGIN_BLOCKS ? COLUMN_BLOCKS : 2;
+  static constexpr int OF_A = OF_EACH_ROW || ROW_FOLD == 2 ? 2 * DOWN : DOWN;
+  static constexpr int OF_B = OF_EACH_COLUMN ? 2 * PAIRS : COLUMN_BLOCKS + UP_BLOCKS;
 
   float a[OF_A], b[OF_B];
+  int second_block;  // without UPS_BEGIN_BLOCKS: from the thread's first column on, where the ups' second block begins
 
   /// sums += a * b * of_block, the product of the scales rounded, and then all else once. The fragment begins at
   /// `first_column` of all of D.
@@ -56,7 +76,7 @@ struct BlockFactors {
     if constexpr (OF_EACH_COLUMN)
       add_from<0>(of_block, sums);
     else
-      add_within<0, SCALE_EXTENT>(first_column % SCALE_EXTENT, of_block, sums);
+      add_within<0, EXTENT>(first_column % EXTENT, of_block, sums);
   }
 
  private:
@@ -66,13 +86,30 @@ struct BlockFactors {
   __device__ __forceinline__ void add_within(int begin, const Accumulator (&of_block)[COUNT],
                                              Accumulator (&sums)[COUNT]) const {
     constexpr int STEPS = (HIGH - LOW) / COLUMN_STEP, MIDDLE = LOW + STEPS / 2 * COLUMN_STEP;
-    if constexpr (STEPS == 1 || HIGH - COLUMN_STEP + COLUMNS <= SCALE_EXTENT) {
+    if constexpr (STEPS == 1 || HIGH - COLUMN_STEP + COLUMNS <= EXTENT) {
       add_from<LOW>(of_block, sums);
     } else {
       if (begin < MIDDLE)
         add_within<LOW, MIDDLE>(begin, of_block, sums);
       else
         add_within<MIDDLE, HIGH>(begin, of_block, sums);
+    }
+  }
+
+  /// Of the jth column of a pair of neighbours.
+  template <int BEGIN>
+  __device__ __forceinline__ float of_column(int number, int j) const {
+    if constexpr (OF_EACH_COLUMN) {
+      return b[2 * number + j];
+    } else if constexpr (UP_BLOCKS == 0) {
+      return b[(BEGIN + Sums::first_column_of(number) / COLUMN_FOLD / 8 * 8) / EXTENT];
+    } else {
+      const int column = number / 2 * 8;
+      if (number % 2 == 0) return b[(BEGIN + column) / EXTENT];
+      if constexpr (UPS_BEGIN_BLOCKS)
+        return b[COLUMN_BLOCKS + (BEGIN + column) / EXTENT];
+      else
+        return column + j < second_block ? b[OF_B - 2] : b[OF_B - 1];
     }
   }
 
@@ -86,11 +123,9 @@ struct BlockFactors {
         for (int number = 0; number < PAIRS; ++number)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            const int i = Fragment::pair(down, half, number) + j * Fragment::NEIGHBOUR;
-            const float of_row = a[OF_EACH_ROW ? 2 * down + half : down];
-            const float of_column =
-                b[OF_EACH_COLUMN ? 2 * number + j : (BEGIN + Fragment::first_column_of(number)) / SCALE_EXTENT];
-            sums[i] = ptx::fma(ptx::mul(of_row, of_column), of_block[i], sums[i]);
+            const int i = Sums::pair(down, half, number) + j * Sums::NEIGHBOUR;
+            const float of_row = a[OF_A > DOWN ? 2 * down + half : down];
+            sums[i] = ptx::fma(ptx::mul(of_row, of_column<BEGIN>(number, j)), of_block[i], sums[i]);
           }
   }
 };

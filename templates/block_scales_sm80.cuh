@@ -3,6 +3,7 @@
 #include "arguments.cuh"
 #include "block_scales.cuh"
 #include "ptx/global.cuh"
+#include "ptx/special_registers.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -12,6 +13,7 @@ namespace jitgemm::device {
 template <typename Fragment, int DOWN>
 class BlockScales {
   using Factors = BlockFactors<Fragment, DOWN>;
+  using Sums = typename Factors::Sums;
   static constexpr bool OF_EACH_ROW = Factors::OF_EACH_ROW, OF_EACH_COLUMN = Factors::OF_EACH_COLUMN;
 
   const BlockScalesLayout& layout;
@@ -19,13 +21,28 @@ class BlockScales {
   int rows[Factors::OF_A];   // that have scales, of all of D
   int first_column, column;  // of the fragment and of the thread's first
   int last_column;
-  int k;  // the next k-block
+  int half;  // of pairs that are halves
+  int k;     // the next k-block
   Factors factors;
 
   template <Scaling SCALING>
   static __device__ __forceinline__ float at(const float* scales, i64 ld, int index, int k_block) {
     return ptx::ld_global<float>(
         scales + (SCALING == Scaling::block_1x128 ? k_block * ld + index : index / SCALE_EXTENT * ld + k_block));
+  }
+
+  /// The column of B that has the ith scale.
+  __device__ __forceinline__ int column_of_b(int i) const {
+    const int number = i / 2;
+    if constexpr (!PAIRS)
+      return min_of(OF_EACH_COLUMN ? column + Sums::first_column_of(number) + i % 2 : first_column + i * SCALE_EXTENT,
+                    last_column);
+    else if constexpr (OF_EACH_COLUMN)
+      return place_of_pair(min_of(column + number / 2 * 8 + i % 2, last_column), number % 2, half);
+    else if (i < Factors::COLUMN_BLOCKS)
+      return place_of_pair(min_of(first_column + i * Factors::EXTENT, last_column), 0, half);
+    else
+      return place_of_pair(min_of(first_column + (i - Factors::COLUMN_BLOCKS) * Factors::EXTENT, last_column), 1, half);
   }
 
  public:
@@ -41,8 +58,10 @@ class BlockScales {
       rows[i] = layout.first_a +
                 min_of(row + (OF_EACH_ROW ? fragment.row_of(i / 2, i % 2) : fragment.row_of(i, 0)), tile.row_end - 1);
     first_column = layout.first_b + column_of_fragment;
-    column = first_column + fragment.first_column;
+    column = first_column + Sums(0, ptx::thread_index() % 32).first_column;
     last_column = layout.first_b + tile.column_end - 1;
+    half = half_of_pairs(arguments);
+    factors.second_block = SCALE_EXTENT - (half + first_column) % SCALE_EXTENT - (column - first_column);
   }
 
   __device__ __forceinline__ void load_next() {
@@ -50,11 +69,8 @@ class BlockScales {
 #pragma unroll
     for (int i = 0; i < Factors::OF_A; ++i) factors.a[i] = at<SCALING_A>(scales_a, layout.ld_scale_a, rows[i], k_block);
 #pragma unroll
-    for (int i = 0; i < Factors::OF_B; ++i) {
-      const int at_column =
-          OF_EACH_COLUMN ? column + Fragment::first_column_of(i / 2) + i % 2 : first_column + i * SCALE_EXTENT;
-      factors.b[i] = at<SCALING_B>(scales_b, layout.ld_scale_b, min_of(at_column, last_column), k_block);
-    }
+    for (int i = 0; i < Factors::OF_B; ++i)
+      factors.b[i] = at<SCALING_B>(scales_b, layout.ld_scale_b, column_of_b(i), k_block);
   }
 
   template <int COUNT>

@@ -61,7 +61,7 @@ struct Epilogue {
   /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told; with PAIRS those
   /// of both gates, with what they let through. `staged` has pairs of the matrices that need not be loaded here.
   template <bool INTERIOR, typename Staged = NotStaged>
-  __device__ __forceinline__ void finish(int row, int column, const Factors (&factors)[2], ElementCompute& x,
+  __device__ __forceinline__ void finish(int row, int column, const NeighbourFactors& factors, ElementCompute& x,
                                          ElementCompute& y, [[maybe_unused]] ElementCompute up_x = 0,
                                          [[maybe_unused]] ElementCompute up_y = 0, const Staged& staged = {}) const {
     ElementCompute c[2] = {}, bias[2] = {};
@@ -69,14 +69,14 @@ struct Epilogue {
     const EpilogueFunctor functor{args.scalars, scales.d};
     ElementCompute values[] = {x, y};
     if constexpr (HAS_CUSTOM_EPILOGUE) {
-      for (int i = 0; i < 2; ++i) values[i] = functor.linear(values[i], factors[i], 0);
+      for (int i = 0; i < 2; ++i) values[i] = functor.linear(values[i], factors.first[i], 0);
       ElementCompute up[] = {up_x, up_y};
       if constexpr (PAIRS)
-        for (int i = 0; i < 2; ++i) up[i] = functor.linear(up[i], factors[i], 0);
+        for (int i = 0; i < 2; ++i) up[i] = functor.linear(up[i], factors.ups[i], 0);
       apply_custom<INTERIOR, CustomEpilogue>(args, tile, row, column, values, up, staged);
       for (ElementCompute& value : values) value = functor.scaled(value);
     } else {
-      functor(values, factors, c, bias);
+      functor(values, factors.first, c, bias);
     }
     x = values[0];
     y = values[1];
@@ -123,7 +123,7 @@ struct Epilogue {
 
   /// Finishes and stores D's elements (row, column) and (row, column + 1), as far as D has them; column is even.
   template <bool INTERIOR>
-  __device__ __forceinline__ void store_pair(int row, int column, const Factors (&factors)[2], ElementCompute x,
+  __device__ __forceinline__ void store_pair(int row, int column, const NeighbourFactors& factors, ElementCompute x,
                                              ElementCompute y, ElementCompute up_x = 0, ElementCompute up_y = 0) const {
     finish<INTERIOR>(row, column, factors, x, y, up_x, up_y);
     if (!INTERIOR && (row >= tile.row_end || column >= tile.column_end)) return;

@@ -87,8 +87,9 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.b_bytes = (p.b_k_major ? p.block_n : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;
   const int before_rows = p.offset_groups ? 16 : 0;  // scales that come with those of a tile that begins anywhere
-  g.scale_a_bytes = p.row_scales ? p.block_m * 4 + (p.swap_ab ? 0 : before_rows) : 0;
-  g.scale_bytes = g.scale_a_bytes + (p.column_scales ? p.block_n * 4 + (p.swap_ab ? before_rows : 0) : 0);
+  const int before_ups = p.pairs ? 16 : 0;
+  g.scale_a_bytes = p.row_scales ? p.block_m * 4 + (p.swap_ab ? before_ups : before_rows) : 0;
+  g.scale_bytes = g.scale_a_bytes + (p.column_scales ? p.block_n * 4 + (p.swap_ab ? before_rows : before_ups) : 0);
 
   g.store_columns = p.block_n / p.column_fold() / max_of(1, p.cluster_k);
   g.subtile_columns = min_of(128 / p.size_d, g.store_columns);

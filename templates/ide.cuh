@@ -81,6 +81,7 @@ constexpr Grouping GROUPING = Grouping::none;
 constexpr Sharding SHARDING = Sharding::none;
 constexpr Pairing PAIRING = Pairing::none;
 [[maybe_unused]] constexpr bool RAGGED_PAIRS = false;
+[[maybe_unused]] constexpr int UP_STEP = 128;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{

@@ -307,7 +307,7 @@ __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int ro
 #pragma unroll
         for (int e = 0; e < 2 && two + e < WarpElements::PAIRS; ++e) {
           const Accumulator* x = accumulators + WarpElements::sum(down, half, two + e);
-          Factors factors[2];
+          NeighbourFactors factors;
           scales.get(down, half, two + e, factors);
           epilogue.store_pair<INTERIOR>(row + elements.row_of(down, half), column + elements.column_of(two + e),
                                         factors, ElementCompute(x[0]), ElementCompute(x[NEIGHBOUR]),
@@ -361,10 +361,10 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     auto of_blocks = [&] {
       if constexpr (HAS_BLOCK_SCALES) {
         const Work work = WorkInFlight::read(entry);
-        const WorkTile tile = WorkInFlight::tile(args, entry);
+        const WorkTile tile = tile_in_d(WorkInFlight::tile(args, entry));
         return BlockScales<WarpFragment, WARP_M / 16>(args, tile, WarpFragment(0, ptx::thread_index() % 32),
-                                                      tile.row + warp_m * WARP_M, tile.column + warp_n * WARP_N,
-                                                      work.k_begin);
+                                                      tile.row + warp_m * WARP_M,
+                                                      tile.column + warp_n * (WARP_N / COLUMN_FOLD), work.k_begin);
       } else {
         return NoBlockScales{};
       }

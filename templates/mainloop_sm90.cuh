@@ -226,7 +226,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
         Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     }
     if constexpr (HAS_VECTOR_SCALES)
-      Scales::prefetch<CONSUMER_ROWS, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+      Scales::prefetch<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
     BlockScales<HAS_BLOCK_SCALES, TileFragment, MMAS_M> scales_of_blocks(args, tile, thread, row, first_row,
                                                                          k_begin_of(work, place.k));

@@ -2,6 +2,7 @@
 // of each kind in turn (pairs.cuh), memory has them as PAIRING says.
 #pragma once
 #include "ide_sm80.cuh"
+#include "pairs.cuh"
 
 namespace jitgemm::device {
 
@@ -30,7 +31,7 @@ struct PairedSource {
 
   /// Where memory has it.
   __device__ __forceinline__ int place(int its_column, int its_kind) const {
-    return HALVES ? its_kind * width() + its_column : 2 * its_column + its_kind;
+    return place_of_pair(its_column, its_kind, width());
   }
 
   /// From a thread's first chunk to its ith, K-major: columns of D, and rows of memory.

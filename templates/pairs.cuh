@@ -10,7 +10,7 @@
 
 namespace jitgemm::device {
 
-constexpr bool PAIRS = PAIRING != Pairing::none;
+constexpr bool PAIRS = PAIRING != Pairing::none, ARE_HALVES = PAIRING == Pairing::halves;
 // Rows and columns of the kernel's product that are one of D's, with SWAP_AB of D^T's.
 constexpr int ROW_FOLD = PARAMETERS.row_fold(), COLUMN_FOLD = PARAMETERS.column_fold();
 
@@ -21,6 +21,11 @@ __device__ __forceinline__ WorkTile tile_in_d(const WorkTile& tile) {
   else
     return {tile.row / ROW_FOLD, tile.column / COLUMN_FOLD, tile.row_end / ROW_FOLD, tile.column_end / COLUMN_FOLD,
             tile.batch};
+}
+
+/// Which of B's columns is D's `column`, of the first kind or of the second; halves are `half` columns apart.
+__device__ __forceinline__ int place_of_pair(int column, int kind, int half) {
+  return ARE_HALVES ? kind * half + column : 2 * column + kind;
 }
 
 /// Which of a thread's accumulators, of a Fragment, are which elements of D. As a Fragment has them, these are pairs of
@@ -69,5 +74,18 @@ struct ElementsOf<true, Sums> {
 };
 template <typename Sums>
 using Elements = typename ElementsOf<PAIRS, Sums>::type;
+
+/// A thread's sums with the columns as the main loop sees them, as GatedElements has them too: pairs whose halves of 16
+/// what multiplies has interleaved are apart again.
+template <bool, typename Sums>
+struct ProductOf {
+  using type = Sums;
+};
+template <int WARPS, int COLUMNS, bool PAIRED_ROWS>
+struct ProductOf<true, Fragment<WARPS, COLUMNS, PAIRED_ROWS, true>> {
+  using type = Fragment<WARPS, COLUMNS, PAIRED_ROWS, false>;
+};
+template <typename Sums>
+using ProductFragment = typename ProductOf<PAIRS, Sums>::type;
 
 }  // namespace jitgemm::device

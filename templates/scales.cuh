@@ -2,10 +2,12 @@
 // As everywhere in the kernel, A's are those of rows: with SWAP_AB those of the problem's B.
 #pragma once
 #include "arguments.cuh"
+#include "block_scales_arguments.cuh"
 #include "functor.cuh"
 #include "groups.cuh"
 #include "ide.cuh"
 #include "memory.cuh"
+#include "pairs.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
 #include "work_tile.cuh"
@@ -13,6 +15,16 @@
 namespace jitgemm::device {
 
 __device__ __forceinline__ float scale_at(const float* scale) { return scale ? ptx::ld_global<float>(scale) : 1.0f; }
+
+/// Of pairs that are halves, how many columns of B one is from the other.
+__device__ __forceinline__ int half_of_pairs(const Arguments& args) {
+  if constexpr (!PAIRS)
+    return 0;
+  else if constexpr (GROUPED)
+    return (SWAP_AB ? args.m : args.n) / 2;
+  else
+    return static_cast<const EpilogueScalesArguments&>(args).half;
+}
 
 /// What all of D is multiplied by. A kernel makes it once, while the first k-blocks are on their way: behind a tile's
 /// last k-block two loads and a chain of five f64 instructions would show (on an H200 up to 0.4 us a tile).
@@ -43,53 +55,91 @@ struct Scales {
   static __device__ __forceinline__ void prefetch(const Arguments& args, const WorkTile& tile, int row, int column,
                                                   u32 thread, u32 threads) {
     if constexpr (SCALING_A == Scaling::vector)
-      prefetch_vector<ROWS>(scales_of_a(args, tile), row, tile.row_end, thread, threads);
+      prefetch_side<ROWS, ROW_FOLD == 2>(args, scales_of_a(args, tile), row, tile.row_end, thread, threads);
     if constexpr (SCALING_B == Scaling::vector)
-      prefetch_vector<COLUMNS>(scales_of_b(args, tile), column, tile.column_end, thread, threads);
+      prefetch_side<COLUMNS, COLUMN_FOLD == 2>(args, scales_of_b(args, tile), column, tile.column_end, thread, threads);
+  }
+
+ private:
+  template <int COUNT, bool GATED>
+  static __device__ __forceinline__ void prefetch_side(const Arguments& args, const float* vector, int first, int end,
+                                                       u32 thread, u32 threads) {
+    if constexpr (!GATED) {
+      prefetch_vector<COUNT>(vector, first, end, thread, threads);
+    } else if constexpr (ARE_HALVES) {
+      prefetch_vector<COUNT>(vector, first, end, thread, threads);
+      prefetch_vector<COUNT>(vector + half_of_pairs(args), first, end, thread, threads);
+    } else {
+      prefetch_vector<2 * COUNT>(vector, 2 * first, 2 * end, thread, threads);
+    }
   }
 };
 
-/// The vectors' scales of a thread's part of `DOWN` blocks of a fragment whose tile begins at (row, column), each
-/// loaded once. Those outside of D mean nothing, and are not read; INTERIOR promises that there are none.
-template <typename Fragment, int DOWN, bool INTERIOR>
+/// Of two neighbours in a row of D; with PAIRS those of both gates, and of what these let through.
+struct NeighbourFactors {
+  Factors first[2], ups[2];
+};
+
+/// The vectors' scales of a thread's part of `DOWN` blocks of Elements whose tile begins at (row, column), each loaded
+/// once. Those outside of D mean nothing, and are not read; INTERIOR promises that there are none.
+template <typename Elements, int DOWN, bool INTERIOR>
 struct FragmentScales {
+  static constexpr int ROWS = Elements::HALVES * DOWN, COLUMNS = 2 * Elements::PAIRS;
+
   const Scales& scales;
-  ElementCompute a[2 * DOWN], b[2 * Fragment::PAIRS];
+  ElementCompute a[ROWS], b[COLUMNS];
+  ElementCompute ups[!PAIRS ? 1 : SWAP_AB ? ROWS : COLUMNS];  // of B's columns of the second kind
 
   /// Of the first `pairs` alone.
   __device__ __forceinline__ FragmentScales(const Arguments& args, const Scales& scales, const WorkTile& tile,
-                                            const Fragment& fragment, int row, int column, int pairs = Fragment::PAIRS)
+                                            const Elements& elements, int row, int column, int pairs = Elements::PAIRS)
       : scales(scales) {
     if constexpr (HAS_VECTOR_SCALES) {
 #pragma unroll
       for (ElementCompute& scale : a) scale = scales.a;
 #pragma unroll
       for (ElementCompute& scale : b) scale = scales.b;
+#pragma unroll
+      for (ElementCompute& scale : ups) scale = SWAP_AB ? scales.a : scales.b;
+      const int half = half_of_pairs(args);
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
-        for (int i = 0; i < 2 * DOWN; ++i)
-          load(scales_of_a(args, tile), row + fragment.row_of(i / 2, i % 2), tile.row_end, a[i]);
+        for (int i = 0; i < ROWS; ++i)
+          load<ROW_FOLD == 2>(scales_of_a(args, tile), row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES),
+                              tile.row_end, half, a[i], ups[ROW_FOLD == 2 ? i : 0]);
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
-        for (int i = 0; i < 2 * Fragment::PAIRS; ++i)
+        for (int i = 0; i < COLUMNS; ++i)
           if (i / 2 < pairs)
-            load(scales_of_b(args, tile), column + fragment.column_of(i / 2) + i % 2, tile.column_end, b[i]);
+            load<COLUMN_FOLD == 2>(scales_of_b(args, tile), column + elements.column_of(i / 2) + i % 2, tile.column_end,
+                                   half, b[i], ups[COLUMN_FOLD == 2 ? i : 0]);
     }
   }
 
-  /// Of Fragment::pair(down, half, number).
-  __device__ __forceinline__ void get(int down, int half, int number, Factors (&factors)[2]) const {
-    if constexpr (HAS_VECTOR_SCALES) {
-      factors[0] = scales.factors(a[2 * down + half], b[2 * number]);
-      factors[1] = scales.factors(a[2 * down + half], b[2 * number + 1]);
-    } else {
-      factors[0] = factors[1] = {scales.alpha, 1};
+  /// Of Elements::sum(down, half, number).
+  __device__ __forceinline__ void get(int down, int half, int number, NeighbourFactors& factors) const {
+    const int row = Elements::HALVES * down + half;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = 2 * number + i;
+      if constexpr (!HAS_VECTOR_SCALES) {
+        factors.first[i] = factors.ups[i] = {scales.alpha, 1};
+      } else {
+        factors.first[i] = scales.factors(a[row], b[column]);
+        if constexpr (PAIRS)
+          factors.ups[i] = SWAP_AB ? scales.factors(ups[row], b[column]) : scales.factors(a[row], ups[column]);
+      }
     }
   }
 
  private:
-  static __device__ __forceinline__ void load(const float* vector, int i, int end, ElementCompute& scale) {
-    if (INTERIOR || i < end) scale = ElementCompute(ptx::ld_global<float>(vector + i));
+  /// Of D's row (column) i; with GATED those of both of B's columns that it is.
+  template <bool GATED>
+  static __device__ __forceinline__ void load(const float* vector, int i, int end, int half, ElementCompute& scale,
+                                              [[maybe_unused]] ElementCompute& up) {
+    if (!INTERIOR && i >= end) return;
+    scale = ElementCompute(ptx::ld_global<float>(vector + (GATED ? place_of_pair(i, 0, half) : i)));
+    if constexpr (GATED) up = ElementCompute(ptx::ld_global<float>(vector + place_of_pair(i, 1, half)));
   }
 };
 

@@ -75,7 +75,7 @@ struct Sums : Epilogue {
 
   __device__ __forceinline__ const TensorMap* map_of_d() const { return &shard_arguments(args).maps[tile.batch]; }
   template <bool INTERIOR, typename Staged = NotStaged>
-  __device__ __forceinline__ void finish(int, int, const Factors (&)[2], ElementCompute&, ElementCompute&,
+  __device__ __forceinline__ void finish(int, int, const NeighbourFactors&, ElementCompute&, ElementCompute&,
                                          ElementCompute = 0, ElementCompute = 0, const Staged& = {}) const {}
 };
 

@@ -51,7 +51,7 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
       const int i = SubtileFragment::sum(0, half, j);
       x[i] = ElementCompute(accumulators[first + i]);
       x[i + 1] = ElementCompute(accumulators[first + i + 1]);
-      Factors factors[2];
+      NeighbourFactors factors;
       scales.get(0, half, j, factors);
       epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
                                          x[i + 1], ElementCompute(accumulators[first + i + UP]),
@@ -269,7 +269,7 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
           for (int half = 0; half < SubtileFragment::HALVES; ++half)
             if (j < columns / 8) {
               const Accumulator* x = accumulators + first + SubtileFragment::sum(0, half, j);
-              Factors factors[2];
+              NeighbourFactors factors;
               scales.get(0, half, j, factors);
               epilogue.template store_pair<INTERIOR>(its_row + fragment.row_of(0, half),
                                                      its_column + fragment.column_of(j), factors, ElementCompute(x[0]),

@@ -12,6 +12,9 @@
 
 #include "backend/backend.hpp"
 #include "core/element.hpp"
+#include "core/operand_matrix.hpp"
+#include "core/problem.hpp"
+#include "core/type_rules.hpp"
 #include "exact_memory.hpp"
 #include "jitgemm/jitgemm.hpp"
 #include "random.hpp"
@@ -118,10 +121,36 @@ class TestDevice {
   std::unique_ptr<Backend> gpu_;
 };
 
+/// Of a side, one for each of its rows (columns) at each k: powers of two, so that what they multiply stays exact.
+struct SideScales {
+  TestDevice::Buffer buffer;
+  Scaling scaling;
+  std::int64_t ld, stride;
+
+  double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
+    const std::int64_t i = scaling == Scaling::value         ? 0
+                           : scaling == Scaling::vector      ? row
+                           : scaling == Scaling::block_1x128 ? k / 128 * ld + row
+                                                             : row / 128 * ld + k / 128;
+    return load(buffer.host(), (is_of_blocks(scaling) ? matrix * stride : 0) + i, f32);
+  }
+};
+
+/// `count` of them.
+inline SideScales side_scales(TestDevice& device, const Matrix& side, std::int64_t count, std::int64_t ld,
+                              std::int64_t stride, Random& random) {
+  SideScales scales{device.buffer(count, f32, 0, nullptr), side.scaling, ld, stride};
+  for (std::int64_t i = 0; i < count; ++i)
+    store(std::ldexp(random.between(0, 3) == 0 ? -1 : 1, random.between(-2, 1)), scales.buffer.host(), i, f32);
+  return scales;
+}
+
 struct How {
   const KernelConfig* config = nullptr;
   std::int64_t pad = 0;  // elements between rows of B, D and the operands
   float scale_d = 1;     // of 8-bit D
+  /// Of A's or B's scales, one that is another number to what is expected than to the call.
+  std::int64_t missed_a = -1, missed_b = -1;
 };
 
 /// Runs it and says which element is wrong first; empty if none is.
@@ -143,6 +172,13 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
   const auto d = device.buffer(span(m * batch, ldd, width), problem.d.type, 0xff, nullptr);
   const auto scale_d = device.buffer(1, f32, 0, nullptr);
   store(how.scale_d, scale_d.host(), 0, f32);
+
+  const bool scaled = is_fp8(problem.a.type);
+  const NormalProblem normal = normalise(problem);
+  const SideScales scales_a = side_scales(device, problem.a, scaled ? scales_of_a(normal) : 0,
+                                          scale_ld(problem.a.scaling, m, k), scale_stride_a(normal), random),
+                   scales_b = side_scales(device, problem.b, scaled ? scales_of_b(normal) : 0,
+                                          scale_ld(problem.b.scaling, n, k), scale_stride_b(normal), random);
 
   struct Values {
     const EpilogueOperand* operand = nullptr;
@@ -176,6 +212,10 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
                     .d = d.to_device(),
                     .epilogue = given.data(),
                     .epilogue_count = given.size()};
+  if (scaled) {
+    operands.scale_a = reinterpret_cast<const float*>(scales_a.buffer.to_device());
+    operands.scale_b = reinterpret_cast<const float*>(scales_b.buffer.to_device());
+  }
   if (size_of(problem.d.type) == 1 && problem.d.type != s8)
     operands.scale_d = reinterpret_cast<const float*>(scale_d.to_device());
   if (how.config)
@@ -186,6 +226,8 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
   d.from_device();
   for (const Values& v : values)
     if (v.operand->output) v.buffer->from_device();
+  for (const auto& [scales, missed] : {std::pair{&scales_a, how.missed_a}, {&scales_b, how.missed_b}})
+    if (missed >= 0) store(4 * load(scales->buffer.host(), missed, f32), scales->buffer.host(), missed, f32);
 
   for (std::int64_t z = 0; z < batch; ++z)
     for (std::int64_t i = 0; i < m; ++i)
@@ -194,7 +236,8 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
           double total = 0;
           for (std::int64_t p = 0; p < k; ++p)
             total += load(a.host(), (z * m + i) * k + p, problem.a.type) *
-                     load(b.host(), n_major ? (z * k + p) * ldb + column : (z * n + column) * ldb + p, problem.b.type);
+                     load(b.host(), n_major ? (z * k + p) * ldb + column : (z * n + column) * ldb + p, problem.b.type) *
+                     (scaled ? scales_a.at(z, i, p) * scales_b.at(z, column, p) : 1);
           return problem.alpha * total;
         };
         const bool halves = pairs == Pairing::halves;

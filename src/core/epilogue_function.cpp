@@ -257,8 +257,6 @@ std::string why_epilogue_unsupported(const Problem& p) {
     return "no kernel of groups along k takes pairs of columns: use an epilogue of single ones";
   if (has_pairs(p) && p.n % 2 != 0)
     return "n = " + std::to_string(p.n) + " is odd, and the epilogue takes pairs of columns: give an even n";
-  if (has_pairs(p) && (p.a.scaling != Scaling::value || p.b.scaling != Scaling::value))
-    return "the epilogue takes pairs of columns, which go with single scales alone: give A and B one scale each";
   const DataType compute = compute_type_of(p);
   for (const EpilogueOperand& operand : defined->function.operands) {
     if (operand.shape != OperandShape::scalar && !fits_compute_type(operand.type, compute))

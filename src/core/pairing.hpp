@@ -14,6 +14,11 @@ inline constexpr std::uint64_t pairing_bits = 3;
 inline Pairing pairing_of(const Problem& problem) { return Pairing(problem.epilogue.function & pairing_bits); }
 inline bool has_pairs(const Problem& problem) { return pairing_of(problem) != Pairing::none; }
 
+/// From one column of a pair to the other, in a B of all of the problem's columns.
+inline std::int64_t pair_distance(const Problem& problem) {
+  return pairing_of(problem) == Pairing::halves ? problem.n / 2 : 1;
+}
+
 /// Of a product's `n` columns, which is even where they are paired.
 inline std::int64_t columns_of_d(const Problem& problem) { return has_pairs(problem) ? problem.n / 2 : problem.n; }
 

@@ -37,8 +37,6 @@ std::string why_block_scales_unsupported(const Problem& p) {
   const double blocks_of_k = double(p.k) / 128 + 1;
   if (double(p.batch) * blocks_of_k * (double(std::max(p.m, p.n)) + 4) * sizeof(float) > 0x1p62)
     return "the scales of all matrices are larger than 2^62 bytes: lower the batch, m, n or k";
-  if (p.epilogue.function != 0)
-    return "no kernel scales blocks and has an epilogue of one's own: use bias and activation, or another scaling";
   return {};
 }
 

@@ -102,7 +102,7 @@ device::BlockScalesLayout layout_of_block_scales(const NormalProblem& whole, con
   device::BlockScalesLayout layout{.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k),
                                    .ld_scale_b = scale_ld(whole.b.scaling, whole.n, whole.k),
                                    .first_a = int(row),
-                                   .first_b = int(column)};
+                                   .first_b = int(column_of_d(whole, column))};
   if (c.swap_ab) {
     std::swap(layout.ld_scale_a, layout.ld_scale_b);
     std::swap(layout.first_a, layout.first_b);
@@ -218,6 +218,23 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
                        std::uint64_t(2 * size) ==
                    0;
   }
+  return args;
+}
+
+bool has_epilogue_scales(const Problem& p) {
+  return has_epilogue_function(p) && (has_block_scales(p) || (has_pairs(p) && has_vector_scales(p)));
+}
+
+device::EpilogueScalesArguments make_epilogue_scales_arguments(const device::CustomEpilogueArguments& arguments,
+                                                               const NormalProblem& whole, const KernelConfig& c,
+                                                               std::int64_t row, std::int64_t column) {
+  device::EpilogueScalesArguments args{};
+  static_cast<device::CustomEpilogueArguments&>(args) = arguments;
+  static_cast<device::BlockScalesLayout&>(args) = layout_of_block_scales(whole, c, row, column);
+  args.stride_scale_a = scale_stride_a(whole);
+  args.stride_scale_b = scale_stride_b(whole);
+  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  args.half = int(pair_distance(whole));
   return args;
 }
 
@@ -337,14 +354,14 @@ Operands operands_at(const NormalProblem& p, const Operands& operands, std::int6
   };
   Operands part = operands;
   part.a = at(operands.a, p.a.layout == Layout::row_major ? row * p.a.ld : row, p.a.type);
-  const std::int64_t first_b = pairing_of(p) == Pairing::halves ? column / 2 : column;
+  const std::int64_t first_b = pairing_of(p) == Pairing::halves ? column_of_d(p, column) : column;
   part.b = at(operands.b, p.b.layout == Layout::row_major ? first_b : first_b * p.b.ld, p.b.type);
   part.c = at(operands.c, row * p.c.ld + column, type_of_c(p));
   part.d = const_cast<char*>(at(operands.d, row * p.d.ld + column_of_d(p, column), p.d.type));
   if (p.epilogue.bias != Bias::none)
     part.bias = at(operands.bias, p.epilogue.bias == Bias::along_m ? row : column, type_of_c(p));
   if (operands.scale_a && p.a.scaling == Scaling::vector) part.scale_a = operands.scale_a + row;
-  if (operands.scale_b && p.b.scaling == Scaling::vector) part.scale_b = operands.scale_b + column;
+  if (operands.scale_b && p.b.scaling == Scaling::vector) part.scale_b = operands.scale_b + first_b;
   return part;
 }
 

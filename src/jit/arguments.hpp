@@ -66,6 +66,13 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
                                                                const NormalProblem& problem, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);
 
+/// Whether an epilogue of the caller's own comes with more of scales than where they are.
+bool has_epilogue_scales(const Problem& problem);
+/// Those of such a kernel: of a launch whose first element of the `whole` problem's product is (row, column).
+device::EpilogueScalesArguments make_epilogue_scales_arguments(const device::CustomEpilogueArguments& arguments,
+                                                               const NormalProblem& whole, const KernelConfig& config,
+                                                               std::int64_t row, std::int64_t column);
+
 /// Those of a kernel of groups.
 device::GroupArguments make_group_arguments(const device::CustomEpilogueArguments& arguments,
                                             const NormalProblem& problem, const KernelConfig& config,

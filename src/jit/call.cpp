@@ -62,6 +62,10 @@ constexpr KernelRole gemm{
                 [&] { return make_group_block_scales_arguments(with_groups(), part.problem, part.config); });
           else if (has_groups(part.problem))
             step.set_arguments(with_groups);
+          else if (has_epilogue_scales(part.problem))
+            step.set_arguments([&] {
+              return make_epilogue_scales_arguments(with_epilogue(), part.whole, part.config, part.row, part.column);
+            });
           else if (has_own_scales_d(part.problem))
             step.set_arguments([&] {
               const auto with_blocks =

@@ -1,5 +1,6 @@
 #include "jit/source_generator.hpp"
 
+#include <numeric>
 #include <vector>
 
 #include "core/activations.hpp"
@@ -9,6 +10,7 @@
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "core/type_rules.hpp"
+#include "jit/arguments.hpp"
 #include "jit/custom_epilogue_source.hpp"
 #include "jit/template_values.hpp"
 #include "jitgemm/error.hpp"
@@ -194,10 +196,18 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
 std::string arguments_of(const Problem& p, Sharding sharding) {
   if (sharding != Sharding::none) return "ShardArguments";
   if (has_groups(p)) return has_block_scales(p) ? "GroupBlockScalesArguments" : "GroupArguments";
-  if (has_epilogue_function(p)) return "CustomEpilogueArguments";
+  if (has_epilogue_function(p)) return has_epilogue_scales(p) ? "EpilogueScalesArguments" : "CustomEpilogueArguments";
   if (has_own_scales_d(p)) return "OwnScalesArguments";
   if (has_block_scales(p)) return p.batch > 1 ? "BatchBlockScalesArguments" : "BlockScalesArguments";
   return "Arguments";
+}
+
+/// What divides the column of B where the second of two halves begins: blocks of 128 columns, and copies of four columns'
+/// scales, see a difference up to 128.
+std::int64_t up_step(const Problem& p) {
+  constexpr std::int64_t block = 128;
+  const bool differs = pairing_of(p) == Pairing::halves && has_block_scales(p);
+  return differs ? std::gcd(pair_distance(p), block) : block;
 }
 
 /// The source without its text, and all values that the text depends on.
@@ -249,6 +259,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"fetches", flag(fetches(c, p))},
             {"pairing", std::string(to_string(pairing_of(p)))},
             {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},
+            {"up_step", std::to_string(up_step(asked))},
             {"custom_epilogue",
              has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), compute_type_of(p)) : ""},
             {"problem", describe(packed_problem(asked, c), promoted)}};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/groups.hpp"
+#include "core/pairing.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
@@ -113,7 +114,9 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
 
   step.product_clocks =
       m / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
-  if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % c.block_n != 0 && c.block_n % scale_columns != 0)
+  // Of halves, as many columns lie side by side as D has.
+  const int adjacent = pairing_of(problem_) == Pairing::halves && !c.swap_ab ? c.block_n / 2 : c.block_n;
+  if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % adjacent != 0 && adjacent % scale_columns != 0)
     step.product_clocks *= straddling_scales;
   if (problem_.b.scaling == Scaling::block_1x128) step.product_clocks *= scales_of_columns;
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes what it has multiplied last.

@@ -39,11 +39,6 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
   return indices;
 }
 
-/// A row of matrix `batch`.
-struct RowOfD {
-  std::int64_t batch, row;
-};
-
 /// Row r of the batch is row r % m of matrix r / m.
 RowOfD row_at(const Problem& p, std::int64_t r) { return {r / p.m, r % p.m}; }
 
@@ -151,7 +146,9 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   const std::vector<std::int64_t> rows = sample(all_rows, check.whole ? all_rows : side, 1);
   const std::vector<std::int64_t> columns = sample(width, check.whole ? width : side, 2);
   if (has_epilogue_function(p)) {
-    if (!columns.empty()) check_epilogue(backend, p, operands, rows, columns, check);
+    std::vector<RowOfD> of_d;
+    for (const std::int64_t i : rows) of_d.push_back(computed.at(i));
+    if (!columns.empty()) check_epilogue(backend, p, operands, of_d, columns, check);
     return check;
   }
   Reference reference(backend, normalise(p), operands);

@@ -18,6 +18,11 @@ struct CheckedElement {
   std::int64_t batch = 0, row = 0, column = 0;
 };
 
+/// A row of matrix, or of group, `batch`; where groups share D it counts from the first group's on.
+struct RowOfD {
+  std::int64_t batch, row;
+};
+
 /// How far D is from a float64 computation with the same inputs.
 struct Check {
   std::int64_t elements = 0;  ///< compared

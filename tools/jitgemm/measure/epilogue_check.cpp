@@ -54,7 +54,7 @@ double function_error(DataType compute) { return compute == s32 ? 0 : compute ==
 
 }  // namespace
 
-void check_epilogue(Backend& backend, const Problem& p, const Operands& operands, const std::vector<std::int64_t>& rows,
+void check_epilogue(Backend& backend, const Problem& p, const Operands& operands, const std::vector<RowOfD>& rows,
                     const std::vector<std::int64_t>& columns, Check& check) {
   const NormalProblem normal = normalise(p);
   const EpilogueFunction& function = epilogue_function(p);
@@ -76,8 +76,7 @@ void check_epilogue(Backend& backend, const Problem& p, const Operands& operands
   float scale_d = 1;
   if (operands.scale_d) backend.copy_to_host(&scale_d, operands.scale_d, sizeof scale_d);
 
-  for (const std::int64_t i : rows) {
-    const std::int64_t batch = i / p.m, row = i % p.m;
+  for (const auto& [batch, row] : rows) {
     std::vector<std::int64_t> of_product;  // the columns that meet in each of D
     for (const std::int64_t column : columns) {
       const bool halves = pairing_of(p) == Pairing::halves;

@@ -5,7 +5,7 @@
     tools/python/examples/peers_groups.py --models tiny      # on the CPU, by the emulator: ours alone, right or not, no times
 
 Weights of all experts, tokens routed by chance; `up` has gate and up stacked, `gated` is the same with silu(gate) * up, `down`
-the second product; bfloat16, and e4m3 with scales of blocks, which no kernel of ours gates. The kernel in Triton has a program
+the second product; bfloat16, and e4m3 with scales of blocks. The kernel in Triton has a program
 for each block of a group's rows and of columns, the list of blocks is made beforehand, and it is the best of its tiles;
 for `gated` also the best of one kernel and of two. One captured graph an arm, over sets that no cache holds together; arms take
 turns in random order, medians; each arm's output is compared with float32's in some rows. `read` is what must move at
@@ -78,7 +78,8 @@ def arms(case: dict) -> dict[str, Arm]:
 
     def product(i: int) -> Tensor:
         scales = {"scale_a": case["SA"][i], "scale_b": scales_of_b[i % len(scales_of_b)]} if scaled else {}
-        return jitgemm.grouped_mm(case["A"][i], case["w"](i).mT, case["ends"][i], out=case["D"][i], expected_m=expected, **scales)
+        return jitgemm.grouped_mm(case["A"][i], case["w"](i).mT, case["ends"][i], out=case["D"][i], expected_m=expected,
+                                  epilogue=case.get("epilogue"), **scales)
 
     return {"jitgemm": product}
 
@@ -172,9 +173,7 @@ class Case:
         if not self.gated:
             return plain
         plain(0)  # what runs with an epilogue is what is best without it, which is measured where it is first called
-        expected = max(1, -(-self.a[0].shape[0] // self.weights.experts))
-        return lambda i: jitgemm.grouped_mm(self.a[i], self.w(i).mT, self.ends[i], out=self.d[i], expected_m=expected,
-                                            epilogue=epilogues.silu_gate("halves"))
+        return arms({**self.as_case(), "epilogue": epilogues.silu_gate("halves")})["jitgemm"]
 
     def error(self, arm: Arm) -> float:
         self.d[0].fill_(float("nan"))
@@ -214,7 +213,11 @@ if triton:
                 acc = tl.dot(x, y, acc)
             if GATED:
                 z = tl.load(pb + width.to(tl.int64) * k + at, mask=there if EVEN_K else there & inside[:, None], other=0.0)
-                up = tl.dot(x, z, up)
+                if SCALED:
+                    of_up = tl.load(scale_b + (g * blocks_n + (width + rn) // 128) * blocks_k + at // 128, mask=rn < width, other=0.0)
+                    up += tl.dot(x, z) * of_a[:, None] * of_up[None, :]
+                else:
+                    up = tl.dot(x, z, up)
         if GATED:
             acc = acc * tl.sigmoid(acc) * up
         tl.store(d + rm[:, None].to(tl.int64) * width + rn[None, :], acc.to(tl.bfloat16), mask=live & there)
@@ -361,8 +364,6 @@ def main(arguments: argparse.Namespace) -> int:
                 scaled = kind_of_type == "fp8"
                 weights: dict[bool, Weights] = {}
                 for kind in arguments.kinds.split(","):
-                    if kind == "gated" and scaled:
-                        continue  # refused: pairs go with single scales alone
                     down = kind == "down"
                     for count in tokens:
                         if time.perf_counter() - begin > arguments.seconds:
