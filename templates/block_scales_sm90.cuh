@@ -170,7 +170,8 @@ class BlockScales<true, Fragment, DOWN> {
       in_second = 0;
 #pragma unroll
       for (int down = 0; down < DOWN; ++down) {
-        const int begin = half + layout.first_a + row + down * ROWS, own = begin + int(thread / 32 * 8 + thread % 32 / 4);
+        const int begin = half + layout.first_a + row + down * ROWS,
+                  own = begin + int(thread / 32 * 8 + thread % 32 / 4);
         in_second |= u32(own / SCALE_EXTENT != begin / SCALE_EXTENT) << down;
       }
     }

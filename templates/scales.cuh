@@ -105,8 +105,9 @@ struct FragmentScales {
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < ROWS; ++i)
-          load<ROW_FOLD == 2>(scales_of_a(args, tile), row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES),
-                              tile.row_end, half, a[i], ups[ROW_FOLD == 2 ? i : 0]);
+          load<ROW_FOLD == 2>(scales_of_a(args, tile),
+                              row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES), tile.row_end, half,
+                              a[i], ups[ROW_FOLD == 2 ? i : 0]);
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
@@ -118,17 +119,18 @@ struct FragmentScales {
 
   /// Of Elements::sum(down, half, number).
   __device__ __forceinline__ void get(int down, int half, int number, NeighbourFactors& factors) const {
-    const int row = Elements::HALVES * down + half;
+    if constexpr (HAS_VECTOR_SCALES) {
+      const int row = Elements::HALVES * down + half;
+      factors.first[0] = scales.factors(a[row], b[2 * number]);
+      factors.first[1] = scales.factors(a[row], b[2 * number + 1]);
+      if constexpr (PAIRS)
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int column = 2 * number + i;
-      if constexpr (!HAS_VECTOR_SCALES) {
-        factors.first[i] = factors.ups[i] = {scales.alpha, 1};
-      } else {
-        factors.first[i] = scales.factors(a[row], b[column]);
-        if constexpr (PAIRS)
-          factors.ups[i] = SWAP_AB ? scales.factors(ups[row], b[column]) : scales.factors(a[row], ups[column]);
-      }
+        for (int i = 0; i < 2; ++i)
+          factors.ups[i] =
+              SWAP_AB ? scales.factors(ups[row], b[2 * number + i]) : scales.factors(a[row], ups[2 * number + i]);
+    } else {
+      factors.first[0] = factors.first[1] = {scales.alpha, 1};
+      if constexpr (PAIRS) factors.ups[0] = factors.ups[1] = {scales.alpha, 1};
     }
   }
 

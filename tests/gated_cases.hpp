@@ -125,14 +125,14 @@ class TestDevice {
 struct SideScales {
   TestDevice::Buffer buffer;
   Scaling scaling;
-  std::int64_t ld, stride;
+  std::int64_t ld, stride;  // of blocks, from 128 to the next; from one matrix's to the next's
 
   double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
     const std::int64_t i = scaling == Scaling::value         ? 0
                            : scaling == Scaling::vector      ? row
                            : scaling == Scaling::block_1x128 ? k / 128 * ld + row
                                                              : row / 128 * ld + k / 128;
-    return load(buffer.host(), (is_of_blocks(scaling) ? matrix * stride : 0) + i, f32);
+    return load(buffer.host(), matrix * stride + i, f32);
   }
 };
 
@@ -176,9 +176,11 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
   const bool scaled = is_fp8(problem.a.type);
   const NormalProblem normal = normalise(problem);
   const SideScales scales_a = side_scales(device, problem.a, scaled ? scales_of_a(normal) : 0,
-                                          scale_ld(problem.a.scaling, m, k), scale_stride_a(normal), random),
+                                          scale_ld(problem.a.scaling, m, k),
+                                          is_of_blocks(problem.a.scaling) ? scale_stride_a(normal) : 0, random),
                    scales_b = side_scales(device, problem.b, scaled ? scales_of_b(normal) : 0,
-                                          scale_ld(problem.b.scaling, n, k), scale_stride_b(normal), random);
+                                          scale_ld(problem.b.scaling, n, k),
+                                          is_of_blocks(problem.b.scaling) ? scale_stride_b(normal) : 0, random);
 
   struct Values {
     const EpilogueOperand* operand = nullptr;

@@ -64,6 +64,22 @@ TEST_CASE("jitgemm run finds each of the examples' epilogues right, by both main
   }
 }
 
+TEST_CASE("jitgemm run finds gated products right, of scaled rows and blocks, in groups too", "[cli][epilogue_files]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const std::string file = (folder / "silu_mul.txt").string();
+  for (const std::string scales : {"", " --scaling vector", " --scaling-a block_1x128 --scaling-b block_128x128"})
+    for (const std::string groups : {"", " --groups 4", " --batch 4 --grouping counts"}) {
+      const std::string words =
+          "run --device emulator --tuning off --arch sm_90a -m 67 -n 280 -k 384 --type e4m3 --layout nt" + groups +
+          scales + " --epilogue " + file;
+      const Output output = jitgemm(words);
+      INFO(words << ": " << output.out << output.err);
+      CHECK(output.status == 0);
+      CHECK_THAT(output.out, ContainsSubstring("right: all elements of D against float64"));
+    }
+}
+
 TEST_CASE("jitgemm bench has the product alone and the built-in beside an epilogue of one's own",
           "[cli][epilogue_files]") {
   NEEDS_COMMAND();

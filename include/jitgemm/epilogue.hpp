@@ -49,7 +49,8 @@ struct EpilogueOperand {
 ///
 ///     __device__ float epilogue(float gate, float up, const Args& args, Out& out) { return fmaxf(gate, 0) * up; }
 ///
-/// N is even then. B stays where it is: stacked halves, or columns in turn.
+/// N is even then. B and its scales stay where they are: stacked halves, or columns in turn. Scales of blocks are of
+/// 128 columns as these lie, wherever the second half begins among them.
 ///
 /// It has to be a pure function of what it is given: how often it is called, by what and in which order follows from
 /// the kernel. Products and sums round one by one, as --fmad=false has it; fmaf() is one rounding. It may call

@@ -229,7 +229,8 @@ typedef struct jitgemm_epilogue {
   jitgemm_activation activation;
   double slope;  ///< of leaky_relu
   /// What jitgemm_epilogue_define() gave; 0: none. C, bias and activation are then its own operands and code. With one
-  /// of pairs of columns ("// pairs halves" or "// pairs neighbours") D is M x N / 2, and N even.
+  /// of pairs of columns ("// pairs halves" or "// pairs neighbours") D is M x N / 2, and N even;
+  /// scales of B are of its N columns as they lie.
   uint64_t function;
   int64_t reserved[7];
 } jitgemm_epilogue;

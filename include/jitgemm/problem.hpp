@@ -37,7 +37,7 @@ struct Epilogue {
   double slope = 0.01;  ///< of leaky_relu
   /// The digest of an EpilogueFunction that this process has defined (define_epilogue() of jitgemm/epilogue.hpp); 0:
   /// none. It stands for all of the above: C, bias and activation are its own operands and text, and it is given
-  /// alpha * A * B. With one of pairs of columns D is M x N / 2, and scales are single values.
+  /// alpha * A * B. With one of pairs of columns D is M x N / 2.
   std::uint64_t function = 0;
 };
 
@@ -58,7 +58,8 @@ struct Epilogue {
 ///
 /// A and B of e4m3, e5m2 and, where D is floating-point, of integers may have scales (Operands), one each or vectors
 /// (Matrix::scaling): what is meant above by alpha * A * B is alpha * diag(scale_a) * A * B * diag(scale_b). Those of
-/// e4m3 and e5m2 may have scales of blocks, too, without Epilogue::function.
+/// e4m3 and e5m2 may have scales of blocks, too. All are those of B's N columns as they lie, with pairs of columns,
+/// too.
 ///
 /// Every kernel rounds alike: x = fma(alpha, sum, fma(beta, C, bias)) in the type of alpha and beta, to which an s32
 /// sum is rounded first, each fma rounded once, to nearest even. Terms that are not there are left out: x = alpha *

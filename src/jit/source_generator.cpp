@@ -202,8 +202,8 @@ std::string arguments_of(const Problem& p, Sharding sharding) {
   return "Arguments";
 }
 
-/// What divides the column of B where the second of two halves begins: blocks of 128 columns, and copies of four columns'
-/// scales, see a difference up to 128.
+/// What divides the column of B where the second of two halves begins: blocks of 128 columns, and copies of four
+/// columns' scales, see a difference up to 128.
 std::int64_t up_step(const Problem& p) {
   constexpr std::int64_t block = 128;
   const bool differs = pairing_of(p) == Pairing::halves && has_block_scales(p);

@@ -89,6 +89,30 @@ def test_kinds_follow_from_shapes(library, m, n, k):
         assert_close(product(scale_a=of(library, again)), scaled(a, other), right)
 
 
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("width", [128, 136, 65])
+def test_pairs_of_columns_have_each_its_own(pairs, width):
+    m, n, k = 37, 2 * width, 400
+    a, weight = operand(m, k), operand(n, k)
+    difference = jitgemm.Epilogue(f"// pairs {pairs}\n__device__ float epilogue(float gate, float up, const Args&, Out&) "
+                                  "{ return 2 * gate - up; }")
+    gates, ups = (slice(0, width), slice(width, n)) if pairs == "halves" else (slice(0, n, 2), slice(1, n, 2))
+    row, column = scales(m, 1), scales(n, 1)
+    for rows_of_b in (n, blocks(n), None):
+        if rows_of_b:
+            of_a, of_b = scales(m, blocks(k)), scales(rows_of_b, blocks(k))
+            left, right = scaled(a, of_a), scaled(weight, of_b)
+            given = by_columns(of_a), by_columns(of_b).T if rows_of_b == n else of_b.T
+        else:
+            left, right, given = exact(a) * row, exact(weight) * column, (row, column.T)
+        d = jitgemm.matmul(a, weight.T, epilogue=difference, scale_a=given[0], scale_b=given[1], accumulation="promoted",
+                           out_dtype="f32")
+        assert d.shape == (m, width)
+        expected = left @ (2 * right[gates] - right[ups]).T
+        magnitude = np.abs(left) @ (2 * np.abs(right[gates]) + np.abs(right[ups])).T
+        assert (np.abs(exact(d) - expected) <= 2e-3 * magnitude + 1e-30).all()
+
+
 def test_a_result_by_columns_swaps_them():
     m, n, k = 40, 150, 300
     a, weight = operand(m, k), operand(n, k)

@@ -124,6 +124,35 @@ def test_scales_of_blocks(by_column, by_counts):
         check(jitgemm.grouped_mm(a, b, offs, **scales), scaled_a, scaled_b.swapaxes(1, 2), offs, bound=2e-3)
 
 
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("by_counts", [False, True])
+@pytest.mark.parametrize("by_block", [False, True])
+def test_scaled_pairs(pairs, by_counts, by_block):
+    counts, groups, m, n, k = np.array([3, 0, 16], "int32"), 3, 20, 272, 300
+    offs = np.cumsum(counts, dtype="int32")
+    a = random((groups, m, k) if by_counts else (m, k), "float8_e4m3fn")
+    weight = random((groups, n, k), "float8_e4m3fn")
+    shape = (k + 127) // 128 if by_block else 1
+    of_a = rng.uniform(0.5, 1.5, (*a.shape[:-1], shape)).astype("float32")
+    of_b = rng.uniform(0.5, 1.5, (groups, -(-n // 128) if by_block else n, shape)).astype("float32")
+    left = a.astype("float64") * (of_blocks(of_a, m)[..., :k] if by_block else of_a)
+    right = weight.astype("float64") * (of_blocks(of_b, n)[..., :k] if by_block else of_b)
+    if by_block:
+        scales = {"scale_a": jitgemm.block_scales(of_a, a), "scale_b": jitgemm.block_scales(of_b, weight).swapaxes(1, 2)}
+    else:
+        scales = {"scale_a": of_a[..., 0].copy(), "scale_b": of_b[..., 0].copy()}
+    d = jitgemm.grouped_mm(a, weight.swapaxes(1, 2), *([] if by_counts else [offs]), **({"counts": counts} if by_counts else {}),
+                           epilogue=epilogues.silu_gate(pairs), out_dtype="float32", **scales)
+    assert d.shape == (*a.shape[:-1], n // 2)
+    for group, count in enumerate(counts):
+        rows = (group, slice(0, count)) if by_counts else slice(offs[group] - count, offs[group])
+        x = left[rows] @ right[group].T
+        gate, up = (x[:, :n // 2], x[:, n // 2:]) if pairs == "halves" else (x[:, ::2], x[:, 1::2])
+        error = 2e-3 * (np.abs(left[rows]) @ np.abs(right[group]).T).max()
+        expected = gate / (1 + np.exp(-gate)) * up
+        assert np.all(np.abs(d[rows] - expected) <= error * (1 + np.abs(gate) + np.abs(up)))
+
+
 @pytest.mark.parametrize("scale_a, scale_b, message", [
     (np.ones((3, 20), "f4").T, np.ones((2, 3, 3), "f4"), r"scale_b is \(2, 3, 3\): pass \(2, 3, 144\), .* or \(2, 3, 2\)"),
     (np.ones((20, 3), "f4"), np.ones((2, 3, 2), "f4"), r"kernels read strides \(1, 20\); pass jitgemm.block_scales\(scale_a, a"),

@@ -6,8 +6,9 @@
     gradient = jitgemm.matmul(g, weight2, epilogue=epilogues.dgelu("bf16"), operands={"before": outputs["before"]})
 
 x stands for the product, alpha * (a @ b). Those of pairs, whose names end in "gate", make [..., N / 2] of a product that is
-[..., N]: gate and up are its two halves, or with pairs="neighbours" columns 2j and 2j + 1. Types are those of the operands in memory: "f16", "bf16" or "f32", of arrays
-that a product of float32 sums may read. Arithmetic is float32's, within 2^-20 of what is added up, and NaN goes through.
+[..., N]: gate and up are its two halves, or with pairs="neighbours" columns 2j and 2j + 1; scale_b is of all N. Types are
+those of the operands in memory: "f16", "bf16" or "f32", of arrays that a product of float32 sums may read. Arithmetic is
+float32's, within 2^-20 of what is added up, and NaN goes through.
 """
 
 from __future__ import annotations
