@@ -148,7 +148,7 @@ def test_scaled_pairs(pairs, by_counts, by_block):
         rows = (group, slice(0, count)) if by_counts else slice(offs[group] - count, offs[group])
         x = left[rows] @ right[group].T
         gate, up = (x[:, :n // 2], x[:, n // 2:]) if pairs == "halves" else (x[:, ::2], x[:, 1::2])
-        error = 2e-3 * (np.abs(left[rows]) @ np.abs(right[group]).T).max()
+        error = 2e-3 * (np.abs(left[rows]) @ np.abs(right[group]).T).max(initial=0)
         expected = gate / (1 + np.exp(-gate)) * up
         assert np.all(np.abs(d[rows] - expected) <= error * (1 + np.abs(gate) + np.abs(up)))
 
