@@ -135,8 +135,10 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (p.column_scales && p.block_n > (p.warps == 12 ? 64 : 128))
     return "with a scale for each column and 128 of k block_n is 128 at most, 64 with three consumer warpgroups";
   if (p.scales_d && p.swap_ab) return "D's own scales are of rows that a kernel has as such: swap_ab is false";
-  if (p.scales_d && (p.align_d != 16 || p.block_n / max_of(1, p.cluster_k) % 128 != 0))
-    return "D's own scales are of whole blocks of 128 columns, by TMA: block_n is a multiple of 128 cluster_k";
+  if (p.scales_d && p.align_d != 16)
+    return "D's own scales go with a D that TMA stores: D and its rows are aligned to 16 bytes";
+  if (p.scales_d && p.block_n / max_of(1, p.cluster_k) % 128 != 0)
+    return "D's own scales are of whole blocks of 128 columns: block_n is a multiple of 128 cluster_k";
   if (p.scatters_d && (!geometry(p).tma_store || p.swap_ab || p.one_tile || p.cluster_k > 1))
     return "tiles that go to other ranks are stored by TMA, of whole tiles' kernels, without swap_ab and cluster_k";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
