@@ -21,6 +21,8 @@ Entity Block::add_entity(const EntityInfo& info) {
   return Entity(cluster->threads + cluster->entities.size() - 1);
 }
 
+constexpr u64 last_priority = 0;  // what change points do not reach
+
 Launch::Launch(const Options& options, std::function<void()> kernel)
     : options_(options), kernel_(std::move(kernel)), random_state_(options.seed * 0x9e3779b97f4a7c15 + 1) {
   fault_.reserve(most_fault_bytes);
@@ -104,6 +106,8 @@ void Launch::start_block(Block& block, u32 index, u32 smem_base) {
     slots_[warp.slot] = &warp;
     set_ready(warp, true);
   }
+  // Else whoever runs much falls behind whoever waits, so that nobody stays behind for long.
+  if (options_.seed % 4 == 3) block.warps[random() % block.warps.size()].priority = last_priority;
 }
 
 void Launch::run() {
@@ -241,7 +245,7 @@ void Launch::preempt_slowly() {
   if (options_.asynchrony == Asynchrony::random && dice % 8 == 0) fire(false);
   const u64 order = dice >> 8;
   if (options_.seed % 2 == 1) {
-    if (order % 256 == 0) {  // a change point: the current warp falls behind all others
+    if (order % 256 == 0 && running_->warp->priority != last_priority) {  // a change point: it falls behind all others
       running_->warp->priority = --lowest_priority_;
       reconsider_ = true;
     }
