@@ -86,7 +86,10 @@ TEST_CASE("The emulator finds a missing barrier, wait or fence of the portable m
     CHECK_THAT(f.run(pipeline, 2, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 4, 64, options), ContainsSubstring("race: "));
     CHECK_THAT(f.run(pipeline, 8, 64, options), ContainsSubstring("ends with a cp.async of group 6 unfinished"));
-    CHECK_THAT(f.run(fixup, 1, 64, options, 5), ContainsSubstring("ld_global_cg") && ContainsSubstring("not released"));
+    // Where the warp that writes runs last, nothing is written yet.
+    CHECK_THAT(f.run(fixup, 1, 64, options, 5),
+               ContainsSubstring("ld_global_cg") &&
+                   (ContainsSubstring("not released") || ContainsSubstring("which no block has written")));
     CHECK_THAT(f.run(fixup, 2, 64, options, 5), ContainsSubstring("ld_global_cg"));
     CHECK_THAT(f.run(fixup, 4, 64, options, 5), ContainsSubstring("ld_global_cg"));
     for (const int omit : {1, 2, 4})
