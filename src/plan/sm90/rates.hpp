@@ -5,7 +5,7 @@
 namespace jitgemm {
 
 /// What the cost model takes a device to do with the Hopper main loop. The defaults are an H200's: fitted to 3000
-/// measured candidates of 129 shapes (tools/results/NOTES.md, 22), with the terms of 24. Microseconds; bytes and
+/// measured candidates of 129 shapes (tools/results/NOTES.md, 22), with the terms of 24 and 43. Microseconds; bytes and
 /// operations a microsecond; "a clock" is one SM's.
 struct HopperRates {
   double launch_us = 1.65;  ///< to the first product, and from the last store to the end
@@ -13,7 +13,7 @@ struct HopperRates {
   double ingest = 0.847;  ///< of the clocks that 64 bytes a clock take into an SM's shared memory
   /// 128 bytes of an operand from the L2, in one line or two, all SMs together.
   double row_ns = 0.0090, straddling_row_ns = 0.0142;
-  double hot_row = 0.3;        ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
+  double hot_row = 0.05;       ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
   double latency_us = 0.764;   ///< of a load, hidden by the stages
   double promotions = 33.6;    ///< of partial sums, a clock
   double epilogue_us = 0.249;  ///< of 128 accumulators a thread
