@@ -26,6 +26,7 @@ __device__ int __ffs(int bits);
 __device__ unsigned __byte_perm(unsigned low, unsigned high, unsigned selector);
 __device__ unsigned long long __cvta_generic_to_shared(const void* address);
 __device__ float __uint_as_float(unsigned bits);
+__device__ double __longlong_as_double(long long bits);
 __device__ float __fmaf_rn(float x, float y, float z);
 __device__ double __fma_rn(double x, double y, double z);
 extern "C" {
@@ -95,8 +96,9 @@ constexpr KernelParameters PARAMETERS{
 
 __device__ ElementCompute activation(ElementCompute x, ElementCompute slope);
 
-// sum_epilogue.cu.in's.
+// sum_epilogue.cu.in's, and one_shot.cu.in's.
 constexpr bool IN_PAIRS = true;
+constexpr int ELEMENTS = 4;
 
 // pack.cu.in's.
 using Element = u32;

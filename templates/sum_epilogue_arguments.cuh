@@ -2,21 +2,16 @@
 // on the host, which fills it.
 #ifndef JITGEMM_SUM_EPILOGUE_ARGUMENTS_CUH
 #define JITGEMM_SUM_EPILOGUE_ARGUMENTS_CUH
-#include "arguments.cuh"
+#include "finish_sums_arguments.cuh"
 
 namespace jitgemm::device {
 
 constexpr int MOST_SOURCES = 8;
 
-struct SumEpilogueArguments {
+struct SumEpilogueArguments : FinishSumsArguments {
   const void* sources[MOST_SOURCES];  // of ElementC, M x N each, added in this order; D may be the first
   int source_count;                   // at least 1
-  const void *c, *bias;               // as Arguments has them
-  void* d;
-  const float* scale_d;            // null is 1
-  long long ld_sources, ldc, ldd;  // elements
-  int m, n;
-  Scalars<Scalar> scalars;
+  long long ld_sources;               // elements
 };
 
 }  // namespace jitgemm::device

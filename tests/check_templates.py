@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+GENERATED = ("gemm.cu.in", "pack.cu.in", "check.cu.in", "sum_epilogue.cu.in", "one_shot.cu.in")
 FILES = sorted(TEMPLATES.rglob("*.cuh"))
 CLANG, CLANGD = shutil.which("clang++"), shutil.which("clangd")
 
@@ -42,14 +43,14 @@ class Constants(unittest.TestCase):
         families = sorted(file.name for file in TEMPLATES.glob("ide_*.cuh"))
         self.assertEqual(families, sorted(file.name.replace("mainloop", "ide") for file in TEMPLATES.glob("mainloop_*.cuh")))
         for family in families:
-            self.check(declarations("gemm.cu.in", "pack.cu.in", "check.cu.in", "sum_epilogue.cu.in"), declarations("ide.cuh", family))
+            self.check(declarations(*GENERATED), declarations("ide.cuh", family))
 
     def test_what_differs_is_noticed(self):
         self.assertTrue(matches("constexpr int A = ${a}, B = ${b}", "constexpr int A = 1, B = 2"))
         for other in ("constexpr int A = 1", "constexpr int A = 1, C = 2", "constexpr bool A = 1, B = 2"):
             self.assertFalse(matches("constexpr int A = ${a}, B = ${b}", other))
         for lost in range(3):
-            generator, editor = declarations("gemm.cu.in", "pack.cu.in", "check.cu.in", "sum_epilogue.cu.in"), declarations("ide.cuh", "ide_sm80.cuh")
+            generator, editor = declarations(*GENERATED), declarations("ide.cuh", "ide_sm80.cuh")
             del (editor if lost == 0 else generator)[lost]
             with self.assertRaises(AssertionError):
                 self.check(generator, editor)

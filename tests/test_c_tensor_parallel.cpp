@@ -33,7 +33,7 @@ TEST_CASE("Ranks multiply by way of C", "[c][parallel][emulated]") {
   REQUIRE(jitgemm_tensor_parallel_plan(parallel[1], &problem, JITGEMM_REDUCE_SCATTER_D, &info, &own) ==
           JITGEMM_STATUS_SUCCESS);
   CHECK(info.exchange == JITGEMM_REDUCE_SCATTER_D);
-  CHECK((info.rank == 1 && info.ranks == 2 && info.overlapped == 0));
+  CHECK((info.rank == 1 && info.ranks == 2 && info.overlapped == 0 && info.one_shot == 0));
   CHECK((info.received_bytes == 4 * 16 * 2 && info.staging_bytes == 8 * 16 * 2));
   CHECK((info.gemm_us > 0 && info.exchange_us > 0 && info.exposed_us == info.exchange_us));
   CHECK_THAT(CPlan(own).source(), ContainsSubstring("__global__"));

@@ -88,7 +88,7 @@ TEST_CASE("A file of products across ranks has an exchange and the layer's sizes
 
 TEST_CASE("Llama's layers divide among 2, 4 and 8 ranks", "[parallel_bench]") {
   const std::vector<ParallelShape> shapes = llama_shapes();
-  CHECK(shapes.size() == 50);
+  CHECK(shapes.size() == 52);
   std::set<std::string> texts;
   for (const ParallelShape& shape : shapes) {
     texts.insert(to_string(shape));
@@ -106,8 +106,9 @@ TEST_CASE("Llama's layers divide among 2, 4 and 8 ranks", "[parallel_bench]") {
     }
   }
   CHECK(texts.size() == shapes.size());
-  for (const char* const known : {"all_gather_a 2048 10240 8192", "all_gather_a 8192 106496 16384",
-                                  "reduce_scatter_d 512 8192 28672", "all_reduce_d 16 8192 8192"})
+  for (const char* const known :
+       {"all_gather_a 2048 10240 8192", "all_gather_a 8192 106496 16384", "reduce_scatter_d 512 8192 28672",
+        "all_reduce_d 4 8192 8192", "all_reduce_d 16 8192 8192"})
     CHECK(texts.contains(known));
 }
 
@@ -151,6 +152,7 @@ TEST_CASE("What a rank says of a shape arrives as it was", "[parallel_bench]") {
                         .us = {{"cublas_nccl", {1.25, 2}}, {"ours", {0.5, 0.75}}},
                         .eager = {"ours"},
                         .overlapped = true,
+                        .one_shot = true,
                         .config = "sm90 128x128x64",
                         .why = "expected to be faster",
                         .check = "ours: wrong"};
@@ -195,9 +197,13 @@ TEST_CASE("A shape is a line of the table and of the CSV file", "[parallel_bench
   record.overlapped = false;
   record.eager = {"ours"};
   record.why = "one rank, so nothing travels";
+  CHECK(field(record, "one_shot") == "no");
   CHECK_THAT(table_row(record), ContainsSubstring("not overlapped: one rank, so nothing travels") &&
                                     ContainsSubstring("not captured: ours"));
   CHECK(field(record, "why") == "one rank, so nothing travels");
+  record.one_shot = true;
+  CHECK(field(record, "one_shot") == "yes");
+  CHECK_THAT(table_row(record), ContainsSubstring("in one shot") && !ContainsSubstring("not overlapped"));
   CHECK(field(record_of({scatter, 8, 8, 8}, 0, 2, 1), "cublas_nccl_us") == "");
   CHECK(table_head().find("ratio") != std::string::npos);
 }

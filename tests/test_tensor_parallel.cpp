@@ -1,4 +1,5 @@
-// TensorParallel without overlap: ranks are threads, their NCCL is fake_nccl.hpp, their devices are the emulator.
+// TensorParallel where nothing overlaps: ranks are threads, their NCCL is fake_nccl.hpp, their devices are the
+// emulator.
 #include "catch.hpp"
 #include "context_fixtures.hpp"
 #include "parallel_world.hpp"
@@ -9,7 +10,7 @@ using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("Each exchange gives what one product of all ranks' operands would", "[parallel][emulated]") {
   const int ranks = GENERATE(1, 2, 3, 4, 8);
-  ParallelWorld world(ranks);
+  ParallelWorld world(ranks, {.overlap = GENERATE(Overlap::automatic, Overlap::none)});
   for (const Exchange exchange : parallel_exchanges) {
     CAPTURE(ranks, to_string(exchange));
     CHECK(world.run({.m = 8 * ranks, .n = 24, .k = 16}, exchange) == "");
@@ -18,7 +19,7 @@ TEST_CASE("Each exchange gives what one product of all ranks' operands would", "
 }
 
 TEST_CASE("Types of A, B and D are exchanged as they are, sums of 8 bits as bf16", "[parallel][emulated]") {
-  ParallelWorld world(2);
+  ParallelWorld world(2, {.overlap = GENERATE(Overlap::automatic, Overlap::none)});
   const auto [a, b, d] = GENERATE(table<DataType, DataType, DataType>({{bf16, bf16, bf16},
                                                                        {f16, f16, f32},
                                                                        {f32, f32, f32},
@@ -33,7 +34,7 @@ TEST_CASE("Types of A, B and D are exchanged as they are, sums of 8 bits as bf16
 }
 
 TEST_CASE("The epilogue is applied once, to the sum", "[parallel][emulated]") {
-  ParallelWorld world(2);
+  ParallelWorld world(2, {.overlap = GENERATE(Overlap::automatic, Overlap::none)});
   for (const Exchange exchange : parallel_exchanges) {
     CAPTURE(to_string(exchange));
     for (const int n : {18, 19}) {
@@ -52,7 +53,7 @@ TEST_CASE("The epilogue is applied once, to the sum", "[parallel][emulated]") {
 }
 
 TEST_CASE("Rows may lie apart, and B and a summed A in either layout", "[parallel][emulated]") {
-  ParallelWorld world(2);
+  ParallelWorld world(2, {.overlap = GENERATE(Overlap::automatic, Overlap::none)});
   for (const Exchange exchange : parallel_exchanges) {
     CAPTURE(to_string(exchange));
     CHECK(world.run({.m = 6, .n = 18, .k = 16, .a = {.ld = 24}, .b = {.ld = 20}, .d = {.ld = 26}}, exchange) == "");
@@ -71,7 +72,7 @@ TEST_CASE("Rows may lie apart, and B and a summed A in either layout", "[paralle
 }
 
 TEST_CASE("Sizes and factors of zero work on all ranks", "[parallel][emulated]") {
-  ParallelWorld world(2);
+  ParallelWorld world(2, {.overlap = GENERATE(Overlap::automatic, Overlap::none)});
   for (const Exchange exchange : parallel_exchanges) {
     CAPTURE(to_string(exchange));
     CHECK(world.run({.m = 0, .n = 18, .k = 16}, exchange) == "");
@@ -93,7 +94,7 @@ TEST_CASE("all_reduce_d takes any m", "[parallel][emulated]") {
 
 TEST_CASE("A prepared product is one collective and the product, and sums arrive in D where they can",
           "[parallel][emulated]") {
-  ParallelWorld world(2);
+  ParallelWorld world(2, {.overlap = Overlap::none});
   const auto again = [&](const Problem& problem, Exchange exchange) {
     ParallelCase product(problem, exchange, 2);
     CHECK(world.run(product, exchange) == "");

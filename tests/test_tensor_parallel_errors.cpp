@@ -217,7 +217,11 @@ TEST_CASE("Whichever call of NCCL fails, it is one clear error there, and the ot
           "[parallel][errors]") {
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));
-  const auto exchange = GENERATE(Exchange::all_gather_a, Exchange::reduce_scatter_d, Exchange::all_reduce_d);
+  const auto [exchange, overlap, calls] =
+      GENERATE(table<Exchange, Overlap, int>({{Exchange::all_gather_a, Overlap::automatic, 3 + 4 + 2},
+                                              {Exchange::reduce_scatter_d, Overlap::automatic, 3 + 4 + 2},
+                                              {Exchange::all_reduce_d, Overlap::none, 3 + 4 + 2},
+                                              {Exchange::all_reduce_d, Overlap::automatic, 3 + 4 + 3}}));
   Problem problem = plain;
   problem.epilogue.activation = Activation::relu;
   ParallelCase product(problem, exchange, 2);
@@ -232,8 +236,8 @@ TEST_CASE("Whichever call of NCCL fails, it is one clear error there, and the ot
     product.poison();
     on_each_rank(2, [&](int rank) {
       errors[rank] = error_if_any([&] {
-        parallel[rank] = std::make_unique<TensorParallel>(context, nccl.communicator(rank),
-                                                          TensorParallelOptions{.timeout_seconds = 0.1});
+        parallel[rank] = std::make_unique<TensorParallel>(
+            context, nccl.communicator(rank), TensorParallelOptions{.overlap = overlap, .timeout_seconds = 0.1});
         for (int i = 0; i < 2; ++i)
           parallel[rank]->gemm(problem, exchange, product.operands(rank), ParallelWorld::stream_of(rank));
       });
@@ -247,6 +251,6 @@ TEST_CASE("Whichever call of NCCL fails, it is one clear error there, and the ot
     CHECK_FALSE(errors[1]->call().empty());
     if (errors[0]) CHECK(errors[0]->code() == ErrorCode::peer_lost);
   }
-  CHECK(failed == 3 + 4 + 2);  // making it, preparing, two products
+  CHECK(failed == calls);  // making it, preparing, and two products by NCCL or three exchanges of memory
   for (int rank = 0; rank < 2; ++rank) CHECK(product.violation(rank) == "");
 }

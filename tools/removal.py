@@ -34,7 +34,7 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
          "groups.cuh": ["groups", "along_k"], "group_tail_sm90.cuh": ["along_k"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
          "check.cuh": ["check"], "shards_sm90.cuh": ["parallel"], "begin_call.cuh": ["parallel"],
-         "wait_for_rank.cuh": ["parallel"], "shard_arguments.cuh": ["parallel"]}
+         "wait_for_rank.cuh": ["parallel", "one_shot"], "one_shot.cuh": ["one_shot"], "shard_arguments.cuh": ["parallel"]}
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
@@ -49,7 +49,7 @@ SYNCHRONISATION = {
 }
 # Functions of the templates' own that do nothing else.
 OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_for_rank": "wait",
-                       "wait_for_all_but": "wait"}
+                       "wait_for_all_but": "wait", "await_words": "wait"}
 # Those whose result is used: what is left of them without the synchronisation.
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
@@ -58,11 +58,16 @@ WITH_RESULT = {
                              "[](u32* p, u32 limit) { const u32 old = *p; *p = old >= limit ? 0 : old + 1; return old; }"
                              f"({', '.join(arguments)})"),
 }
+for name, other in (("ld_relaxed_sys", "x[i] = ptx::ld_global<u64>(p + i)"), ("st_relaxed_sys", "ptx::st_global(p + i, x[i])")):
+    WITH_RESULT[name] = ("scope", lambda arguments, other=other:
+                         f"[](u64* p, auto& x) {{ for (int i = 0; i < WORDS; ++i) {other}; }}({', '.join(arguments)})")
 # What is left of a release without its scope, besides what is left without all of it.
 WITHOUT_SCOPE = {"st_release_sys": "st_global"}
-# Orders, and numbers of flags, that follow from who a rank or a consumer is: what is left without that.
+# Orders, and numbers of flags and places, that follow from who a rank or a consumer is, or from the number of a call:
+# what is left without that.
 ROTATIONS = {"rank - index": "index", "rank + 1 + index": "rank + index", "sender * places + place": "place",
-             "(m * across + n) * parts + part": "m * across + n"}
+             "(m * across + n) * parts + part": "m * across + n", "epoch % 2": "0", "sender * items + item": "item",
+             "epoch + 1 != 0 ? epoch + 1 : 2": "epoch + 1"}
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
 END = r"(?:tile\.)?(?:row_end|column_end)"  # where D ends
 BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|args\.ranks|" \
@@ -90,7 +95,9 @@ ALLOWED = [
     ("work_queue_sm90.cuh", "ptx::atom_inc_acq_rel_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
-      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh", "begin_call.cuh")),
+      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh", "begin_call.cuh", "one_shot.cuh")),
+    ("one_shot.cuh", "ptx::atom_inc_acq_rel_gpu(args.tickets, last)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
+    ("one_shot.cuh", "rank < args.ranks", "ld_relaxed_sys", "only saves work: what is loaded of a rank that is none, nothing is made of"),
     ("shards_sm90.cuh", "lane == 0", "once is enough", "only saves work: the others would store the same"),
     *(("shards_sm90.cuh", code, line, "AddressSanitizer alone sees it: what is read beyond the matrix, and beyond the memory behind it, is not stored")
       for code, line in (("its_row >= tile.row_end", ""), ("column + at >= tile.column_end", ""), ("row + i < rows", "ld_global"))),

@@ -580,6 +580,8 @@ typedef struct jitgemm_parallel_plan_info {
   size_t staging_bytes;   ///< of device memory that this product needs
   double gemm_us, exchange_us;
   double exposed_us;  ///< of the exchange, what the product does not hide
+  int32_t one_shot;   ///< flag: all_reduce_d by the library's own kernel in one step, else by NCCL
+  int32_t reserved;
 } jitgemm_parallel_plan_info;
 
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_options_init_sized(jitgemm_tensor_parallel_options* options,

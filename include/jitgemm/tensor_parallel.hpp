@@ -30,7 +30,7 @@ JITGEMM_EXPORT std::string_view to_string(Exchange exchange);
 
 enum class Overlap : std::uint8_t {
   automatic,  ///< communication runs under the product where that is expected to be faster
-  none,       ///< NCCL's collective before or after gemm()
+  none,       ///< NCCL's collective before or after gemm(), always
 };
 
 struct TensorParallelOptions {
@@ -43,7 +43,8 @@ struct TensorParallelOptions {
 struct JITGEMM_EXPORT ParallelPlan {
   Plan gemm;  ///< of the rank's own product
   Exchange exchange = Exchange::all_gather_a;
-  bool overlapped = false;  ///< else NCCL's collective and the product, one after the other
+  bool overlapped = false;  ///< else the exchange and the product come one after the other
+  bool one_shot = false;    ///< all_reduce_d by this library's own kernel in one step, else by NCCL
   std::string why;
   int rank = 0, ranks = 1;
   std::size_t received_bytes = 0;  ///< by each rank
@@ -61,8 +62,13 @@ struct JITGEMM_EXPORT ParallelPlan {
 ///
 /// alpha, beta, bias, activation and scale_d are applied once, to the sum. C, bias along M and D have the rows that the
 /// rank gets. scale_a and scale_b are the rank's own; of a gathered A all ranks pass the same. Partial sums travel as
-/// D's type, bf16 for a D of 8 bits. Without overlap NCCL adds them, in an order of its own; overlapped, a rank
-/// adds to its own those of the others in the order of ranks, so that every run gives the same bits.
+/// D's type, bf16 for a D of 8 bits. Where NCCL adds them, it does so in an order of its own. Overlapped, a rank adds
+/// to its own those of the others in the order of ranks, so that every run gives the same bits; in one shot, each rank
+/// adds all of them in the order of ranks, so that all ranks get the same bits, too.
+///
+/// One shot is for small results of all_reduce_d, where the ranks' devices reach each other: behind the product a
+/// kernel sends a rank's sums to all others, and adds up what comes. It is chosen where that is expected to take less
+/// time than NCCL does: with 2 ranks for up to some 9 MB of sums, with 8 for 0.4 MB.
 ///
 /// Not served are batches, groups, gated pairs and other epilogue functions of the caller's own, vectors of scales and
 /// scales of blocks, a D with scales of its own, and of several ranks' all_gather_a a column-major A. Leading

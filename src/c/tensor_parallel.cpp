@@ -19,8 +19,8 @@ jitgemm_tensor_parallel_options to_c(const TensorParallelOptions& options) {
 }
 
 jitgemm_parallel_plan_info to_c(const ParallelPlan& plan) {
-  const auto& [gemm, exchange, overlapped, why, rank, ranks, received_bytes, staging_bytes, gemm_us, exchange_us,
-               exposed_us] = plan;
+  const auto& [gemm, exchange, overlapped, one_shot, why, rank, ranks, received_bytes, staging_bytes, gemm_us,
+               exchange_us, exposed_us] = plan;
   return {sizeof(jitgemm_parallel_plan_info),
           int(exchange),
           overlapped,
@@ -30,13 +30,15 @@ jitgemm_parallel_plan_info to_c(const ParallelPlan& plan) {
           staging_bytes,
           gemm_us,
           exchange_us,
-          exposed_us};
+          exposed_us,
+          one_shot,
+          0};
 }
 
 }  // namespace
 
 JITGEMM_VERSIONED(jitgemm_tensor_parallel_options, to_c(TensorParallelOptions{}), 32)
-JITGEMM_VERSIONED(jitgemm_parallel_plan_info, to_c(ParallelPlan{}), 64)
+JITGEMM_VERSIONED(jitgemm_parallel_plan_info, to_c(ParallelPlan{}), 64, 72)
 
 namespace {
 

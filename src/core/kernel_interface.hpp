@@ -8,6 +8,7 @@
 #include "custom_epilogue_arguments.cuh"
 #include "geometry.cuh"
 #include "group_arguments.cuh"
+#include "one_shot_arguments.cuh"
 #include "own_scales_arguments.cuh"
 #include "pack_arguments.cuh"
 #include "schedule.cuh"

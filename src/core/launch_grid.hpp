@@ -13,6 +13,7 @@ struct LaunchGrid {
   int threads = 0;
   std::size_t smem_bytes = 0;
   bool cooperative = false;  ///< all blocks are resident at once, or the launch fails
+  bool resident = false;     ///< they are so few that they are, too, which the driver is not told
 };
 
 /// A kernel's one parameter, a struct that it takes by value.

@@ -97,6 +97,18 @@ void set_extents(Arguments& args, const Problem& p) {
   args.scalars = scalars_of(p);
 }
 
+device::FinishSumsArguments finish_sums_arguments(const Problem& p, const Operands& operands) {
+  return {.c = operands.c,
+          .bias = operands.bias,
+          .d = operands.d,
+          .scale_d = operands.scale_d,
+          .ldc = p.c.ld,
+          .ldd = p.d.ld,
+          .m = int(p.m),
+          .n = int(p.n),
+          .scalars = scalars_of(p)};
+}
+
 device::BlockScalesLayout layout_of_block_scales(const NormalProblem& whole, const KernelConfig& c, std::int64_t row,
                                                  std::int64_t column) {
   device::BlockScalesLayout layout{.ld_scale_a = scale_ld(whole.a.scaling, whole.m, whole.k),
@@ -310,17 +322,16 @@ device::SumEpilogueArguments make_sum_epilogue_arguments(const NormalProblem& p,
                                                          std::span<const void* const> sources,
                                                          std::int64_t ld_sources) {
   device::SumEpilogueArguments args{};
+  static_cast<device::FinishSumsArguments&>(args) = finish_sums_arguments(p, operands);
   for (const void* source : sources) args.sources[args.source_count++] = source;
-  args.c = operands.c;
-  args.bias = operands.bias;
-  args.d = operands.d;
-  args.scale_d = operands.scale_d;
   args.ld_sources = ld_sources;
-  args.ldc = p.c.ld;
-  args.ldd = p.d.ld;
-  args.m = int(p.m);
-  args.n = int(p.n);
-  args.scalars = scalars_of(p);
+  return args;
+}
+
+device::OneShotArguments make_one_shot_arguments(const NormalProblem& p, const Operands& operands, const void* sums) {
+  device::OneShotArguments args{};
+  static_cast<device::FinishSumsArguments&>(args) = finish_sums_arguments(p, operands);
+  args.sums = sums;
   return args;
 }
 

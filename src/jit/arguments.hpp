@@ -89,12 +89,17 @@ device::PackArguments make_pack_arguments(const NormalProblem& problem, const Ke
                                           const Packing& packing, const LaunchShape& shape, const Operands& operands,
                                           const Workspace& workspace, std::int64_t all_columns);
 
-/// Those of the kernel that checks D, without what a task of it is given.
 /// Those of the kernel that adds up `sources`: the problem's C, bias, D and scale_d as they lie, and of each source the
 /// rows of D, `ld_sources` elements apart.
 device::SumEpilogueArguments make_sum_epilogue_arguments(const NormalProblem& problem, const Operands& operands,
                                                          std::span<const void* const> sources, std::int64_t ld_sources);
 
+/// Those of the kernel that adds up the ranks' sums in one step, but for what is the ranks' own: the problem's C, bias,
+/// D and scale_d as they lie, and this rank's sums, packed.
+device::OneShotArguments make_one_shot_arguments(const NormalProblem& problem, const Operands& operands,
+                                                 const void* sums);
+
+/// Those of the kernel that checks D, without what a task of it is given.
 device::CheckArguments make_check_arguments(const NormalProblem& problem, const Operands& operands);
 
 /// From an element of the product on: what it and those right of and below it are computed from.

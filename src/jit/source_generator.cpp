@@ -24,80 +24,70 @@
 namespace jitgemm {
 namespace {
 
-/// The values that are the library's own, whatever the problem.
+/// The values that are the library's own, whatever the problem: whole files, and those of templates/ptx/ together.
+TemplateValues files_of(const std::vector<std::string>& names, const std::vector<std::string>& ptx) {
+  TemplateValues values{{"version", JITGEMM_VERSION}, {"ptx", text_of(ptx, "ptx/")}};
+  for (const std::string& name : names) values.insert({name, template_file(name)});
+  return values;
+}
+
 TemplateValues gemm_files(const TemplateFiles& files) {
-  return {{"version", JITGEMM_VERSION},
-          {"types.cuh", template_file("types.cuh")},
-          {"schedule.cuh", template_file("schedule.cuh")},
-          {"geometry", text_of(files.geometry)},
-          {"arguments.cuh", template_file("arguments.cuh")},
-          {"custom_epilogue_arguments.cuh", template_file("custom_epilogue_arguments.cuh")},
-          {"ptx", text_of(files.ptx, "ptx/")},
-          {"work_tile.cuh", template_file("work_tile.cuh")},
-          {"group_schedule.cuh", template_file("group_schedule.cuh")},
-          {"group_arguments.cuh", template_file("group_arguments.cuh")},
-          {"shard_arguments.cuh", template_file("shard_arguments.cuh")},
-          {"groups.cuh", template_file("groups.cuh")},
-          {"fragment.cuh", template_file("fragment.cuh")},
-          {"pairs.cuh", template_file("pairs.cuh")},
-          {"activation.cuh", template_file("activation.cuh")},
-          {"functor.cuh", template_file("functor.cuh")},
-          {"memory.cuh", template_file("memory.cuh")},
-          {"scales.cuh", template_file("scales.cuh")},
-          {"block_scales_arguments.cuh", template_file("block_scales_arguments.cuh")},
-          {"own_scales_arguments.cuh", template_file("own_scales_arguments.cuh")},
-          {"block_scales.cuh", template_file("block_scales.cuh")},
-          {"custom_epilogue.cuh", template_file("custom_epilogue.cuh")},
-          {"epilogue.cuh", template_file("epilogue.cuh")},
-          {"fixup.cuh", template_file("fixup.cuh")},
-          {"main_loop", text_of(files.main_loop)}};
+  TemplateValues values = files_of({"types.cuh",
+                                    "schedule.cuh",
+                                    "arguments.cuh",
+                                    "custom_epilogue_arguments.cuh",
+                                    "work_tile.cuh",
+                                    "group_schedule.cuh",
+                                    "group_arguments.cuh",
+                                    "shard_arguments.cuh",
+                                    "groups.cuh",
+                                    "fragment.cuh",
+                                    "pairs.cuh",
+                                    "activation.cuh",
+                                    "functor.cuh",
+                                    "memory.cuh",
+                                    "scales.cuh",
+                                    "block_scales_arguments.cuh",
+                                    "own_scales_arguments.cuh",
+                                    "block_scales.cuh",
+                                    "custom_epilogue.cuh",
+                                    "epilogue.cuh",
+                                    "fixup.cuh"},
+                                   files.ptx);
+  values.insert({{"geometry", text_of(files.geometry)}, {"main_loop", text_of(files.main_loop)}});
+  return values;
 }
 
 TemplateValues packing_files() {
-  return {{"version", JITGEMM_VERSION},
-          {"types.cuh", template_file("types.cuh")},
-          {"pack_arguments.cuh", template_file("pack_arguments.cuh")},
-          {"ptx", text_of({"special_registers", "barrier", "global", "shared", "dependent_launch"}, "ptx/")},
-          {"pack.cuh", template_file("pack.cuh")}};
+  return files_of({"types.cuh", "pack_arguments.cuh", "pack.cuh"},
+                  {"special_registers", "barrier", "global", "shared", "dependent_launch"});
 }
 
 TemplateValues check_files() {
-  return {{"version", JITGEMM_VERSION},
-          {"types.cuh", template_file("types.cuh")},
-          {"schedule.cuh", template_file("schedule.cuh")},
-          {"arguments.cuh", template_file("arguments.cuh")},
-          {"check_arguments.cuh", template_file("check_arguments.cuh")},
-          {"ptx", text_of({"special_registers", "barrier", "global", "shared", "words_64", "convert", "math",
-                           "dependent_launch"},
-                          "ptx/")},
-          {"activation.cuh", template_file("activation.cuh")},
-          {"functor.cuh", template_file("functor.cuh")},
-          {"check.cuh", template_file("check.cuh")}};
+  return files_of(
+      {"types.cuh", "schedule.cuh", "arguments.cuh", "check_arguments.cuh", "activation.cuh", "functor.cuh",
+       "check.cuh"},
+      {"special_registers", "barrier", "global", "shared", "words_64", "convert", "math", "dependent_launch"});
 }
 
 TemplateValues begin_call_files() {
-  return {{"version", JITGEMM_VERSION},
-          {"types.cuh", template_file("types.cuh")},
-          {"schedule.cuh", template_file("schedule.cuh")},
-          {"arguments.cuh", template_file("arguments.cuh")},
-          {"shard_arguments.cuh", template_file("shard_arguments.cuh")},
-          {"begin_call_arguments.cuh", template_file("begin_call_arguments.cuh")},
-          {"ptx", text_of({"special_registers", "barrier", "global", "dependent_launch", "system"}, "ptx/")},
-          {"wait_for_rank.cuh", template_file("wait_for_rank.cuh")},
-          {"begin_call.cuh", template_file("begin_call.cuh")}};
+  return files_of({"types.cuh", "schedule.cuh", "arguments.cuh", "shard_arguments.cuh", "begin_call_arguments.cuh",
+                   "wait_for_rank.cuh", "begin_call.cuh"},
+                  {"special_registers", "barrier", "global", "dependent_launch", "system"});
 }
 
 TemplateValues sum_epilogue_files() {
-  return {{"version", JITGEMM_VERSION},
-          {"types.cuh", template_file("types.cuh")},
-          {"schedule.cuh", template_file("schedule.cuh")},
-          {"arguments.cuh", template_file("arguments.cuh")},
-          {"sum_epilogue_arguments.cuh", template_file("sum_epilogue_arguments.cuh")},
-          {"ptx", text_of({"special_registers", "global", "convert", "math", "dependent_launch"}, "ptx/")},
-          {"activation.cuh", template_file("activation.cuh")},
-          {"functor.cuh", template_file("functor.cuh")},
-          {"memory.cuh", template_file("memory.cuh")},
-          {"sum_epilogue.cuh", template_file("sum_epilogue.cuh")}};
+  return files_of(
+      {"types.cuh", "schedule.cuh", "arguments.cuh", "finish_sums_arguments.cuh", "sum_epilogue_arguments.cuh",
+       "activation.cuh", "functor.cuh", "memory.cuh", "finish_sums.cuh", "sum_epilogue.cuh"},
+      {"special_registers", "global", "convert", "math", "dependent_launch"});
+}
+
+TemplateValues one_shot_files() {
+  return files_of({"types.cuh", "schedule.cuh", "arguments.cuh", "finish_sums_arguments.cuh", "shard_arguments.cuh",
+                   "one_shot_arguments.cuh", "activation.cuh", "functor.cuh", "memory.cuh", "finish_sums.cuh",
+                   "wait_for_rank.cuh", "one_shot.cuh"},
+                  {"special_registers", "barrier", "global", "bits", "convert", "math", "dependent_launch", "system"});
 }
 
 std::string device_type(DataType type) { return std::string(info_of(type).device_name); }
@@ -200,6 +190,26 @@ std::string arguments_of(const Problem& p, Sharding sharding) {
   if (has_own_scales_d(p)) return "OwnScalesArguments";
   if (has_block_scales(p)) return p.batch > 1 ? "BatchBlockScalesArguments" : "BlockScalesArguments";
   return "Arguments";
+}
+
+/// Of a kernel that finishes sums which ranks have, the source without its text.
+KernelSource outline_of_sums(const Problem& p, const std::string& entry, const std::string& config,
+                             const DeviceInfo& device) {
+  const std::string from(to_string(type_of_c(p))), to(to_string(p.d.type));
+  KernelSource source;
+  source.architecture = device.architecture();
+  source.config = config;
+  source.entry = entry + from + (from == to ? "" : "_" + to);
+  return source;
+}
+TemplateValues values_of_sums(const Problem& p, const KernelSource& source, const DeviceInfo& device) {
+  TemplateValues values = arithmetic_of(p);
+  const std::string from(to_string(type_of_c(p))), to(to_string(p.d.type));
+  values.insert({{"architecture", source.architecture},
+                 {"problem", "sums " + from + ", D " + to + describe_epilogue(p)},
+                 {"dependent_launch", flag(device.launches_dependents())},
+                 {"entry", source.entry}});
+  return values;
 }
 
 /// What divides the column of B where the second of two halves begins: blocks of 128 columns, and copies of four
@@ -356,19 +366,20 @@ KernelSource generate_begin_call(const DeviceInfo& device) {
 }
 
 KernelSource generate_sum_epilogue(const NormalProblem& p, bool in_pairs, const DeviceInfo& device) {
-  KernelSource source;
-  source.architecture = device.architecture();
-  source.config = "sum and epilogue";
-  const std::string from = std::string(to_string(type_of_c(p))), to = std::string(to_string(p.d.type));
-  source.entry = "sum_epilogue_" + from + (from == to ? "" : "_" + to);
+  KernelSource source = outline_of_sums(p, "sum_epilogue_", "sum and epilogue", device);
   TemplateValues values = sum_epilogue_files();
-  values.merge(arithmetic_of(p));
-  values.insert({{"architecture", source.architecture},
-                 {"problem", "sums " + from + ", D " + to + describe_epilogue(p)},
-                 {"in_pairs", flag(in_pairs)},
-                 {"dependent_launch", flag(device.launches_dependents())},
-                 {"entry", source.entry}});
+  values.merge(values_of_sums(p, source, device));
+  values.insert({"in_pairs", flag(in_pairs)});
   source.text = fill_in("sum_epilogue.cu.in", values);
+  return source;
+}
+
+KernelSource generate_one_shot(const NormalProblem& p, int elements, const DeviceInfo& device) {
+  KernelSource source = outline_of_sums(p, "one_shot_", "one-shot all-reduce", device);
+  TemplateValues values = one_shot_files();
+  values.merge(values_of_sums(p, source, device));
+  values.insert({"elements", std::to_string(elements)});
+  source.text = fill_in("one_shot.cu.in", values);
   return source;
 }
 
@@ -376,6 +387,7 @@ bool is_current(const KernelSource& source) {
   if (source.entry.starts_with("begin_call")) return may_give("begin_call.cu.in", begin_call_files(), source.text);
   if (source.entry.starts_with("sum_epilogue_"))
     return may_give("sum_epilogue.cu.in", sum_epilogue_files(), source.text);
+  if (source.entry.starts_with("one_shot_")) return may_give("one_shot.cu.in", one_shot_files(), source.text);
   if (source.entry.starts_with("check_")) return may_give("check.cu.in", check_files(), source.text);
   if (source.entry.starts_with("pack_")) return may_give("pack.cu.in", packing_files(), source.text);
   for (const KernelFamily* family : kernel_families) {

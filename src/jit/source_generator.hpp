@@ -33,6 +33,10 @@ KernelSource generate_begin_call(const DeviceInfo& device);
 /// Depends on types and epilogue, and on whether every row of every operand begins where a pair of elements may.
 KernelSource generate_sum_epilogue(const NormalProblem& problem, bool in_pairs, const DeviceInfo& device);
 
+/// The source of the kernel that adds up the ranks' sums in one step and applies the problem's epilogue. Depends on
+/// types and epilogue, and on how many neighbours of a row a thread has at a time: 1, 2 or 4, at most 8 bytes of sums.
+KernelSource generate_one_shot(const NormalProblem& problem, int elements, const DeviceInfo& device);
+
 /// Whether this version of the library with these templates makes such sources: no call asks for another's.
 bool is_current(const KernelSource& source);
 

@@ -30,8 +30,8 @@ struct SentChoice {
   PlanSource source = PlanSource::model;
   SentText<1024> why;
   double measured_us = 0;
-  bool overlapped = false;
-  SentText<512> why_not_overlapped;
+  Communication communication = Communication::nccl;
+  SentText<512> why_communication;
 };
 static_assert(sizeof(SentChoice) <= most_exchanged_bytes && std::is_trivially_copyable_v<SentChoice>);
 
@@ -76,14 +76,18 @@ AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoic
       sent.source = choice.source;
       sent.why = std::string_view(choice.why);
       sent.measured_us = choice.measured_us;
-      sent.overlapped = choice.overlapped;
-      sent.why_not_overlapped = std::string_view(choice.why_not_overlapped);
+      sent.communication = choice.communication;
+      sent.why_communication = std::string_view(choice.why_communication);
     });
   }
   agree(communicator, "chosen", failure);
   communicator.broadcast_bytes(&sent, sizeof sent, 0);
-  return {parse_kernel_config(sent.config.str()), sent.source, sent.why.str(), sent.measured_us, sent.overlapped,
-          sent.why_not_overlapped.str()};
+  return {parse_kernel_config(sent.config.str()),
+          sent.source,
+          sent.why.str(),
+          sent.measured_us,
+          sent.communication,
+          sent.why_communication.str()};
 }
 
 }  // namespace jitgemm

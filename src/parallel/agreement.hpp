@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -22,14 +23,21 @@ void agree(Communicator& communicator, const std::string& digest, const std::opt
 template <typename Work>
 std::optional<Error> failure_of(Work&& work);
 
+/// What moves between the ranks, and when.
+enum class Communication : std::uint8_t {
+  nccl,        ///< its collective before or after the product; or nothing moves
+  overlapped,  ///< under the product
+  one_shot,    ///< sums, behind the product (OneShot)
+};
+
 /// Rank 0's choice, as it tells the others.
 struct AgreedChoice {
   KernelConfig config;
   PlanSource source = PlanSource::model;
   std::string why;
   double measured_us = 0;
-  bool overlapped = false;
-  std::string why_not_overlapped;
+  Communication communication = Communication::nccl;
+  std::string why_communication;
 };
 
 /// Collective. Calls `choose` on rank 0, and gives all ranks what it returns. Throws on every rank if it does.

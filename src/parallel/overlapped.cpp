@@ -69,10 +69,9 @@ Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all
       rank_(rank),
       ranks_(ranks),
       all_gather_(std::move(all_gather)),
-      patience_{.nanoseconds = static_cast<unsigned long long>(timeout_seconds * 1e9), .report = nullptr},
+      patience_(backend_, timeout_seconds),
       begin_(begin_kernel(context)),
       flags_(backend_, rank, ranks, all_gather_, sizeof(Flags)) {
-  patience_.report = static_cast<device::Patience::Report*>(backend_.allocate_on_host(sizeof *patience_.report));
   for (int i = 1; i < ranks; ++i) {
     copy_streams_.push_back(backend_.create_copy_stream());
     copied_.push_back(backend_.create_event());
@@ -84,7 +83,6 @@ Overlapped::~Overlapped() {
   for (Stream stream : copy_streams_) backend_.destroy_stream(stream);
   for (void* event : copied_) backend_.destroy_event(event);
   if (begun_) backend_.destroy_event(begun_);
-  backend_.release_on_host(patience_.report);
 }
 
 std::optional<RankedConfig> Overlapped::choose(const Context& context, int ranks, const Problem& problem,
@@ -170,13 +168,14 @@ void Overlapped::begin(const Staging& staging, int buffer, Stream stream) {
   args.last_use = staging.last_use(buffer);
   args.finished = own->finished;
   for (int rank = 0; rank < ranks_; ++rank) args.finished_at[rank] = &flags_.at<Flags>(rank)->finished[rank_];
-  args.patience = patience_;
+  args.patience = patience_.get();
   backend_.launch(*begin_->loaded, {.grid = 1, .threads = 32}, bytes_of(args), stream);
 }
 
 ShardOperands Overlapped::shard_operands(const Prepared& prepared, int buffer) const {
   const Staging& staging = *prepared.staging;
-  ShardOperands shards{.rank = rank_, .ranks = ranks_, .epoch = &flags_.own<Flags>()->epoch, .patience = patience_};
+  ShardOperands shards{
+      .rank = rank_, .ranks = ranks_, .epoch = &flags_.own<Flags>()->epoch, .patience = patience_.get()};
   shards.arrived = staging.memory.own<unsigned>(staging.flags_at(buffer));
   shards.received = staging.memory.own(staging.buffer_at(buffer));
   shards.sent = staging.sent();
@@ -208,19 +207,6 @@ void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int 
                        &flags_.own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
     backend_.record_event(copied_[std::size_t(i - 1)], copies);
   }
-}
-
-device::Patience::Report Overlapped::report() const {
-  device::Patience::Report report = {};
-  report.state = std::atomic_ref(patience_.report->state).load(std::memory_order_acquire);
-  if (report.state == device::Patience::well) return report;
-  report.rank = patience_.report->rank;
-  report.epoch = patience_.report->epoch;
-  return report;
-}
-
-void Overlapped::abort() noexcept {
-  std::atomic_ref(patience_.report->state).store(device::Patience::aborted, std::memory_order_release);
 }
 
 }  // namespace jitgemm

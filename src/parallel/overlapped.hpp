@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +8,7 @@
 
 #include "context_internals.hpp"
 #include "jitgemm/tensor_parallel.hpp"
+#include "parallel/kernel_patience.hpp"
 #include "parallel/symmetric_memory.hpp"
 
 namespace jitgemm {
@@ -50,9 +50,8 @@ class Overlapped {
   void gemm(const Prepared& prepared, const Problem& problem, const Operands& operands, Stream stream);
 
   // Not collective.
-  /// What a kernel has waited for in vain, if any has.
-  device::Patience::Report report() const;
-  void abort() noexcept;
+  device::Patience::Report report() const { return patience_.report(); }
+  void abort() noexcept { patience_.abort(); }
   /// All calls from here on have the same staging buffer, as a graph of one has that is launched again and again.
   void take_one_buffer() { buffers_ = 1; }
 
@@ -68,7 +67,7 @@ class Overlapped {
   Backend& backend_;
   int rank_, ranks_;
   AllGatherBytes all_gather_;
-  device::Patience patience_;
+  KernelPatience patience_;
   std::shared_ptr<const Kernel> begin_;
   SymmetricMemory flags_;
   std::vector<Stream> copy_streams_;                // one for each other rank

@@ -26,7 +26,7 @@ std::string ParallelPlan::explain() const {
     const auto us = [](double x) { return fixed_text(x, x < 100 ? 2 : 0) + " us"; };
     line("exchange",
          std::string(to_string(exchange)) + ", this is rank " + std::to_string(rank) + " of " + std::to_string(ranks));
-    line("overlapped", std::string(overlapped ? "yes" : "no") + ": " + why);
+    line("overlapped", std::string(overlapped ? "yes" : one_shot ? "no, one-shot all-reduce" : "no") + ": " + why);
     line("received", std::to_string(received_bytes) + " bytes by each rank");
     line("staging", std::to_string(staging_bytes) + " bytes");
     line("expected", "product " + us(gemm_us) + ", exchange " + us(exchange_us) +

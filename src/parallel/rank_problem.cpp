@@ -124,6 +124,14 @@ bool sums_in_d(const RankProblem& p) {
          !reads_c(p.asked) && is_in_one_piece(p.asked);
 }
 
+Operands operands_of_sums(const RankProblem& p, const Operands& operands, void* staging) {
+  Operands product = operands;
+  product.d = sums_in_d(p) ? operands.d : staging;
+  product.c = product.bias = nullptr;
+  product.scale_d = nullptr;
+  return product;
+}
+
 NormalProblem prepared_shape(const RankProblem& p) {
   Problem shape = shape_of(p.asked);
   shape.alpha = p.asked.alpha == 1 || p.asked.alpha == 0 ? p.asked.alpha : 2;  // a sum that is D as it is needs no more

@@ -32,6 +32,9 @@ RankProblem rank_problem(const Problem& problem, Exchange exchange, int ranks);
 /// nothing of what it holds is read.
 bool sums_in_d(const RankProblem& problem);
 
+/// Of a product whose sums the ranks add up: those of the call without its epilogue, and D where the sums lie.
+Operands operands_of_sums(const RankProblem& problem, const Operands& operands, void* staging);
+
 /// What preparing it depends on: two such problems of equal scalars but for their values are served alike.
 NormalProblem prepared_shape(const RankProblem& problem);
 

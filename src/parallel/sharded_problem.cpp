@@ -14,7 +14,7 @@ std::int64_t staged_ld(std::int64_t columns, DataType type) {
 }
 
 std::string why_not_sharded(const Problem& p, Exchange exchange, int ranks) {
-  if (exchange == Exchange::all_reduce_d) return "sums that all ranks get are added up by NCCL";
+  if (exchange == Exchange::all_reduce_d) return "sums that all ranks get are added up behind the product";
   if (ranks < 2) return "one rank exchanges nothing";
   if (ranks > device::most_ranks) return "more than " + std::to_string(device::most_ranks) + " ranks";
   if (p.m % ranks != 0) return "m is no multiple of the ranks";

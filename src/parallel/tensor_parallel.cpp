@@ -1,7 +1,6 @@
 #include "jitgemm/tensor_parallel.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +12,8 @@
 #include "parallel/agreement.hpp"
 #include "parallel/calls_in_flight.hpp"
 #include "parallel/communicator.hpp"
+#include "parallel/connections.hpp"
+#include "parallel/one_shot_product.hpp"
 #include "parallel/overlapped_product.hpp"
 #include "parallel/rank_problem.hpp"
 #include "parallel/unfused.hpp"
@@ -77,15 +78,17 @@ struct TensorParallel::Impl {
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
   /// As rank 0 does for all.
   AgreedChoice choose(const RankProblem& problem);
-  /// Empty, or why communication does not run under the product, as far as that can be known before.
+  /// As far as that can be known before; `chosen` where it is overlapped.
+  Communication communication_of(const RankProblem& problem, std::optional<RankedConfig>& chosen,
+                                 std::string& why) const;
+  /// Empty, or why communication does not run under the product.
   std::string why_not_overlapped(const RankProblem& problem, std::optional<RankedConfig>& chosen) const;
-  /// Collective. Makes what ranks share for overlapping; false, and for good, where their devices do not reach each
-  /// other.
-  bool connect(const std::string& digest);
   Prepared make_unfused(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   Prepared make_overlapped(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
+  Prepared make_one_shot(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   Plan plan_of_gemm(Plan plan, const AgreedChoice& choice) const;
-  ParallelPlan plan_of(const RankProblem& problem, Plan gemm, const std::string& why) const;
+  ParallelPlan plan_of(const RankProblem& problem, Plan gemm, Communication communication,
+                       const std::string& why) const;
   void grow_staging(std::size_t bytes);
 
   Context& context;
@@ -96,10 +99,8 @@ struct TensorParallel::Impl {
   CallsInFlight calls;
   DeviceMemory staging{nullptr, {nullptr}};
   std::size_t staging_bytes = 0, all_staging_bytes = 0;
-  std::vector<DeviceMemory> outgrown;            // graphs may still use them
-  std::unique_ptr<Overlapped> overlapped;        // once something is
-  std::atomic<Overlapped*> connected = nullptr;  // the same, for check() and abort(), which wait for no call
-  std::string unconnected;                       // why nothing will be
+  std::vector<DeviceMemory> outgrown;  // graphs may still use them
+  Connections connections{context, communicator};
   std::unordered_map<PreparedKey, Prepared, PreparedHash> prepared;
 };
 
@@ -151,16 +152,30 @@ Prepared& TensorParallel::Impl::prepare_together(const Problem& problem, Exchang
   agree(communicator, digest, refused);
   if (Prepared* const ready = find(ranked)) return *ready;
   AgreedChoice choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  if (choice.overlapped && !connect(digest)) choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  Prepared made = choice.overlapped ? make_overlapped(ranked, choice, digest) : make_unfused(ranked, choice, digest);
+  if (!connections.make(choice.communication, ranked, digest))
+    choice = choose_on_first(communicator, [&] { return choose(ranked); });
+  Prepared made = choice.communication == Communication::overlapped ? make_overlapped(ranked, choice, digest)
+                  : choice.communication == Communication::one_shot ? make_one_shot(ranked, choice, digest)
+                                                                    : make_unfused(ranked, choice, digest);
   return prepared.insert_or_assign({prepared_shape(ranked), exchange}, std::move(made)).first->second;
+}
+
+Communication TensorParallel::Impl::communication_of(const RankProblem& problem, std::optional<RankedConfig>& chosen,
+                                                     std::string& why) const {
+  why = !problem.communicates              ? "nothing is exchanged"
+        : options.overlap == Overlap::none ? "asked for by Overlap::none"
+                                           : connections.why_none();
+  if (!why.empty()) return Communication::nccl;
+  if (problem.exchange == Exchange::all_reduce_d)
+    return OneShot::is_chosen(problem, options.staging_bytes, why) ? Communication::one_shot : Communication::nccl;
+  why = why_not_overlapped(problem, chosen);
+  if (!why.empty()) return Communication::nccl;
+  why = "communication under the product is expected to be faster";
+  return Communication::overlapped;
 }
 
 std::string TensorParallel::Impl::why_not_overlapped(const RankProblem& problem,
                                                      std::optional<RankedConfig>& chosen) const {
-  if (!problem.communicates) return "nothing is exchanged";
-  if (options.overlap == Overlap::none) return "asked for by Overlap::none";
-  if (!unconnected.empty()) return unconnected;
   std::string why_not;
   chosen = Overlapped::choose(context, problem.ranks, problem.asked, problem.exchange, why_not);
   if (!chosen) return why_not;
@@ -175,14 +190,15 @@ std::string TensorParallel::Impl::why_not_overlapped(const RankProblem& problem,
 
 AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
   std::optional<RankedConfig> chosen;
-  const std::string why_not = why_not_overlapped(problem, chosen);
-  if (why_not.empty()) {
+  std::string why;
+  const Communication communication = communication_of(problem, chosen, why);
+  if (communication == Communication::overlapped) {
     return {.config = chosen->config,
             .source = PlanSource::model,
             .why = "the cost model's first choice",
             .measured_us = 0,
-            .overlapped = true,
-            .why_not_overlapped = {}};
+            .communication = communication,
+            .why_communication = why};
   }
   if (!is_empty(problem.product)) context.workspace_size(problem.product);  // measures first where tuning is on
   const Plan plan = context.plan(problem.product);
@@ -190,25 +206,8 @@ AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
           .source = plan.source,
           .why = plan.why,
           .measured_us = plan.measured_us,
-          .overlapped = false,
-          .why_not_overlapped = why_not};
-}
-
-bool TensorParallel::Impl::connect(const std::string& digest) {
-  if (overlapped) return true;
-  agree(communicator, digest, failure_of([&] { Overlapped::begin_kernel(context); }));
-  const auto all_gather = [this](const void* own, void* all, std::size_t bytes) {
-    communicator.all_gather_bytes(own, all, bytes);
-  };
-  const std::optional<Error> failure = failure_of([&] {
-    overlapped = std::make_unique<Overlapped>(context, communicator.rank(), communicator.ranks(), all_gather,
-                                              options.timeout_seconds);
-  });
-  connected = overlapped.get();
-  if (!failure) return true;
-  if (failure->code() != ErrorCode::no_device) throw *failure;
-  unconnected = failure->what();
-  return false;
+          .communication = communication,
+          .why_communication = why};
 }
 
 Plan TensorParallel::Impl::plan_of_gemm(Plan plan, const AgreedChoice& choice) const {
@@ -225,7 +224,7 @@ Prepared TensorParallel::Impl::make_unfused(const RankProblem& problem, const Ag
           made.product = std::make_unique<UnfusedProduct>(context, communicator, problem, choice.config);
           grow_staging(made.product->staging_bytes());
           made.plan = plan_of(problem, plan_of_gemm(context.plan(problem.product, choice.config), choice),
-                              choice.why_not_overlapped);
+                              choice.communication, choice.why_communication);
         }));
   return made;
 }
@@ -235,18 +234,32 @@ Prepared TensorParallel::Impl::make_overlapped(const RankProblem& problem, const
   Prepared made;
   Overlapped::Prepared product;
   agree(communicator, digest, failure_of([&] {
-          product = overlapped->prepare(problem.asked, problem.exchange, choice.config);
+          product = connections.overlapped().prepare(problem.asked, problem.exchange, choice.config);
           Plan gemm = context.plan(problem.product);
           gemm.config = choice.config;
-          made.plan = plan_of(problem, plan_of_gemm(std::move(gemm), choice),
-                              "communication under the product is expected to be faster");
-          made.plan.overlapped = true;
+          made.plan =
+              plan_of(problem, plan_of_gemm(std::move(gemm), choice), choice.communication, choice.why_communication);
           made.plan.staging_bytes =
               Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, choice.config);
           made.plan.exposed_us = std::max(0.0, made.plan.exchange_us - made.plan.gemm_us);
         }));
-  overlapped->stage(product);
-  made.product = std::make_unique<OverlappedProduct>(*overlapped, std::move(product));
+  connections.overlapped().stage(product);
+  made.product = std::make_unique<OverlappedProduct>(connections.overlapped(), std::move(product));
+  return made;
+}
+
+Prepared TensorParallel::Impl::make_one_shot(const RankProblem& problem, const AgreedChoice& choice,
+                                             const std::string& digest) {
+  Prepared made;
+  std::unique_ptr<OneShotProduct> product;
+  agree(communicator, digest, failure_of([&] {
+          product = std::make_unique<OneShotProduct>(context, connections.one_shot(), problem, choice.config);
+          grow_staging(product->staging_bytes());
+          made.plan = plan_of(problem, plan_of_gemm(context.plan(problem.product, choice.config), choice),
+                              choice.communication, choice.why_communication);
+        }));
+  product->stage();
+  made.product = std::move(product);
   return made;
 }
 
@@ -271,16 +284,20 @@ void TensorParallel::Impl::grow_staging(std::size_t bytes) {
   all_staging_bytes += bytes;
 }
 
-ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm, const std::string& why) const {
+ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm, Communication communication,
+                                           const std::string& why) const {
+  const bool in_one_shot = communication == Communication::one_shot;
   ParallelPlan plan;
   plan.exchange = problem.exchange;
+  plan.overlapped = communication == Communication::overlapped;
+  plan.one_shot = in_one_shot;
   plan.why = why;
   plan.rank = communicator.rank();
   plan.ranks = communicator.ranks();
-  plan.received_bytes = received_bytes(problem);
-  plan.staging_bytes = UnfusedProduct::staging_bytes(problem);
+  plan.received_bytes = in_one_shot ? OneShot::received_bytes(problem) : received_bytes(problem);
+  plan.staging_bytes = UnfusedProduct::staging_bytes(problem) + (in_one_shot ? OneShot::memory_bytes(problem) : 0);
   plan.gemm_us = gemm.measured_us > 0 ? gemm.measured_us : gemm.predicted.us;
-  plan.exposed_us = plan.exchange_us = expected_exchange_us(problem);
+  plan.exposed_us = plan.exchange_us = in_one_shot ? OneShot::expected_us(problem) : expected_exchange_us(problem);
   plan.gemm = std::move(gemm);
   return plan;
 }
@@ -290,26 +307,16 @@ ParallelPlan TensorParallel::Impl::plan(const Problem& problem, Exchange exchang
   const std::lock_guard lock(mutex);
   if (const Prepared* const ready = find(ranked)) return ready->plan;
   std::optional<RankedConfig> chosen;
-  const std::string why_not = why_not_overlapped(ranked, chosen);
-  ParallelPlan plan = plan_of(ranked, context.plan(ranked.product), why_not);
-  if (!why_not.empty()) return plan;
-  plan.gemm.config = chosen->config;
-  plan.overlapped = true;
-  plan.why = "communication under the product is expected to be faster";
+  std::string why;
+  const Communication communication = communication_of(ranked, chosen, why);
+  ParallelPlan plan = plan_of(ranked, context.plan(ranked.product), communication, why);
+  if (chosen && plan.overlapped) plan.gemm.config = chosen->config;
   return plan;
 }
 
 void TensorParallel::Impl::check() {
   communicator.check();
-  if (const Overlapped* const its = connected) {
-    const device::Patience::Report report = its->report();
-    if (report.state == device::Patience::lost)
-      communicator.fail(Error(ErrorCode::peer_lost, "rank " + std::to_string(communicator.rank()) +
-                                                        " has waited in vain for rank " + std::to_string(report.rank) +
-                                                        " in call " + std::to_string(report.epoch) +
-                                                        ", whose results count for nothing; end all ranks and begin "
-                                                        "again"));
-  }
+  connections.check();
   const double seconds = communicator.timeout_seconds();
   if (seconds > 0 && calls.overdue(seconds)) {
     communicator.fail(Error(ErrorCode::peer_lost, "rank " + std::to_string(communicator.rank()) +
@@ -354,7 +361,7 @@ void TensorParallel::check() {
 void TensorParallel::abort() noexcept {
   if (!impl_) return;
   impl_->communicator.abort();
-  if (Overlapped* const overlapped = impl_->connected) overlapped->abort();
+  impl_->connections.abort();
 }
 
 int TensorParallel::rank() const { return impl().communicator.rank(); }

@@ -59,9 +59,7 @@ UnfusedProduct::UnfusedProduct(Context& context, Communicator& communicator, con
 void UnfusedProduct::enqueue(const RankProblem& p, const Operands& operands, void* staging, Stream stream) {
   Operands product = operands;
   if (p.communicates && p.reduces()) {
-    product.d = sums_in_d(p) ? operands.d : staging;
-    product.c = product.bias = nullptr;
-    product.scale_d = nullptr;
+    product = operands_of_sums(p, operands, staging);
   } else if (p.communicates) {
     product.a = staging;
   }

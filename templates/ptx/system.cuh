@@ -15,6 +15,21 @@ __device__ __forceinline__ void st_release_sys(u32* address, u32 x) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
 
+// Words of 64 bits, one or two neighbours: each is an access of its own, whole at any moment, and orders no other. The
+// address is a multiple of the access size.
+__device__ __forceinline__ void st_relaxed_sys(u64* address, const u64 (&x)[1]) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(x[0]) : "memory");
+}
+__device__ __forceinline__ void st_relaxed_sys(u64* address, const u64 (&x)[2]) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(x[0]), "l"(x[1]) : "memory");
+}
+__device__ __forceinline__ void ld_relaxed_sys(const u64* address, u64 (&x)[1]) {
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(x[0]) : "l"(address) : "memory");
+}
+__device__ __forceinline__ void ld_relaxed_sys(const u64* address, u64 (&x)[2]) {
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(x[0]), "=l"(x[1]) : "l"(address) : "memory");
+}
+
 /// Orders what this thread has acquired, or TMA has stored for it, and accesses of global memory by the other proxy
 /// from here on: by TMA, or of what TMA has stored.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
@@ -24,6 +39,8 @@ __device__ __forceinline__ u64 global_nanoseconds() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x));
   return x;
 }
+/// Of a thread that polls without a sleep. The emulator lets others go first; a GPU's threads do so by themselves.
+__device__ __forceinline__ void between_polls() {}
 /// Lets others go first, for about so long.
 __device__ __forceinline__ void nanosleep(u32 nanoseconds) { asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds)); }
 

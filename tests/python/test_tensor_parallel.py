@@ -276,6 +276,18 @@ def test_communication_under_the_product(method):
         assert not plan.overlapped and "Overlap::none" in plan.why
 
 
+def test_small_sums_in_one_shot():
+    method, case = "matmul_all_reduce", Case("matmul_all_reduce", 2, dtype="float16")
+    with World(2) as world, World(2, overlap="none") as apart:
+        case.check(world)
+        case.check(apart)
+        plan = world.each(lambda parallel, rank: parallel.plan(method, *case.of(rank)))[1]
+        assert plan.one_shot and not plan.overlapped and plan.staging_bytes > 0 and "in one shot" in plan.why
+        assert repr(plan) == f"<jitgemm.ParallelPlan of {method}, rank 1 of 2, in one shot>"
+        plan = apart.each(lambda parallel, rank: parallel.plan(method, *case.of(rank)))[0]
+        assert not plan.one_shot and "Overlap::none" in plan.why
+
+
 @pytest.mark.skipif(not torch, reason="torch is not installed")
 @pytest.mark.parametrize("method", METHODS)
 def test_tensors(method):
@@ -297,7 +309,7 @@ def test_tensors(method):
                 parallel.prepare(method, a, weight.t())
                 before = len(world.calls(rank))
                 assert multiply(a, weight.t()).dtype == torch.bfloat16
-                assert len(world.calls(rank)) == before + 1
+                assert len(world.calls(rank)) == before + (method != "matmul_all_reduce")  # that goes in one shot
             return d
 
     with World(2) as world:

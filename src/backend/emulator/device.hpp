@@ -129,7 +129,8 @@ inline void check_global(const void* address, u32 bytes) {
   if ((u64)address % bytes || (u64)address < 0x10000) runtime.broken_global(address, bytes);
 }
 inline void check_word(const u32* address) { runtime.check_word(address); }
-inline void check_word(const void*) {}  // flags of other devices are of 32 bits
+inline void check_word(const u64* address) { runtime.check_word(address); }
+inline void check_word(const void*) {}  // what devices tell each other has 32 or 64 bits
 template <typename T>
 inline T ld_global(const void* address) {
   check_global(address, sizeof(T));
@@ -166,11 +167,23 @@ inline void st_global_cg(T* address, const T (&x)[N]) {
   static_assert(sizeof x == 16);
   runtime.st_global_cg(address, x);
 }
+template <int COUNT>
+inline void ld_relaxed_sys(const u64* address, u64 (&x)[COUNT]) {
+  runtime.ld_relaxed_sys(address, x, COUNT);
+}
+template <int COUNT>
+inline void st_relaxed_sys(u64* address, const u64 (&x)[COUNT]) {
+  runtime.st_relaxed_sys(address, x, COUNT);
+}
 inline void prefetch_l2(const void*) {}
 inline void prefetch_l1(const void*) {}
 
 inline float bits_to_f32(u32 bits) { return __builtin_bit_cast(float, bits); }
 inline u32 f32_to_bits(float x) { return __builtin_bit_cast(u32, x); }
+
+inline float from_bits(float, u32 bits) { return bits_to_f32(bits); }
+inline int from_bits(int, u32 bits) { return int(bits); }
+inline double from_bits(double, u64 bits) { return __builtin_bit_cast(double, bits); }
 
 inline float to_f32(F16 x) {
   const u32 sign = u32(x.bits & 0x8000) << 16, magnitude = x.bits & 0x7fff;

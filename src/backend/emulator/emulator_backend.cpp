@@ -334,7 +334,7 @@ class EmulatorBackend final : public Backend {
     if (cluster > 1 && device_.compute_capability < 90)
       return "clusters of " + text(cluster) + " blocks, which " + device_.architecture() + " does not have";
     if (grid % cluster != 0) return "a grid of " + text(grid) + " blocks in clusters of " + text(cluster);
-    if (shape.cooperative && grid > 2 * device_.sm_count)
+    if ((shape.cooperative || shape.resident) && grid > 2 * device_.sm_count)
       return text(grid) + " blocks that are to be resident together on " + text(device_.sm_count) + " SMs";
     if (threads < 32 || threads > 1024 || threads % 32 != 0)
       return text(threads) + " threads are not a multiple of 32 in 32..1024";
@@ -359,7 +359,7 @@ class EmulatorBackend final : public Backend {
     options.resident = options_.resident_blocks;
     if (options.resident == 0)
       options.resident = options.seed == 0 ? 1 : 1 + int(mixed(options.seed) % std::min(2 * device_.sm_count, 16));
-    options.cooperative = shape.cooperative;
+    options.all_resident = shape.cooperative || shape.resident;
     options.asynchrony = options_.asynchrony;
     if (options.asynchrony == EmulatorAsynchrony::automatic) {
       // The lowest bit chooses the order of warps.

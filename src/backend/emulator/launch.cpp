@@ -6,6 +6,7 @@
 
 #include "backend/emulator/cluster.hpp"
 #include "backend/emulator/copies.hpp"
+#include "backend/emulator/system_scope.hpp"
 #include "backend/emulator/wgmma.hpp"
 #include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
@@ -122,10 +123,10 @@ void Launch::run() {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 
   const std::size_t most_resident =
-      options_.cooperative ? order.size() : std::max<std::size_t>(1, most_running / (threads() * std::size_t(size)));
-  const std::size_t resident =
-      std::min({order.size(), std::size_t((options_.cooperative ? options_.grid : options_.resident) + size - 1) / size,
-                most_resident});
+      options_.all_resident ? order.size() : std::max<std::size_t>(1, most_running / (threads() * std::size_t(size)));
+  const std::size_t resident = std::min(
+      {order.size(), std::size_t((options_.all_resident ? options_.grid : options_.resident) + size - 1) / size,
+       most_resident});
   slots_.resize(resident * size * (threads() / 32));
   ready_.assign((slots_.size() + 63) / 64, 0);
 
@@ -166,6 +167,7 @@ void Launch::run() {
   } catch (const HostFault&) {
   }
   if (out_of_memory_) throw_out_of_memory();
+  while (!words_.empty()) show_word(words_.begin());
   flush(global_);
   if (fault_.empty()) return;
   const std::string first_line = fault_.substr(0, fault_.find('\n'));
@@ -274,6 +276,10 @@ void Launch::yield() {
 
 /// Lets one piece of asynchronous work take effect. `any`: nothing else can run, so a TMA load must.
 bool Launch::fire(bool any) {
+  if (!words_.empty() && (any || chance(2))) {
+    show_word(chance(2) ? words_.begin() : std::prev(words_.end()));
+    return true;
+  }
   if (!loads_.empty() && (any || chance(2))) {
     const std::size_t i = random() % loads_.size();
     std::swap(loads_[i], loads_.back());
@@ -287,6 +293,16 @@ bool Launch::fire(bool any) {
   fire_store(*running_);
   fire_wgmma(*running_);
   return true;
+}
+
+void Launch::put_word(u64* address, u64 x) {
+  words_[address] = x;  // what was there and not seen yet, nobody needs to have seen
+  if (acts_at_issue()) show_word(words_.find(address));
+}
+
+void Launch::show_word(std::map<u64*, u64>::iterator word) {
+  store_word(word->first, word->second);
+  words_.erase(word);
 }
 
 void Launch::thread_main() { current->launch->run_thread(); }

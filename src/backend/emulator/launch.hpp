@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,8 +21,8 @@ class Launch {
  public:
   struct Options {
     int grid = 0, threads = 0, cluster = 1;
-    bool cooperative = false;  // all clusters are resident, whatever `resident` says
-    bool dependent = false;    // earlier launches may still run
+    bool all_resident = false;  // clusters, whatever `resident` says
+    bool dependent = false;     // earlier launches may still run
     std::size_t smem_bytes = 0;
     std::vector<u32> ctas = {};  // clusters that run; empty: all
     int resident = 1;
@@ -59,6 +60,8 @@ class Launch {
   void yield();
   /// Whether asynchronous work that is issued now takes effect at once.
   bool acts_at_issue();
+  /// A word that other devices see now or, at the latest, when the launch has ended.
+  void put_word(u64* address, u64 x);
 
   void wait_for_dependencies(Thread& thread) {
     thread.dependencies_ended = true;
@@ -89,6 +92,7 @@ class Launch {
   Thread* choose_lane(Warp& warp, u32 after);
   void dispatch();
   bool fire(bool any);
+  void show_word(std::map<u64*, u64>::iterator word);
   std::string hang_report() const;
   void set_ready(const Warp& warp, bool ready);
 
@@ -109,6 +113,7 @@ class Launch {
   std::string fault_;
   bool out_of_memory_ = false;  // whatever fault_ says
   std::vector<PendingLoad> loads_;
+  std::map<u64*, u64> words_;  // that no other device sees yet
   ClockJoiner joiner_;
   LaunchGlobalMemory global_;
   std::unique_ptr<WgmmaScratch> wgmma_scratch_;

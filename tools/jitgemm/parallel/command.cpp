@@ -39,7 +39,7 @@ void add_bench(CLI::App& parallel) {
       ->check(CLI::IsMember({"f16", "bf16", "tf32", "f32", "e4m3"}))
       ->capture_default_str();
   add("--arms", options->arms,
-      "Any of cublas_nccl, ours_nccl (without overlap), ours, and a rank's product alone: cublas_alone, ours_alone "
+      "Any of cublas_nccl, ours_nccl (Overlap::none), ours, and a rank's product alone: cublas_alone, ours_alone "
       "[all]")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(parallel_arm::all.begin(), parallel_arm::all.end())));

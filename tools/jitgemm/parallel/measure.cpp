@@ -132,6 +132,7 @@ RankResult RankBench::measure(const ParallelShape& shape) {
   result.shape = shape;
   const ParallelPlan plan = its.plan();
   result.overlapped = plan.overlapped;
+  result.one_shot = plan.one_shot;
   result.config = to_string(plan.gemm.config);
   result.why = plan.why;
 

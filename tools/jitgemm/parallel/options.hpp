@@ -12,9 +12,9 @@ namespace jitgemm::cli {
 
 /// What is timed of a shape. All but the last two give each rank its D.
 namespace parallel_arm {
-inline constexpr std::string_view cublas_nccl = "cublas_nccl";    ///< the product and NCCL's collective, in turn
-inline constexpr std::string_view ours_nccl = "ours_nccl";        ///< the same with Overlap::none
-inline constexpr std::string_view ours = "ours";                  ///< Overlap::automatic
+inline constexpr std::string_view cublas_nccl = "cublas_nccl";  ///< the product and NCCL's collective, in turn
+inline constexpr std::string_view ours_nccl = "ours_nccl";      ///< the same with Overlap::none
+inline constexpr std::string_view ours = "ours";  ///< Overlap::automatic: overlapped, in one shot, or with NCCL
 inline constexpr std::string_view cublas_alone = "cublas_alone";  ///< a rank's product, without communication
 inline constexpr std::string_view ours_alone = "ours_alone";
 inline constexpr std::array all{cublas_nccl, ours_nccl, ours, cublas_alone, ours_alone};

@@ -50,6 +50,7 @@ Fields fields_of(const ParallelRecord& r, const std::string& device, const std::
   fields.push_back({"alone_over_ours", number(alone_over_ours(r), "{:.4f}")});
   fields.push_back({"hidden", std::isnan(share_hidden(r)) ? "" : fmt::format("{:.4f}", share_hidden(r))});
   fields.push_back({"overlapped", r.overlapped ? "yes" : "no"});
+  fields.push_back({"one_shot", r.one_shot ? "yes" : "no"});
   fields.push_back({"config", r.config});
   fields.push_back({"why", r.why});
   fields.push_back({"eager", joined(r.eager)});
@@ -65,6 +66,7 @@ nlohmann::ordered_json to_json(const RankResult& r) {
                               {"us", r.us},
                               {"eager", r.eager},
                               {"overlapped", r.overlapped},
+                              {"one_shot", r.one_shot},
                               {"config", r.config},
                               {"why", r.why},
                               {"check", r.check}};
@@ -79,6 +81,7 @@ RankResult parse_rank_result(const nlohmann::ordered_json& json) {
             .us = json.at("us").get<std::map<std::string, std::vector<double>>>(),
             .eager = json.at("eager"),
             .overlapped = json.at("overlapped"),
+            .one_shot = json.at("one_shot"),
             .config = json.at("config"),
             .why = json.at("why"),
             .check = json.at("check")};
@@ -99,6 +102,7 @@ ParallelRecord merge(const std::vector<RankResult>& ranks) {
                         .arms = {},
                         .eager = first.eager,
                         .overlapped = first.overlapped,
+                        .one_shot = first.one_shot,
                         .config = first.config,
                         .why = first.why};
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -172,7 +176,8 @@ std::string table_row(const ParallelRecord& r) {
   const double hidden = share_hidden(r);
   line += fmt::format("{:>8}{:>8}", number(over_cublas_nccl(r), "{:.3f}"),
                       std::isnan(hidden) ? "" : fmt::format("{:.2f}", hidden));
-  if (r.us(parallel_arm::ours) > 0 && !r.overlapped) line += "  not overlapped: " + r.why;
+  if (r.us(parallel_arm::ours) > 0 && !r.overlapped)
+    line += r.one_shot ? "  in one shot" : "  not overlapped: " + r.why;
   if (!r.eager.empty()) line += "  not captured: " + joined(r.eager);
   if (r.check != "ok") line += "  " + r.check;
   return line;

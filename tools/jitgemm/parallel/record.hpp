@@ -15,8 +15,8 @@ struct RankResult {
   ParallelShape shape;
   std::map<std::string, std::vector<double>> us;  ///< by arm, a time each sample
   std::vector<std::string> eager;                 ///< arms that are put on the stream, since no capture takes them
-  bool overlapped = false;
-  std::string config, why;   ///< of the library's plan
+  bool overlapped = false, one_shot = false;
+  std::string config, why;   ///< these four of the library's plan
   std::string check = "ok";  ///< else what was wrong
 };
 nlohmann::ordered_json to_json(const RankResult& result);
@@ -28,7 +28,7 @@ struct ParallelRecord {
   int ranks = 0;
   std::map<std::string, Timing> arms;  ///< of the slowest rank of each sample
   std::vector<std::string> eager;
-  bool overlapped = false;
+  bool overlapped = false, one_shot = false;
   std::string config, why, check = "ok";
 
   double us(std::string_view arm) const;  ///< 0: not timed
@@ -36,7 +36,7 @@ struct ParallelRecord {
 /// Of each rank's, in the order of ranks. Throws Error{internal} if they did not measure the same.
 ParallelRecord merge(const std::vector<RankResult>& ranks);
 
-/// Ours over ranks: overlapped, else with NCCL; 0: not timed.
+/// Ours over ranks: overlapped or in one shot, else with NCCL; 0: not timed.
 double us_of_ours(const ParallelRecord& record);
 // Above 1 ours is faster; 0: not known.
 double over_cublas_nccl(const ParallelRecord& record);   ///< cuBLAS and NCCL / ours

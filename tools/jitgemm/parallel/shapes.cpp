@@ -70,7 +70,7 @@ std::vector<ParallelShape> llama_shapes() {
       shapes.push_back({Exchange::reduce_scatter_d, tokens, model.hidden, model.hidden});
       shapes.push_back({Exchange::reduce_scatter_d, tokens, model.hidden, model.ffn});
     }
-  for (const std::int64_t tokens : {1, 16, 32, 64, 128})
+  for (const std::int64_t tokens : {1, 4, 16, 32, 64, 128})
     for (const std::int64_t k : {llama_70b.hidden, llama_70b.ffn})
       shapes.push_back({Exchange::all_reduce_d, tokens, llama_70b.hidden, k});
   return shapes;

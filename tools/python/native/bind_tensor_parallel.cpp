@@ -94,6 +94,8 @@ void bind_plan(nb::module_& module) {
           "exchange", [](const ParallelPlan& plan) { return name_of(plan.exchange); }, "The method of TensorParallel.")
       .def_ro("overlapped", &ParallelPlan::overlapped,
               "Whether communication runs under the product; else one comes after the other.")
+      .def_ro("one_shot", &ParallelPlan::one_shot,
+              "Whether sums that all ranks get are added up by the library's own kernel in one step; else by NCCL.")
       .def_ro("why", &ParallelPlan::why)
       .def_ro("rank", &ParallelPlan::rank)
       .def_ro("ranks", &ParallelPlan::ranks)
@@ -106,7 +108,9 @@ void bind_plan(nb::module_& module) {
       .def("__repr__", [](const ParallelPlan& plan) {
         return "<jitgemm.ParallelPlan of " + std::string(name_of(plan.exchange)) + ", rank " +
                std::to_string(plan.rank) + " of " + std::to_string(plan.ranks) +
-               (plan.overlapped ? ", overlapped>" : ", not overlapped>");
+               (plan.overlapped ? ", overlapped>"
+                : plan.one_shot ? ", in one shot>"
+                                : ", not overlapped>");
       });
 }
 
