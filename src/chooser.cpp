@@ -324,21 +324,45 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double 
   ++tuned_;
   TuningRecord record;
   record.problem = tuned;
+  record.config = result->config;
+  record.median_us = result->median_us;
+  record.spread = result->spread;
+  record.candidates = candidate_set(ranked);
+  record.runners_up = runners_up_of(*result);
+  (is_bounded() ? at_hand_db_ : db_).add(from_here(record));
+  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
+                result->median_us);
+  return result;
+}
+
+TuningRecord Chooser::from_here(TuningRecord record) const {
   record.constraints = options_.constraints;
   record.device_name = device_.name;
   record.compute_capability = device_.compute_capability;
   record.sm_count = device_.sm_count;
   record.emulated = device_.emulated;
-  record.config = result->config;
-  record.median_us = result->median_us;
-  record.spread = result->spread;
   record.library_version = JITGEMM_VERSION;
-  record.candidates = candidate_set(ranked);
-  record.runners_up = runners_up_of(*result);
-  (is_bounded() ? at_hand_db_ : db_).add(record);
-  logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),
-                result->median_us);
-  return result;
+  return record;
+}
+
+TuningLookup Chooser::find(const NormalProblem& shape, const AcrossRanks& across) {
+  if (options_.tuning == Tuning::off || is_bounded()) return {};
+  return db_.find(shape, across, device_, options_.constraints);
+}
+
+double Chooser::seconds_to_measure() {
+  if (options_.tuning != Tuning::on || is_bounded() || measures_here()) return 0;
+  const Measuring measuring(*this);
+  return std::clamp(options_.total_budget_seconds - spent_seconds_, 0.0, options_.budget_seconds);
+}
+
+void Chooser::keep(const TuningRecord& record, double seconds) {
+  {
+    const Measuring measuring(*this);
+    spent_seconds_ += seconds;
+  }
+  ++tuned_;
+  db_.add(from_here(record));
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {

@@ -71,6 +71,14 @@ class Chooser {
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
 
+  // Of products across ranks, which their ranks measure together.
+  /// What has been measured of one; none, too, where tuning is off, or kernels at hand are to serve.
+  TuningLookup find(const NormalProblem& shape, const AcrossRanks& across);
+  /// That measuring one may take now; 0 where nothing is measured.
+  double seconds_to_measure();
+  /// Keeps what was measured in so many seconds. The record's device, constraints and library are filled in.
+  void keep(const TuningRecord& record, double seconds);
+
   /// What tune() measures in the problem's place, to follow on a reason; empty if it is the problem.
   std::string measured_as(const NormalProblem& problem) const;
 
@@ -79,6 +87,7 @@ class Chooser {
 
   const RatedDevice& device() const { return device_; }
   const Constraints& constraints() const { return options_.constraints; }
+  bool buckets_m() const { return options_.bucket_m; }
   std::uint64_t tuned() const { return tuned_; }
 
  private:
@@ -91,6 +100,8 @@ class Chooser {
   /// The choice, or what ContextOptions::at_hand_within has instead.
   Choice bounded(const Planner& planner, const NormalProblem& shape, const Choice& choice);
   bool is_bounded() const { return options_.at_hand_within > 0; }
+  /// With the device, the constraints and the library.
+  TuningRecord from_here(TuningRecord record) const;
   /// What measurements say for a kernel at hand, or for the choice in spite of it. `predicted`: the model's first of
   /// the kernels at hand, if one is expected to take no longer than it may.
   std::optional<Choice> measured_at_hand(const Planner& planner, const NormalProblem& shape, const Choice& choice,

@@ -220,10 +220,7 @@ Counters Context::counters() const {
 
 Backend& ContextInternals::backend(const Context& context) { return *context.impl().backend; }
 
-std::optional<RankedConfig> ContextInternals::choose_sharded(const Context& context, const NormalProblem& problem) {
-  const std::vector<RankedConfig> ranked = context.impl().chooser.planner(problem).ranked();
-  return ranked.empty() ? std::nullopt : std::optional(ranked.front());
-}
+Chooser& ContextInternals::chooser(const Context& context) { return context.impl().chooser; }
 
 Ready ContextInternals::make_sharded_ready(const Context& context, const NormalProblem& problem,
                                            const KernelConfig& config) {

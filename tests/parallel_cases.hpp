@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -52,6 +53,13 @@ class ParallelCase {
   }
   void poison() {
     for (Rank& of : rank_operands_) fill(of.d, problem_.d.type);
+  }
+
+  /// Whether A, B, C and the bias of all ranks are, by bits, those of another.
+  bool has_inputs_of(const ParallelCase& other) const {
+    return std::ranges::equal(rank_operands_, other.rank_operands_, [](const Rank& x, const Rank& y) {
+      return x.a == y.a && x.b == y.b && x.c == y.c && x.bias == y.bias;
+    });
   }
 
   /// Empty, or what is wrong with a rank's D, after the call.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jitgemm/constraints.hpp"
+#include "jitgemm/exchange.hpp"
 #include "jitgemm/export.hpp"
 #include "jitgemm/plan.hpp"
 #include "jitgemm/problem.hpp"
@@ -33,7 +34,7 @@ struct CachedKernel {
 
 /// What has been measured to be the best for a problem on a device.
 struct JITGEMM_EXPORT TuningResult {
-  Problem problem;  ///< normalised, and scalars reduced to whether they are zero
+  Problem problem;  ///< normalised, and scalars reduced to whether they are zero; across ranks, what each is given
   Constraints constraints = {};
   std::string device;        ///< its name: "NVIDIA H200"
   std::string architecture;  ///< "sm_90a"
@@ -46,6 +47,10 @@ struct JITGEMM_EXPORT TuningResult {
   std::string date;                             ///< of the measurement: "2026-11-21"
   std::string library;                          ///< the version of jitgemm that measured
   std::string candidates;                       ///< a digest of what was measured; empty in old results
+  int ranks = 1;                                ///< that compute it together; 1: what Context::gemm() does
+  // Of several ranks, whose slowest one's time counts:
+  Exchange exchange = Exchange::all_gather_a;
+  ParallelMethod method = ParallelMethod::unfused;  ///< that has the configuration
 
   std::string json() const;  ///< one object, in a line, as tuning.jsonl in the cache directory has it
 };

@@ -548,7 +548,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_plan_kernel_binary(const jitgemm_plan* p
 struct ncclComm;
 typedef struct ncclComm* jitgemm_nccl_communicator;
 
-/// What travels between the ranks: Exchange of tensor_parallel.hpp.
+/// What travels between the ranks: Exchange of exchange.hpp.
 typedef int32_t jitgemm_exchange;
 enum {
   JITGEMM_ALL_GATHER_A = 0,  ///< a rank has m / ranks rows of A and its own n columns of B; all m rows of these of D
@@ -557,6 +557,10 @@ enum {
 };
 /// "all_gather_a"; "unknown" for what is none.
 JITGEMM_C_EXPORT const char* jitgemm_exchange_name(jitgemm_exchange exchange);
+
+/// How ranks compute a product together: ParallelMethod of exchange.hpp.
+typedef int32_t jitgemm_parallel_method;
+enum { JITGEMM_PARALLEL_UNFUSED = 0, JITGEMM_PARALLEL_OVERLAPPED = 1 };
 
 typedef int32_t jitgemm_overlap;
 enum { JITGEMM_OVERLAP_AUTOMATIC = 0, JITGEMM_OVERLAP_NONE = 1 };
@@ -579,8 +583,9 @@ typedef struct jitgemm_parallel_plan_info {
   size_t received_bytes;  ///< by each rank
   size_t staging_bytes;   ///< of device memory that this product needs
   double gemm_us, exchange_us;
-  double exposed_us;  ///< of the exchange, what the product does not hide
-  int32_t one_shot;   ///< flag: all_reduce_d by the library's own kernel in one step, else by NCCL
+  double exposed_us;   ///< of the exchange, what the product does not hide
+  double measured_us;  ///< of a call, by all ranks together; 0: not measured
+  int32_t one_shot;    ///< flag: all_reduce_d by the library's own kernel in one step, else by NCCL
   int32_t reserved;
 } jitgemm_parallel_plan_info;
 
@@ -608,7 +613,7 @@ JITGEMM_C_EXPORT void jitgemm_tensor_parallel_destroy(jitgemm_tensor_parallel* p
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_gemm(jitgemm_tensor_parallel* parallel,
                                                              const jitgemm_problem* problem, jitgemm_exchange exchange,
                                                              const jitgemm_operands* operands, jitgemm_stream stream);
-/// Chooses on rank 0, for all, compiles and allocates.
+/// Chooses on rank 0, for all, compiles and allocates. What the tuning of rank 0's context says is measured by all.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_prepare(jitgemm_tensor_parallel* parallel,
                                                                 const jitgemm_problem* problem,
                                                                 jitgemm_exchange exchange);
@@ -689,6 +694,11 @@ typedef struct jitgemm_tuning_result {
   size_t runner_up_count;
   int32_t sm_count;
   int32_t emulated;  ///< flag
+  int32_t ranks;     ///< that compute it together; 1: what jitgemm_gemm() does
+  // Of several ranks:
+  jitgemm_exchange exchange;
+  jitgemm_parallel_method method;  ///< that has the configuration
+  int32_t reserved_word;
 } jitgemm_tuning_result;
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_result_init_sized(jitgemm_tuning_result* result, size_t size);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tuning_results_count(const jitgemm_tuning_results* results, size_t* count);

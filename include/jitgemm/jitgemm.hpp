@@ -6,6 +6,7 @@
 #include "jitgemm/device.hpp"
 #include "jitgemm/epilogue.hpp"
 #include "jitgemm/error.hpp"
+#include "jitgemm/exchange.hpp"
 #include "jitgemm/kernel_config.hpp"
 #include "jitgemm/options.hpp"
 #include "jitgemm/plan.hpp"

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "jitgemm/context.hpp"
+#include "jitgemm/exchange.hpp"
 #include "jitgemm/export.hpp"
 #include "jitgemm/plan.hpp"
 #include "jitgemm/problem.hpp"
@@ -18,18 +18,8 @@ namespace jitgemm {
 /// An ncclComm_t: the caller's, of one device a rank.
 using NcclCommunicator = ::ncclComm*;
 
-/// What travels between the ranks. `m`, `n` and `k` are those of the Problem that a rank is given; `ranks` divides the
-/// m of the first two.
-enum class Exchange : std::uint8_t {
-  all_gather_a,      ///< a rank has m / ranks rows of A and its own n columns of B, and gets all m rows of these of D
-  reduce_scatter_d,  ///< a rank has its own k columns of A and rows of B, and gets m / ranks rows of the sum over ranks
-  all_reduce_d,      ///< the same, and gets all m rows
-};
-/// "unknown" for what is none.
-JITGEMM_EXPORT std::string_view to_string(Exchange exchange);
-
 enum class Overlap : std::uint8_t {
-  automatic,  ///< communication runs under the product where that is expected to be faster
+  automatic,  ///< communication runs under the product where that is faster, as expected or as measured
   none,       ///< NCCL's collective before or after gemm(), always
 };
 
@@ -52,6 +42,8 @@ struct JITGEMM_EXPORT ParallelPlan {
   // Expected, in microseconds.
   double gemm_us = 0, exchange_us = 0;  ///< each alone
   double exposed_us = 0;                ///< of the exchange, what the product does not hide
+  /// Of a call, median of the slowest rank's, where the ranks have measured together; 0: they have not.
+  double measured_us = 0;
 
   std::string explain() const;  ///< all of the above for people, several lines
 };
@@ -96,6 +88,13 @@ class JITGEMM_EXPORT TensorParallel {
   void gemm(const Problem& problem, Exchange exchange, const Operands& operands, Stream stream = nullptr);
   /// Collective. Chooses on rank 0, for all, compiles and allocates. What fails on one rank is an Error on all.
   /// Error{workspace_too_small} if it needs more than TensorParallelOptions::staging_bytes.
+  ///
+  /// Whether anything is measured is up to the Tuning of rank 0's Context alone. With Tuning::on, where communication
+  /// could run under the product, all ranks time together what is worth it, on memory of their own, within
+  /// ContextOptions::tuning_budget_seconds and what is left of the total: rank 0 chooses by the slowest rank's times,
+  /// and keeps that in its tuning database for this problem, exchange and number of ranks. With Tuning::cached it
+  /// chooses by what is kept there, which all TensorParallels whose rank 0 has that database share. Without, by the
+  /// cost model, and so if a rank has no memory for it. Nothing is measured with ContextOptions::at_hand_within.
   void prepare(const Problem& problem, Exchange exchange);
   /// What gemm() would do. Not collective: of what is not prepared, what this rank would choose.
   ParallelPlan plan(const Problem& problem, Exchange exchange);

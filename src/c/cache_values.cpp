@@ -11,7 +11,7 @@ std::optional<std::string> optional_text(const char* text) {
 
 jitgemm_tuning_result to_c(const TuningResult& result) {
   const auto& [problem, constraints, device, architecture, sm_count, emulated, config, median_us, spread, runners_up,
-               date, library, candidates] = result;
+               date, library, candidates, ranks, exchange, method] = result;
   jitgemm_tuning_result to{};
   to.size = sizeof to;
   to.constraints = to_c(constraints);
@@ -25,6 +25,9 @@ jitgemm_tuning_result to_c(const TuningResult& result) {
   to.runner_up_count = runners_up.size();
   to.sm_count = sm_count;
   to.emulated = emulated;
+  to.ranks = ranks;
+  to.exchange = int(exchange);
+  to.method = int(method);
   return to;
 }
 

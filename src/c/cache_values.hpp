@@ -52,7 +52,7 @@ const T& one_of() {
   return one;
 }
 
-JITGEMM_VERSIONED(jitgemm_tuning_result, to_c(one_of<TuningResult>()), 128)
+JITGEMM_VERSIONED(jitgemm_tuning_result, to_c(one_of<TuningResult>()), 128, 144)
 JITGEMM_VERSIONED(jitgemm_cached_kernel, to_c(one_of<CachedKernel>()), 96)
 JITGEMM_VERSIONED(jitgemm_cache_export_info, to_c(one_of<CacheExport>()), 32)
 JITGEMM_VERSIONED(jitgemm_wisdom_kernel, to_c(one_of<WisdomKernel>()), 40)

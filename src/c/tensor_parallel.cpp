@@ -20,7 +20,7 @@ jitgemm_tensor_parallel_options to_c(const TensorParallelOptions& options) {
 
 jitgemm_parallel_plan_info to_c(const ParallelPlan& plan) {
   const auto& [gemm, exchange, overlapped, one_shot, why, rank, ranks, received_bytes, staging_bytes, gemm_us,
-               exchange_us, exposed_us] = plan;
+               exchange_us, exposed_us, measured_us] = plan;
   return {sizeof(jitgemm_parallel_plan_info),
           int(exchange),
           overlapped,
@@ -31,6 +31,7 @@ jitgemm_parallel_plan_info to_c(const ParallelPlan& plan) {
           gemm_us,
           exchange_us,
           exposed_us,
+          measured_us,
           one_shot,
           0};
 }

@@ -1,21 +1,12 @@
 #include "parallel/agreement.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <vector>
 
+#include "parallel/sent_text.hpp"
+
 namespace jitgemm {
 namespace {
-
-/// A text of bounded length, as ranks send it.
-template <std::size_t size>
-struct SentText {
-  char text[size];
-
-  SentText(std::string_view from = {}) : text{} { std::memcpy(text, from.data(), std::min(from.size(), size - 1)); }
-  std::string str() const { return text; }
-};
 
 struct Vote {
   SentText<40> digest;
@@ -30,8 +21,10 @@ struct SentChoice {
   PlanSource source = PlanSource::model;
   SentText<1024> why;
   double measured_us = 0;
-  Communication communication = Communication::nccl;
-  SentText<512> why_communication;
+  ParallelMethod method = ParallelMethod::unfused;
+  SentText<512> why_method;
+  double together_us = 0;
+  bool to_measure = false;
 };
 static_assert(sizeof(SentChoice) <= most_exchanged_bytes && std::is_trivially_copyable_v<SentChoice>);
 
@@ -76,18 +69,22 @@ AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoic
       sent.source = choice.source;
       sent.why = std::string_view(choice.why);
       sent.measured_us = choice.measured_us;
-      sent.communication = choice.communication;
-      sent.why_communication = std::string_view(choice.why_communication);
+      sent.method = choice.method;
+      sent.why_method = std::string_view(choice.why_method);
+      sent.together_us = choice.together_us;
+      sent.to_measure = choice.to_measure;
     });
   }
   agree(communicator, "chosen", failure);
   communicator.broadcast_bytes(&sent, sizeof sent, 0);
-  return {parse_kernel_config(sent.config.str()),
-          sent.source,
-          sent.why.str(),
-          sent.measured_us,
-          sent.communication,
-          sent.why_communication.str()};
+  return {.config = parse_kernel_config(sent.config.str()),
+          .source = sent.source,
+          .why = sent.why.str(),
+          .measured_us = sent.measured_us,
+          .method = sent.method,
+          .why_method = sent.why_method.str(),
+          .together_us = sent.together_us,
+          .to_measure = sent.to_measure};
 }
 
 }  // namespace jitgemm

@@ -23,21 +23,16 @@ void agree(Communicator& communicator, const std::string& digest, const std::opt
 template <typename Work>
 std::optional<Error> failure_of(Work&& work);
 
-/// What moves between the ranks, and when.
-enum class Communication : std::uint8_t {
-  nccl,        ///< its collective before or after the product; or nothing moves
-  overlapped,  ///< under the product
-  one_shot,    ///< sums, behind the product (OneShot)
-};
-
 /// Rank 0's choice, as it tells the others.
 struct AgreedChoice {
   KernelConfig config;
   PlanSource source = PlanSource::model;
   std::string why;
-  double measured_us = 0;
-  Communication communication = Communication::nccl;
-  std::string why_communication;
+  double measured_us = 0;  ///< of the rank's own product
+  ParallelMethod method = ParallelMethod::unfused;
+  std::string why_method;
+  double together_us = 0;   ///< of a call, as the ranks have measured together; 0: they have not
+  bool to_measure = false;  ///< they do before they settle on it
 };
 
 /// Collective. Calls `choose` on rank 0, and gives all ranks what it returns. Throws on every rank if it does.

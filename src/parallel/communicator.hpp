@@ -42,6 +42,8 @@ class Communicator {
 
   /// Throws what has failed, also behind the calls' backs. Waits for nothing.
   void check();
+  /// Until `done`, which the other ranks may have to see to. Error{peer_lost} after the time-out; `what` names the wait.
+  void wait_until(const char* what, FunctionRef<bool()> done);
   /// From here on all calls throw this. The first one stays.
   [[noreturn]] void fail(const Error& error);
   bool has_failed() noexcept;
@@ -54,7 +56,6 @@ class Communicator {
   void check_failed();
   void check_async();
   void call(const char* name, FunctionRef<nccl::Result()> function);
-  void wait_until(const char* what, FunctionRef<bool()> done);
   void exchange(const char* what, std::size_t bytes, FunctionRef<void(char* memory)> enqueue);
 
   const nccl::NcclApi& api_;

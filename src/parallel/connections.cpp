@@ -21,10 +21,10 @@ AllGatherBytes Connections::all_gather() {
   return [this](const void* own, void* all, std::size_t bytes) { communicator_.all_gather_bytes(own, all, bytes); };
 }
 
-bool Connections::make(Communication chosen, const RankProblem& problem, const std::string& digest) {
+bool Connections::make(ParallelMethod chosen, const RankProblem& problem, const std::string& digest) {
   const std::optional<Error> failure = failure_of([&] {
-    if (chosen == Communication::overlapped && !overlapped_) make_overlapped(digest);
-    if (chosen == Communication::one_shot && !one_shot_) make_one_shot(problem, digest);
+    if (chosen == ParallelMethod::overlapped && !overlapped_) make_overlapped(digest);
+    if (chosen == ParallelMethod::one_shot && !one_shot_) make_one_shot(problem, digest);
   });
   if (!failure) return true;
   if (failure->code() != ErrorCode::no_device) throw *failure;
@@ -34,8 +34,12 @@ bool Connections::make(Communication chosen, const RankProblem& problem, const s
 
 void Connections::make_overlapped(const std::string& digest) {
   agree(communicator_, digest, failure_of([&] { Overlapped::begin_kernel(context_); }));
-  overlapped_ = std::make_unique<Overlapped>(context_, communicator_.rank(), communicator_.ranks(), all_gather(),
-                                             communicator_.timeout_seconds());
+  std::unique_ptr<Overlapped> made;
+  agree(communicator_, digest, failure_of([&] {
+          made = std::make_unique<Overlapped>(context_, communicator_.rank(), communicator_.ranks(), all_gather(),
+                                              communicator_.timeout_seconds());
+        }));
+  overlapped_ = std::move(made);
   used_overlapped_ = overlapped_.get();
 }
 
@@ -52,6 +56,10 @@ void Connections::make_one_shot(const RankProblem& problem, const std::string& d
   }
   one_shot_ = std::move(made);
   used_one_shot_ = one_shot_.get();
+}
+
+void Connections::drop_unused_memory() {
+  if (overlapped_) overlapped_->drop_unused_memory();
 }
 
 void Connections::check() const {

@@ -19,13 +19,16 @@ class Connections {
 
   /// Collective. Makes what is chosen for the problem, if that needs something; false, and for good, where the ranks'
   /// devices do not reach each other.
-  bool make(Communication chosen, const RankProblem& problem, const std::string& digest);
+  bool make(ParallelMethod chosen, const RankProblem& problem, const std::string& digest);
   /// Empty, or why nothing can be made.
   const std::string& why_none() const { return why_none_; }
 
   // Once made.
   Overlapped& overlapped() { return *overlapped_; }
   OneShot& one_shot() { return *one_shot_; }
+
+  /// Frees what only measurements had. All ranks' calls with it have ended.
+  void drop_unused_memory();
 
   /// Fails the communicator if a kernel has waited in vain.
   void check() const;

@@ -36,6 +36,7 @@ enum class Reduction : int { sum = 0 };
 
 inline constexpr int oldest_version = 2400;        // 2.4: ncclCommGetAsyncError
 inline constexpr int first_with_bfloat16 = 21000;  // 2.10
+inline constexpr int first_with_graphs = 20900;    // 2.9: what stream capture takes
 
 /// NCCL's functions, found at run time, so that the library loads where there is no NCCL. Plain pointers: a test puts
 /// functions of its own in.

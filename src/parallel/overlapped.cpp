@@ -4,10 +4,12 @@
 #include <bit>
 #include <utility>
 
+#include "chooser.hpp"
 #include "core/problem_fields.hpp"
+#include "core/sharded_problem.hpp"
 #include "jit/source_generator.hpp"
 #include "jitgemm/error.hpp"
-#include "parallel/sharded_problem.hpp"
+#include "plan/shortlist.hpp"
 
 namespace jitgemm {
 namespace {
@@ -85,13 +87,21 @@ Overlapped::~Overlapped() {
   if (begun_) backend_.destroy_event(begun_);
 }
 
+std::vector<RankedConfig> Overlapped::ranked(const Context& context, int ranks, const Problem& problem,
+                                             Exchange exchange, std::size_t limit, std::string& why_not) {
+  why_not = why_not_sharded(problem, exchange, ranks);
+  if (!why_not.empty()) return {};
+  const NormalProblem sharded = sharded_problem(problem, exchange, ranks);
+  // Of all: a family's own short list knows nothing of shards.
+  const auto all = ContextInternals::chooser(context).planner(sharded).ranked();
+  if (all.empty()) why_not = "no kernel computes it";
+  return shortlist(all, limit, [](const KernelConfig&) { return true; });
+}
+
 std::optional<RankedConfig> Overlapped::choose(const Context& context, int ranks, const Problem& problem,
                                                Exchange exchange, std::string& why_not) {
-  why_not = why_not_sharded(problem, exchange, ranks);
-  if (!why_not.empty()) return std::nullopt;
-  const auto chosen = ContextInternals::choose_sharded(context, sharded_problem(problem, exchange, ranks));
-  if (!chosen) why_not = "no kernel computes it";
-  return chosen;
+  const std::vector<RankedConfig> first = ranked(context, ranks, problem, exchange, 1, why_not);
+  return first.empty() ? std::nullopt : std::optional(first.front());
 }
 
 std::size_t Overlapped::staging_bytes(int ranks, const Problem& problem, Exchange exchange,
@@ -120,6 +130,11 @@ void Overlapped::stage(Prepared& prepared) {
     stagings_.push_back(std::make_shared<Staging>(backend_, rank_, ranks_, all_gather_, need));
   }
   prepared.staging = stagings_.back();
+}
+
+void Overlapped::drop_unused_memory() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(stagings_, [](const std::shared_ptr<Staging>& staging) { return staging.use_count() == 1; });
 }
 
 void Overlapped::check(const Prepared& prepared, const Operands& operands, Stream stream) const {

@@ -10,6 +10,7 @@
 #include "jitgemm/tensor_parallel.hpp"
 #include "parallel/kernel_patience.hpp"
 #include "parallel/symmetric_memory.hpp"
+#include "plan/ranking.hpp"
 
 namespace jitgemm {
 
@@ -28,7 +29,10 @@ class Overlapped {
   Overlapped& operator=(const Overlapped&) = delete;
 
   // Not collective.
-  /// What this rank would run; nullopt with why it would not.
+  /// What this rank would run, so many of the cost model's choices, best predicted first; none with why it would not.
+  static std::vector<RankedConfig> ranked(const Context& context, int ranks, const Problem& problem, Exchange exchange,
+                                          std::size_t limit, std::string& why_not);
+  /// The first of them.
   static std::optional<RankedConfig> choose(const Context& context, int ranks, const Problem& problem,
                                             Exchange exchange, std::string& why_not);
   static std::size_t staging_bytes(int ranks, const Problem& problem, Exchange exchange, const KernelConfig& config);
@@ -45,6 +49,8 @@ class Overlapped {
   Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) const;
   /// Gives it memory.
   void stage(Prepared& prepared);
+  /// Frees what no Prepared has. All ranks' calls with it have ended.
+  void drop_unused_memory();
   /// Enqueues; `problem` may have other scalars than what was prepared, where those are not 0. The ranks enqueue their
   /// calls in the same order, and their devices run them in it.
   void gemm(const Prepared& prepared, const Problem& problem, const Operands& operands, Stream stream);

@@ -1,19 +1,48 @@
+#include "parallel/parallel_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
 #include "core/out_of_memory.hpp"
-#include "jitgemm/tensor_parallel.hpp"
+#include "parallel/one_shot.hpp"
+#include "parallel/overlapped.hpp"
+#include "parallel/unfused.hpp"
 #include "util/number_text.hpp"
 
 namespace jitgemm {
 
-std::string_view to_string(Exchange exchange) {
-  switch (exchange) {
-    case Exchange::all_gather_a:
-      return "all_gather_a";
-    case Exchange::reduce_scatter_d:
-      return "reduce_scatter_d";
-    case Exchange::all_reduce_d:
-      return "all_reduce_d";
+ParallelPlan plan_of(const RankProblem& problem, const AgreedChoice& choice, Plan gemm, int rank) {
+  gemm.config = choice.config;
+  gemm.source = choice.source;
+  gemm.why = choice.why;
+  gemm.measured_us = choice.measured_us;
+  ParallelPlan plan;
+  plan.exchange = problem.exchange;
+  plan.why = choice.why_method;
+  plan.rank = rank;
+  plan.ranks = problem.ranks;
+  plan.received_bytes = received_bytes(problem);
+  plan.staging_bytes = UnfusedProduct::staging_bytes(problem);
+  plan.gemm_us = gemm.measured_us > 0 ? gemm.measured_us : gemm.predicted.us;
+  plan.exposed_us = plan.exchange_us = expected_exchange_us(problem);
+  plan.measured_us = choice.together_us;
+  plan.gemm = std::move(gemm);
+  switch (choice.method) {
+    case ParallelMethod::unfused:
+      break;
+    case ParallelMethod::overlapped:
+      plan.overlapped = true;
+      plan.staging_bytes = Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, choice.config);
+      plan.exposed_us = std::max(0.0, plan.exchange_us - plan.gemm_us);
+      break;
+    case ParallelMethod::one_shot:
+      plan.one_shot = true;
+      plan.received_bytes = OneShot::received_bytes(problem);
+      plan.staging_bytes += OneShot::memory_bytes(problem);
+      plan.exposed_us = plan.exchange_us = OneShot::expected_us(problem);
+      break;
   }
-  return "unknown";
+  return plan;
 }
 
 std::string ParallelPlan::explain() const {
@@ -31,6 +60,7 @@ std::string ParallelPlan::explain() const {
     line("staging", std::to_string(staging_bytes) + " bytes");
     line("expected", "product " + us(gemm_us) + ", exchange " + us(exchange_us) +
                          ", of which the product does not hide " + us(exposed_us));
+    if (measured_us > 0) line("measured", us(measured_us) + " a call, by all ranks together");
     return text + "The product of each rank:\n" + gemm.explain();
   });
 }

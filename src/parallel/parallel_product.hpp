@@ -1,6 +1,6 @@
 #pragma once
 
-#include "parallel/rank_problem.hpp"
+#include "core/rank_problem.hpp"
 
 namespace jitgemm {
 

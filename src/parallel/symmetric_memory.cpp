@@ -14,6 +14,7 @@ namespace {
 struct Step {
   PeerHandle handle = {};
   bool failed = false;
+  ErrorCode code = ErrorCode::internal;
 };
 
 }  // namespace
@@ -27,13 +28,14 @@ SymmetricMemory::SymmetricMemory(Backend& backend, int rank, int ranks, const Al
       work();
     } catch (const Error& error) {
       own.failed = true;
+      own.code = error.code();
       failure = error;
     }
     std::vector<Step> all(static_cast<std::size_t>(ranks));
     all_gather(&own, all.data(), sizeof own);
     for (int other = 0; other < ranks && !failure; ++other)
       if (all[std::size_t(other)].failed)
-        failure = Error(ErrorCode::no_device,
+        failure = Error(all[std::size_t(other)].code,
                         "rank " + std::to_string(other) + " has no memory that the others reach: see its own error");
     if (!failure) return all;
     close();

@@ -16,7 +16,8 @@ using AllGatherBytes = std::function<void(const void* own, void* all, std::size_
 /// Collective; freed by each rank for itself, when no other uses it any more.
 class SymmetricMemory {
  public:
-  /// Throws Error{no_device} where the devices do not reach each other's memory, on all ranks.
+  /// Throws Error{no_device} where the devices do not reach each other's memory, on all ranks; what fails on one rank
+  /// is an Error of the same code on all.
   SymmetricMemory(Backend& backend, int rank, int ranks, const AllGatherBytes& all_gather, std::size_t bytes);
   ~SymmetricMemory();
   SymmetricMemory(const SymmetricMemory&) = delete;

@@ -15,7 +15,10 @@
 #include "parallel/connections.hpp"
 #include "parallel/one_shot_product.hpp"
 #include "parallel/overlapped_product.hpp"
-#include "parallel/rank_problem.hpp"
+#include "parallel/parallel_plan.hpp"
+#include "parallel/rank_arms.hpp"
+#include "parallel/rank_choice.hpp"
+#include "core/rank_problem.hpp"
 #include "parallel/unfused.hpp"
 #include "util/hash.hpp"
 #include "util/number_text.hpp"
@@ -34,7 +37,7 @@ struct PreparedHash {
   std::size_t operator()(const PreparedKey& key) const { return hash_value(key.shape) + std::size_t(key.exchange); }
 };
 
-/// Rows of a shard: with fewer, what overlapping costs - a kernel more, waits, a tile that is told of late - is as much
+/// Rows of a shard, for what is not measured: with fewer, what overlapping costs - a kernel more, waits, a tile that is told of late - is as much
 /// as NCCL's collective beside the product, on two H200s.
 constexpr std::int64_t least_rows = 512;
 
@@ -76,19 +79,18 @@ struct TensorParallel::Impl {
 
   Prepared* find(const RankProblem& problem);
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
-  /// As rank 0 does for all.
-  AgreedChoice choose(const RankProblem& problem);
-  /// As far as that can be known before; `chosen` where it is overlapped.
-  Communication communication_of(const RankProblem& problem, std::optional<RankedConfig>& chosen,
-                                 std::string& why) const;
-  /// Empty, or why communication does not run under the product.
-  std::string why_not_overlapped(const RankProblem& problem, std::optional<RankedConfig>& chosen) const;
+  /// What is chosen without measuring, and why. `may_overlap`: by what, whether it is chosen or not.
+  ParallelMethod method_of(const RankProblem& problem, std::optional<RankedConfig>& may_overlap,
+                           std::string& why) const;
+  /// From what this rank knows, without measuring.
+  AgreedChoice preview(const RankProblem& problem, bool& may_overlap);
+  /// As rank 0 does for all. `task`: gets what the ranks are to measure before.
+  AgreedChoice choose(const RankProblem& problem, RankTask& task);
+  /// Collective. What comes of rank 0's task.
+  AgreedChoice measure(const RankProblem& problem, const AgreedChoice& first, const RankTask& task);
   Prepared make_unfused(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   Prepared make_overlapped(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   Prepared make_one_shot(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
-  Plan plan_of_gemm(Plan plan, const AgreedChoice& choice) const;
-  ParallelPlan plan_of(const RankProblem& problem, Plan gemm, Communication communication,
-                       const std::string& why) const;
   void grow_staging(std::size_t bytes);
 
   Context& context;
@@ -151,70 +153,94 @@ Prepared& TensorParallel::Impl::prepare_together(const Problem& problem, Exchang
   });
   agree(communicator, digest, refused);
   if (Prepared* const ready = find(ranked)) return *ready;
-  AgreedChoice choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  if (!connections.make(choice.communication, ranked, digest))
-    choice = choose_on_first(communicator, [&] { return choose(ranked); });
-  Prepared made = choice.communication == Communication::overlapped ? make_overlapped(ranked, choice, digest)
-                  : choice.communication == Communication::one_shot ? make_one_shot(ranked, choice, digest)
-                                                                    : make_unfused(ranked, choice, digest);
+  RankTask task;
+  const auto choose_together = [&] { return choose_on_first(communicator, [&] { return choose(ranked, task); }); };
+  AgreedChoice choice = choose_together();
+  const ParallelMethod needed = choice.to_measure ? ParallelMethod::overlapped : choice.method;
+  if (!connections.make(needed, ranked, digest)) choice = choose_together();
+  if (choice.to_measure) choice = measure(ranked, choice, task);
+  if (communicator.rank() != 0) choice.why = "rank 0's: " + choice.why;
+  Prepared made = choice.method == ParallelMethod::overlapped ? make_overlapped(ranked, choice, digest)
+                  : choice.method == ParallelMethod::one_shot ? make_one_shot(ranked, choice, digest)
+                                                              : make_unfused(ranked, choice, digest);
+  connections.drop_unused_memory();
   return prepared.insert_or_assign({prepared_shape(ranked), exchange}, std::move(made)).first->second;
 }
 
-Communication TensorParallel::Impl::communication_of(const RankProblem& problem, std::optional<RankedConfig>& chosen,
-                                                     std::string& why) const {
+ParallelMethod TensorParallel::Impl::method_of(const RankProblem& problem, std::optional<RankedConfig>& may_overlap,
+                                               std::string& why) const {
   why = !problem.communicates              ? "nothing is exchanged"
         : options.overlap == Overlap::none ? "asked for by Overlap::none"
                                            : connections.why_none();
-  if (!why.empty()) return Communication::nccl;
+  if (!why.empty()) return ParallelMethod::unfused;
   if (problem.exchange == Exchange::all_reduce_d)
-    return OneShot::is_chosen(problem, options.staging_bytes, why) ? Communication::one_shot : Communication::nccl;
-  why = why_not_overlapped(problem, chosen);
-  if (!why.empty()) return Communication::nccl;
-  why = "communication under the product is expected to be faster";
-  return Communication::overlapped;
-}
-
-std::string TensorParallel::Impl::why_not_overlapped(const RankProblem& problem,
-                                                     std::optional<RankedConfig>& chosen) const {
-  std::string why_not;
-  chosen = Overlapped::choose(context, problem.ranks, problem.asked, problem.exchange, why_not);
-  if (!chosen) return why_not;
-  const std::int64_t rows = problem.asked.m / problem.ranks;
-  if (rows < least_rows)
-    return "shards of " + std::to_string(rows) + " rows are too short to gain by it: " + std::to_string(least_rows) +
-           " at least";
-  if (Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, chosen->config) > options.staging_bytes)
-    return "TensorParallelOptions::staging_bytes is too small for it";
-  return {};
-}
-
-AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem) {
-  std::optional<RankedConfig> chosen;
-  std::string why;
-  const Communication communication = communication_of(problem, chosen, why);
-  if (communication == Communication::overlapped) {
-    return {.config = chosen->config,
-            .source = PlanSource::model,
-            .why = "the cost model's first choice",
-            .measured_us = 0,
-            .communication = communication,
-            .why_communication = why};
+    return OneShot::is_chosen(problem, options.staging_bytes, why) ? ParallelMethod::one_shot : ParallelMethod::unfused;
+  may_overlap = Overlapped::choose(context, problem.ranks, problem.asked, problem.exchange, why);
+  if (!may_overlap) return ParallelMethod::unfused;
+  if (Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, may_overlap->config) >
+      options.staging_bytes) {
+    may_overlap.reset();
+    why = "TensorParallelOptions::staging_bytes is too small for it";
+    return ParallelMethod::unfused;
   }
-  if (!is_empty(problem.product)) context.workspace_size(problem.product);  // measures first where tuning is on
+  const std::int64_t rows = problem.asked.m / problem.ranks;
+  if (rows < least_rows) {
+    why = "shards of " + std::to_string(rows) + " rows are too short to gain by it: " + std::to_string(least_rows) +
+          " at least";
+    return ParallelMethod::unfused;
+  }
+  why = "communication under the product is expected to be faster";
+  return ParallelMethod::overlapped;
+}
+
+AgreedChoice TensorParallel::Impl::preview(const RankProblem& problem, bool& may_overlap) {
+  std::optional<RankedConfig> overlapped;
+  std::string why;
+  const ParallelMethod method = method_of(problem, overlapped, why);
+  may_overlap = overlapped.has_value();
+  if (may_overlap)
+    if (const auto recorded = recorded_choice(context, problem, options.staging_bytes)) return *recorded;
+  if (method == ParallelMethod::overlapped) {
+    return {.config = overlapped->config,
+            .why = "the cost model's first choice",
+            .method = method,
+            .why_method = why};
+  }
   const Plan plan = context.plan(problem.product);
   return {.config = plan.config,
           .source = plan.source,
           .why = plan.why,
           .measured_us = plan.measured_us,
-          .communication = communication,
-          .why_communication = why};
+          .method = method,
+          .why_method = why};
 }
 
-Plan TensorParallel::Impl::plan_of_gemm(Plan plan, const AgreedChoice& choice) const {
-  plan.source = choice.source;
-  plan.why = communicator.rank() == 0 ? choice.why : "rank 0's: " + choice.why;
-  plan.measured_us = choice.measured_us;
-  return plan;
+AgreedChoice TensorParallel::Impl::choose(const RankProblem& problem, RankTask& task) {
+  bool may_overlap = false;
+  AgreedChoice choice = preview(problem, may_overlap);
+  if (choice.method != ParallelMethod::overlapped && choice.together_us == 0 && !is_empty(problem.product)) {
+    context.workspace_size(problem.product);  // measures first where tuning is on
+    choice = preview(problem, may_overlap);
+  }
+  task = may_overlap ? task_for(context, problem, choice, options.staging_bytes) : RankTask{};
+  choice.to_measure = !task.candidates.empty();
+  return choice;
+}
+
+AgreedChoice TensorParallel::Impl::measure(const RankProblem& problem, const AgreedChoice& first,
+                                           const RankTask& first_ranks_task) {
+  const RankTask task = task_of_first(communicator, first_ranks_task);
+  const RankProblem measured = measured_problem(problem, task.bucket_m);
+  std::optional<RankTimes> times;
+  {
+    ProductArms arms(
+        {context, communicator, calls, connections.overlapped(), options.staging_bytes, [this] { check(); }}, measured,
+        task);
+    times = measure_together(communicator, arms, task);
+  }
+  return choose_on_first(communicator, [&] {
+    return times ? measured_choice(context, problem, task, *times, first, options.staging_bytes) : first;
+  });
 }
 
 Prepared TensorParallel::Impl::make_unfused(const RankProblem& problem, const AgreedChoice& choice,
@@ -223,8 +249,7 @@ Prepared TensorParallel::Impl::make_unfused(const RankProblem& problem, const Ag
   agree(communicator, digest, failure_of([&] {
           made.product = std::make_unique<UnfusedProduct>(context, communicator, problem, choice.config);
           grow_staging(made.product->staging_bytes());
-          made.plan = plan_of(problem, plan_of_gemm(context.plan(problem.product, choice.config), choice),
-                              choice.communication, choice.why_communication);
+          made.plan = plan_of(problem, choice, context.plan(problem.product, choice.config), communicator.rank());
         }));
   return made;
 }
@@ -235,13 +260,7 @@ Prepared TensorParallel::Impl::make_overlapped(const RankProblem& problem, const
   Overlapped::Prepared product;
   agree(communicator, digest, failure_of([&] {
           product = connections.overlapped().prepare(problem.asked, problem.exchange, choice.config);
-          Plan gemm = context.plan(problem.product);
-          gemm.config = choice.config;
-          made.plan =
-              plan_of(problem, plan_of_gemm(std::move(gemm), choice), choice.communication, choice.why_communication);
-          made.plan.staging_bytes =
-              Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, choice.config);
-          made.plan.exposed_us = std::max(0.0, made.plan.exchange_us - made.plan.gemm_us);
+          made.plan = plan_of(problem, choice, context.plan(problem.product), communicator.rank());
         }));
   connections.overlapped().stage(product);
   made.product = std::make_unique<OverlappedProduct>(connections.overlapped(), std::move(product));
@@ -255,8 +274,7 @@ Prepared TensorParallel::Impl::make_one_shot(const RankProblem& problem, const A
   agree(communicator, digest, failure_of([&] {
           product = std::make_unique<OneShotProduct>(context, connections.one_shot(), problem, choice.config);
           grow_staging(product->staging_bytes());
-          made.plan = plan_of(problem, plan_of_gemm(context.plan(problem.product, choice.config), choice),
-                              choice.communication, choice.why_communication);
+          made.plan = plan_of(problem, choice, context.plan(problem.product, choice.config), communicator.rank());
         }));
   product->stage();
   made.product = std::move(product);
@@ -284,34 +302,12 @@ void TensorParallel::Impl::grow_staging(std::size_t bytes) {
   all_staging_bytes += bytes;
 }
 
-ParallelPlan TensorParallel::Impl::plan_of(const RankProblem& problem, Plan gemm, Communication communication,
-                                           const std::string& why) const {
-  const bool in_one_shot = communication == Communication::one_shot;
-  ParallelPlan plan;
-  plan.exchange = problem.exchange;
-  plan.overlapped = communication == Communication::overlapped;
-  plan.one_shot = in_one_shot;
-  plan.why = why;
-  plan.rank = communicator.rank();
-  plan.ranks = communicator.ranks();
-  plan.received_bytes = in_one_shot ? OneShot::received_bytes(problem) : received_bytes(problem);
-  plan.staging_bytes = UnfusedProduct::staging_bytes(problem) + (in_one_shot ? OneShot::memory_bytes(problem) : 0);
-  plan.gemm_us = gemm.measured_us > 0 ? gemm.measured_us : gemm.predicted.us;
-  plan.exposed_us = plan.exchange_us = in_one_shot ? OneShot::expected_us(problem) : expected_exchange_us(problem);
-  plan.gemm = std::move(gemm);
-  return plan;
-}
-
 ParallelPlan TensorParallel::Impl::plan(const Problem& problem, Exchange exchange) {
   const RankProblem ranked = rank_problem(problem, exchange, communicator.ranks());
   const std::lock_guard lock(mutex);
   if (const Prepared* const ready = find(ranked)) return ready->plan;
-  std::optional<RankedConfig> chosen;
-  std::string why;
-  const Communication communication = communication_of(ranked, chosen, why);
-  ParallelPlan plan = plan_of(ranked, context.plan(ranked.product), communication, why);
-  if (chosen && plan.overlapped) plan.gemm.config = chosen->config;
-  return plan;
+  bool may_overlap = false;
+  return plan_of(ranked, preview(ranked, may_overlap), context.plan(ranked.product), communicator.rank());
 }
 
 void TensorParallel::Impl::check() {

@@ -57,11 +57,15 @@ void LaunchTimer::release() noexcept {
   if (stream_) backend_.destroy_stream(stream_);
 }
 
-double LaunchTimer::time_us(FunctionRef<void()> enqueue) {
+void LaunchTimer::time(FunctionRef<void()> enqueue) {
   backend_.record_event(begin_, stream_);
   enqueue();
   backend_.record_event(end_, stream_);
-  return backend_.elapsed_us(begin_, end_);
+}
+
+double LaunchTimer::time_us(FunctionRef<void()> enqueue) {
+  time(enqueue);
+  return us();
 }
 
 }  // namespace jitgemm

@@ -49,6 +49,10 @@ class LaunchTimer {
 
   /// Microseconds on the device of what `enqueue` puts on the stream.
   double time_us(FunctionRef<void()> enqueue);
+  /// The same without the wait: that is_over() says has ended, and us() then how long it took.
+  void time(FunctionRef<void()> enqueue);
+  bool is_over() const { return backend_.has_passed(end_); }
+  double us() const { return backend_.elapsed_us(begin_, end_); }
 
  private:
   Backend& backend_;

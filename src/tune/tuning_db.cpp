@@ -36,6 +36,7 @@ bool same_device(const TuningRecord& record, const DeviceInfo& device) {
 double distance(const TuningRecord& record, const NormalProblem& shape, const DeviceInfo& device) {
   const NormalProblem& p = record.problem;
   constexpr double none = std::numeric_limits<double>::infinity();
+  if (record.across.ranks > 1) return none;  // it is more than a product that was measured
   if (p.a.type != shape.a.type || p.b.type != shape.b.type || p.d.type != shape.d.type ||
       p.a.layout != shape.a.layout || p.b.layout != shape.b.layout || reads_ab(p) != reads_ab(shape) ||
       p.grouping != shape.grouping || (p.batch != shape.batch && !has_groups(p))) {
@@ -53,19 +54,6 @@ double distance(const TuningRecord& record, const NormalProblem& shape, const De
   // Rows that are aligned otherwise, or another size of device, count as distance too.
   return m + n + k + ratio(p.a.alignment, shape.a.alignment) + ratio(p.b.alignment, shape.b.alignment) +
          ratio(record.sm_count, device.sm_count);
-}
-
-/// The date if it is one, else nothing, which counts as the earliest.
-std::string_view day_of(const TuningRecord& record) {
-  const std::string& date = record.date;
-  const auto fits = [&date](std::size_t i) {
-    return i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
-  };
-  if (date.size() != 10) return {};
-  for (std::size_t i = 0; i < 10; ++i) {
-    if (!fits(i)) return {};
-  }
-  return date;
 }
 
 /// One file's records, or those of none. Not thread-safe but for append to the file.
@@ -154,9 +142,14 @@ class Layer {
     return nullptr;
   }
 
-  const Entry* exact(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints) const {
-    const ConstraintFilter filter(constraints, shape, device);
+  const Entry* exact(const NormalProblem& shape, const AcrossRanks& across, const DeviceInfo& device,
+                     const Constraints& constraints) const {
     const Entry* best = nullptr;
+    const auto may_run = [&](const TuningRecord& record) {
+      const NormalProblem problem = problem_of_kernel(record);
+      return why_illegal(record.config, problem, device).empty() &&
+             ConstraintFilter(constraints, problem, device).allows(record.config);
+    };
     const auto better = [&](const Entry& entry) {
       if (!best) return true;
       const bool named = entry.record.device_name == device.name, best_named = best->record.device_name == device.name;
@@ -166,9 +159,10 @@ class Layer {
     for (auto i = begin; i != end; ++i) {
       const Entry& entry = entries_[i->second];
       const TuningRecord& record = entry.record;
-      if (!equal(record.problem, shape) || record.constraints != constraints || !same_device(record, device)) continue;
-      if (why_illegal(record.config, shape, device).empty() && filter.allows(record.config) && better(entry))
-        best = &entry;
+      if (!equal(record.problem, shape) || record.across != across || record.constraints != constraints ||
+          !same_device(record, device))
+        continue;
+      if (better(entry) && may_run(record)) best = &entry;
     }
     return best;
   }
@@ -215,7 +209,13 @@ class Layer {
 };
 
 TuningLookup exact_answer(const TuningRecord& record, const std::string& layer) {
-  return {Match::exact, record.config, record.median_us, record.spread, origin(record) + layer, record.runners_up};
+  return {.match = Match::exact,
+          .config = record.config,
+          .measured_us = record.median_us,
+          .spread = record.spread,
+          .why = origin(record) + layer,
+          .runners_up = record.runners_up,
+          .method = record.method};
 }
 
 TuningLookup nearest_answer(const TuningRecord& record, double distance, const std::string& layer) {
@@ -224,6 +224,8 @@ TuningLookup nearest_answer(const TuningRecord& record, double distance, const s
           "nearest is m=" + std::to_string(p.m) + " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
               " at distance " + fixed_text(distance, 2) + ", " + origin(record) + layer};
 }
+
+constexpr const char* of_system = ", of the system's database";
 
 }  // namespace
 
@@ -236,6 +238,14 @@ struct TuningDb::Impl {
   bool refresh() {
     if (system) system->refresh({});
     return own.refresh(unwritten);
+  }
+  /// Of the own file, else of the system's.
+  std::optional<TuningLookup> exact(const NormalProblem& shape, const AcrossRanks& across, const DeviceInfo& device,
+                                    const Constraints& constraints) const {
+    if (const auto* entry = own.exact(shape, across, device, constraints)) return exact_answer(entry->record, "");
+    if (const auto* entry = system ? system->exact(shape, across, device, constraints) : nullptr)
+      return exact_answer(entry->record, of_system);
+    return std::nullopt;
   }
   /// To the own file; false, with a warning, if it does not take them or there is none.
   bool append(const std::vector<TuningRecord>& records) const {
@@ -271,19 +281,23 @@ TuningDb::TuningDb(std::optional<std::filesystem::path> file, std::optional<std:
 }
 
 TuningLookup TuningDb::find(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints) {
-  static const std::string of_system = ", of the system's database";
   const std::lock_guard guard(impl_->mutex);
   impl_->refresh();
   const Layer& own = impl_->own;
   const std::optional<Layer>& system = impl_->system;
-  if (const auto* entry = own.exact(shape, device, constraints)) return exact_answer(entry->record, "");
-  if (const auto* entry = system ? system->exact(shape, device, constraints) : nullptr)
-    return exact_answer(entry->record, of_system);
+  if (auto exact = impl_->exact(shape, {}, device, constraints)) return *std::move(exact);
   const Layer::Neighbour ours = own.nearest(shape, device, constraints);
   const Layer::Neighbour theirs = system ? system->nearest(shape, device, constraints) : Layer::Neighbour{};
   if (theirs.distance < ours.distance) return nearest_answer(theirs.entry->record, theirs.distance, of_system);
   if (ours.entry) return nearest_answer(ours.entry->record, ours.distance, "");
   return {};
+}
+
+TuningLookup TuningDb::find(const NormalProblem& shape, const AcrossRanks& across, const DeviceInfo& device,
+                            const Constraints& constraints) {
+  const std::lock_guard guard(impl_->mutex);
+  impl_->refresh();
+  return impl_->exact(shape, across, device, constraints).value_or(TuningLookup{});
 }
 
 void TuningDb::add(const TuningRecord& record) {
@@ -358,17 +372,6 @@ std::vector<TuningRecord> read_records(const std::filesystem::path& file, std::s
   std::vector<TuningRecord> records;
   for (const Layer::Entry& entry : layer.entries()) records.push_back(entry.record);
   return records;
-}
-
-bool same_key(const TuningRecord& x, const TuningRecord& y) {
-  return x.compute_capability == y.compute_capability && x.sm_count == y.sm_count && x.emulated == y.emulated &&
-         x.device_name == y.device_name && x.constraints == y.constraints && equal(x.problem, y.problem);
-}
-
-bool replaces(const TuningRecord& record, const TuningRecord& old) {
-  if (day_of(record) != day_of(old)) return day_of(record) > day_of(old);
-  if (record.median_us != old.median_us) return record.median_us < old.median_us;
-  return to_json_line(record) > to_json_line(old);
 }
 
 std::vector<TuningRecord> TuningDb::records() {

@@ -9,18 +9,29 @@
 #include <vector>
 
 #include "jitgemm/constraints.hpp"
+#include "jitgemm/exchange.hpp"
 #include "jitgemm/plan.hpp"
 #include "kernels/legality.hpp"
 
 namespace jitgemm {
 
+/// The ranks that compute a product together, and what they exchange for it.
+struct AcrossRanks {
+  int ranks = 1;  ///< 1: gemm()
+  Exchange exchange = Exchange::all_gather_a;
+  bool operator==(const AcrossRanks&) const = default;
+};
+std::string to_string(const AcrossRanks& across);  ///< "reduce_scatter_d of 4 ranks"; empty for one
+
 struct TuningRecord {
-  NormalProblem problem;  ///< shape_of()
+  NormalProblem problem;  ///< shape_of(); across ranks, of what each is given
+  AcrossRanks across = {};
   Constraints constraints = {};
   std::string device_name;
   int compute_capability = 0, sm_count = 0;
   bool emulated = false;
   KernelConfig config;
+  ParallelMethod method = ParallelMethod::unfused;  ///< across ranks, that has the configuration
   double median_us = 0, spread = 0;
   std::string library_version;
   std::string candidates;                       ///< candidate_set() of those measured; empty in older records
@@ -36,6 +47,7 @@ struct TuningLookup {
   std::string why = {};                ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
   std::vector<MeasuredConfig> runners_up = {};  ///< of an exact one
   double expected_regret = 0;                   ///< of a nearest one that judge_nearest() has seen
+  ParallelMethod method = ParallelMethod::unfused;  ///< across ranks
 };
 
 /// The own file's name in a cache directory.
@@ -60,6 +72,9 @@ class TuningDb {
   /// on the SMs comes only from a device with as many. Of both files: the own exact record, the system's exact one, the
   /// nearest of either.
   TuningLookup find(const NormalProblem& shape, const DeviceInfo& device, const Constraints& constraints = {});
+  /// Of a product across ranks; exact or none.
+  TuningLookup find(const NormalProblem& shape, const AcrossRanks& across, const DeviceInfo& device,
+                    const Constraints& constraints);
   void add(const TuningRecord& record);
   /// Adds those that replace what the file has of their problem and device, and returns how many: see replaces().
   /// Throws Error{io} if the file does not take them.
@@ -76,7 +91,11 @@ class TuningDb {
 /// Other lines that are no records cost a warning. Throws Error{io} if it cannot be read, or they all are such.
 std::vector<TuningRecord> read_records(const std::filesystem::path& file, std::size_t& foreign);
 
-/// Whether they are about the same problem, constraints and device.
+/// What the record's configuration is a kernel's for: the problem itself or, across ranks, each one's part in it.
+/// Throws Error{invalid_problem} if the method does not compute it.
+NormalProblem problem_of_kernel(const TuningRecord& record);
+
+/// Whether they are about the same problem, ranks, constraints and device.
 bool same_key(const TuningRecord& x, const TuningRecord& y);
 /// Of two records with the same key the later measurement counts, of those of one day the faster. A total order.
 bool replaces(const TuningRecord& record, const TuningRecord& old);

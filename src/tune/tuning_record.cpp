@@ -10,6 +10,7 @@
 #include "core/out_of_memory.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
+#include "core/sharded_problem.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "plan/constraints.hpp"
@@ -35,9 +36,11 @@ void write(json& object, const Constraints& constraints) {
   if (constraints.sms != none.sms) object["sms"] = constraints.sms;
 }
 
-/// What differs from the default, and what texts always have.
-void write(json& object, const Problem& p, const Constraints& constraints) {
+/// What differs from the default, and what texts always have. Ranks and their exchange are the problem's, since
+/// versions that do not know them take the record for gemm()'s if it has them elsewhere.
+void write(json& object, const TuningRecord& record) {
   const Problem defaults;
+  const Problem& p = record.problem;
   object = json::object();
   for_each_field([&](const ProblemField& field, auto member) {
     const auto& value = member(p);
@@ -47,7 +50,11 @@ void write(json& object, const Problem& p, const Constraints& constraints) {
     else
       object[std::string(field.name)] = value;
   });
-  if (constrain(constraints)) write(object["constraints"], constraints);
+  if (record.across.ranks > 1) {
+    object["exchange"] = to_string(record.across.exchange);
+    object["ranks"] = record.across.ranks;
+  }
+  if (constrain(record.constraints)) write(object["constraints"], record.constraints);
 }
 
 /// The members of an object, each read into a value of exactly its type. Throws std::exception.
@@ -129,8 +136,8 @@ void read_constraints(const json& object, Constraints& constraints) {
   fields.refuse_others();
 }
 
-/// And the constraints that its choice keeps to.
-NormalProblem problem_from(const json& object, Constraints& constraints) {
+/// The problem, the ranks that it is computed by, and the constraints that its choice keeps to.
+void read_problem(const json& object, TuningRecord& record) {
   Fields fields(object);
   Problem p;
   for_each_field([&](const ProblemField& field, auto member) {
@@ -139,9 +146,14 @@ NormalProblem problem_from(const json& object, Constraints& constraints) {
     else
       fields.read_if(std::string(field.name), member(p));
   });
-  if (fields.has("constraints")) read_constraints(fields.object("constraints"), constraints);
+  if (fields.has("ranks")) {
+    fields.read("ranks", record.across.ranks);
+    fields.read("exchange", record.across.exchange);
+    if (record.across.ranks < 2) throw std::invalid_argument("ranks is not a count of several");
+  }
+  if (fields.has("constraints")) read_constraints(fields.object("constraints"), record.constraints);
   fields.refuse_others();
-  return shape_of(normalise(p));
+  record.problem = shape_of(normalise(p));
 }
 
 /// Whether the configuration can run the problem on a device of this kind, however much shared memory that has, and
@@ -151,8 +163,9 @@ std::string why_illegal(const TuningRecord& record) {
   device.compute_capability = record.compute_capability;
   device.sm_count = record.sm_count;
   device.smem_per_block = device.smem_per_sm = std::numeric_limits<std::size_t>::max();
-  if (std::string why = why_illegal(record.config, record.problem, device); !why.empty()) return why;
-  return ConstraintFilter(record.constraints, record.problem, part_of(device, record.constraints))
+  const NormalProblem problem = problem_of_kernel(record);
+  if (std::string why = why_illegal(record.config, problem, device); !why.empty()) return why;
+  return ConstraintFilter(record.constraints, problem, part_of(device, record.constraints))
       .why_not(record.config);
 }
 
@@ -167,7 +180,7 @@ bool is_foreign(const json& object) {
 TuningRecord record_from(const json& object) {
   TuningRecord record;
   Fields fields(object);
-  record.problem = problem_from(object.at("problem"), record.constraints);
+  read_problem(object.at("problem"), record);
   Fields device(object.at("device"));
   device.read("name", record.device_name);
   device.read("compute_capability", record.compute_capability);
@@ -176,6 +189,7 @@ TuningRecord record_from(const json& object) {
   std::string config;
   fields.read("config", config);
   record.config = parse_kernel_config(config);
+  if (record.across.ranks > 1) fields.read("method", record.method);
   fields.read("median_us", record.median_us);
   fields.read("spread", record.spread);
   fields.read("library", record.library_version);
@@ -201,19 +215,43 @@ std::string why_implausible(const TuningRecord& record) {
   return why_illegal(record);
 }
 
+/// The date if it is one, else nothing, which counts as the earliest.
+std::string_view day_of(const TuningRecord& record) {
+  const std::string& date = record.date;
+  const auto fits = [&date](std::size_t i) {
+    return i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
+  };
+  if (date.size() != 10) return {};
+  for (std::size_t i = 0; i < 10; ++i) {
+    if (!fits(i)) return {};
+  }
+  return date;
+}
+
 }  // namespace
+
+std::string to_string(const AcrossRanks& across) {
+  if (across.ranks < 2) return {};
+  return std::string(to_string(across.exchange)) + " of " + std::to_string(across.ranks) + " ranks";
+}
+
+NormalProblem problem_of_kernel(const TuningRecord& record) {
+  const auto& [ranks, exchange] = record.across;
+  return ranks < 2 ? record.problem : problem_of(rank_problem(record.problem, exchange, ranks), record.method);
+}
 
 std::string to_json_line(const TuningRecord& record) {
   JsonDocument document;
   json& line = document.root();
   line["schema"] = schema;
-  write(line["problem"], record.problem, record.constraints);
+  write(line["problem"], record);
   json& device = line["device"];
   device["name"] = record.device_name;
   device["compute_capability"] = record.compute_capability;
   device["sm_count"] = record.sm_count;
   device["emulated"] = record.emulated;
   line["config"] = to_string(record.config);
+  if (record.across.ranks > 1) line["method"] = to_string(record.method);
   line["median_us"] = record.median_us;
   line["spread"] = record.spread;
   line["library"] = record.library_version;
@@ -246,6 +284,18 @@ std::optional<TuningRecord> parse_json_line(const std::string& line, std::string
     if (is_out_of_memory(error)) throw;
     return refuse(error.what());
   }
+}
+
+bool same_key(const TuningRecord& x, const TuningRecord& y) {
+  return x.compute_capability == y.compute_capability && x.sm_count == y.sm_count && x.emulated == y.emulated &&
+         x.device_name == y.device_name && x.constraints == y.constraints && x.across == y.across &&
+         equal(x.problem, y.problem);
+}
+
+bool replaces(const TuningRecord& record, const TuningRecord& old) {
+  if (day_of(record) != day_of(old)) return day_of(record) > day_of(old);
+  if (record.median_us != old.median_us) return record.median_us < old.median_us;
+  return to_json_line(record) > to_json_line(old);
 }
 
 }  // namespace jitgemm

@@ -44,7 +44,10 @@ TuningResult to_result(const TuningRecord& record) {
           .runners_up = record.runners_up,
           .date = record.date,
           .library = record.library_version,
-          .candidates = record.candidates};
+          .candidates = record.candidates,
+          .ranks = record.across.ranks,
+          .exchange = record.across.exchange,
+          .method = record.method};
 }
 
 std::vector<TuningResult> to_results(const std::vector<TuningRecord>& records) {
@@ -70,6 +73,8 @@ TuningRecord to_record(const TuningResult& result) {
   record.candidates = result.candidates;
   record.runners_up = result.runners_up;
   record.date = result.date;
+  record.across = {result.ranks, result.exchange};
+  record.method = result.method;
   return record;
 }
 

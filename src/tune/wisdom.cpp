@@ -28,8 +28,10 @@ DeviceInfo device_of(const TuningRecord& record) {
 /// The digests of the source texts that a record's calls compile.
 void add_sources(const TuningRecord& record, std::set<std::string>& digests) {
   const DeviceInfo device = device_of(record);
-  for (const KernelRole* role : roles_of(record.problem, record.config))
-    digests.insert(digest_of(role->generate(record.problem, record.config, device).text));
+  const NormalProblem problem = problem_of_kernel(record);
+  for (const KernelRole* role : roles_of(problem, record.config))
+    digests.insert(digest_of(role->generate(problem, record.config, device).text));
+  if (record.method == ParallelMethod::overlapped) digests.insert(digest_of(generate_begin_call(device).text));
 }
 
 std::set<std::string> digests_of(const std::vector<StoredKernel>& kernels) {
@@ -122,7 +124,7 @@ StoredDiff diff_stored(const StoredWisdom& a, const StoredWisdom& b) {
     bool operator()(const TuningRecord& x, const TuningRecord& y) const { return key(x) < key(y); }
     static std::tuple<int, int, bool, const std::string&, std::string> key(const TuningRecord& r) {
       return {r.compute_capability, r.sm_count, r.emulated, r.device_name,
-              to_string(r.problem) + " " + to_string(r.constraints)};
+              to_string(r.problem) + " " + to_string(r.constraints) + " " + to_string(r.across)};
     }
   };
   // Two records of one key are one, as merge_stored() has it.

@@ -60,7 +60,8 @@ std::vector<TuningRecord> records_for(const ContextOptions& options, const Devic
   std::erase_if(records, [&](const TuningRecord& record) {
     return record.device_name != device.name || record.compute_capability != device.compute_capability ||
            record.sm_count != device.sm_count || record.emulated != device.emulated ||
-           record.library_version != JITGEMM_VERSION || record.constraints != options.constraints;
+           record.library_version != JITGEMM_VERSION || record.constraints != options.constraints ||
+           record.across.ranks > 1;
   });
   return records;
 }

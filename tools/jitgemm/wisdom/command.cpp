@@ -83,7 +83,13 @@ std::string device_of(const TuningResult& result) {
 
 std::string problem_of(const TuningResult& result) {
   const std::string constraints = to_string(result.constraints);
-  return to_string(result.problem) + (constraints.empty() ? "" : " (" + constraints + ")");
+  std::string text = to_string(result.problem);
+  if (result.ranks > 1) text += fmt::format(" in {} of {} ranks", to_string(result.exchange), result.ranks);
+  return text + (constraints.empty() ? "" : " (" + constraints + ")");
+}
+
+std::string choice_of(const TuningResult& result) {
+  return (result.ranks > 1 ? std::string(to_string(result.method)) + " " : "") + to_string(result.config);
 }
 
 Json to_json(const TuningResult& result) { return Json::parse(result.json()); }
@@ -162,7 +168,7 @@ void show(const Options& options) {
   }
   for (const TuningResult& result : wisdom.results) {
     fmt::print("{:>10.2f} us  {}  {}  {}  {}\n", result.median_us, result.date, device_of(result), problem_of(result),
-               to_string(result.config));
+               choice_of(result));
   }
   std::map<std::string, std::pair<std::size_t, std::uint64_t>> architectures;
   for (const WisdomKernel& kernel : wisdom.kernels) {
@@ -203,12 +209,12 @@ bool diff(const Options& options) {
   for (const auto& [results, file] : {std::pair(&diff.only_a, &a), std::pair(&diff.only_b, &b)}) {
     for (const TuningResult& result : *results) {
       fmt::print("only in {}: {} on {}, {:.2f} us, {}\n", *file, problem_of(result), device_of(result),
-                 result.median_us, to_string(result.config));
+                 result.median_us, choice_of(result));
     }
   }
   for (const auto& [x, y] : diff.differ) {
     fmt::print("differs: {} on {}\n{:>12.2f} us  {}\n{:>12.2f} us  {}  ({:.3f} of the time)\n", problem_of(x),
-               device_of(x), x.median_us, to_string(x.config), y.median_us, to_string(y.config),
+               device_of(x), x.median_us, choice_of(x), y.median_us, choice_of(y),
                y.median_us / x.median_us);
   }
   fmt::print(

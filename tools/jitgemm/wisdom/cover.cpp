@@ -77,6 +77,7 @@ Cases from_csv(const fs::path& file, const RatedDevice& device) {
 Cases from_wisdom(const fs::path& file) {
   Cases cases;
   for (const TuningResult& result : read_wisdom(file.string()).results) {
+    if (result.ranks > 1) continue;  // those kernels are for nothing else
     RatedDevice device(device_info_for(result.architecture));
     device.name = result.device;
     device.sm_count = result.sm_count;

@@ -43,6 +43,19 @@ void bind_kernels(nb::module_& module) {
       .def_ro("spread", &TuningResult::spread)
       .def_ro("date", &TuningResult::date)
       .def_ro("library", &TuningResult::library)
+      .def_ro("ranks", &TuningResult::ranks, "That compute it together; 1: what matmul() does.")
+      .def_prop_ro(
+          "exchange",
+          [](const TuningResult& it) {
+            return it.ranks > 1 ? std::optional<std::string>(to_string(it.exchange)) : std::nullopt;
+          },
+          "Of several ranks: the name of what travels.")
+      .def_prop_ro(
+          "method",
+          [](const TuningResult& it) {
+            return it.ranks > 1 ? std::optional<std::string>(to_string(it.method)) : std::nullopt;
+          },
+          "Of several ranks: \"unfused\" or \"overlapped\".")
       .def(
           "json", [](const TuningResult& it) { return nb::module_::import_("json").attr("loads")(it.json()); },
           nb::sig("def json(self) -> dict[str, object]"))

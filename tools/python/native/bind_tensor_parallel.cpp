@@ -104,6 +104,7 @@ void bind_plan(nb::module_& module) {
       .def_ro("gemm_us", &ParallelPlan::gemm_us, "Of the product alone.")
       .def_ro("exchange_us", &ParallelPlan::exchange_us, "Of the exchange alone.")
       .def_ro("exposed_us", &ParallelPlan::exposed_us, "Of the exchange, what the product does not hide.")
+      .def_ro("measured_us", &ParallelPlan::measured_us, "Of a call, by all ranks together; 0.0: not measured.")
       .def("explain", &ParallelPlan::explain, "All there is to say, for people, several lines.")
       .def("__repr__", [](const ParallelPlan& plan) {
         return "<jitgemm.ParallelPlan of " + std::string(name_of(plan.exchange)) + ", rank " +

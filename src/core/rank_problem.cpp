@@ -1,4 +1,4 @@
-#include "parallel/rank_problem.hpp"
+#include "core/rank_problem.hpp"
 
 #include <bit>
 #include <cstdint>

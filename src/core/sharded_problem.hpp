@@ -4,7 +4,8 @@
 #include <string>
 
 #include "core/problem.hpp"
-#include "jitgemm/tensor_parallel.hpp"
+#include "core/rank_problem.hpp"
+#include "jitgemm/exchange.hpp"
 
 namespace jitgemm {
 
@@ -18,5 +19,8 @@ std::string why_not_sharded(const Problem& problem, Exchange exchange, int ranks
 /// The product as one rank's kernel computes it: a batch of shards. Of one that why_not_sharded() says nothing against.
 /// all_gather_a: A is what is staged; reduce_scatter_d: D is what the rank gets.
 NormalProblem sharded_problem(const Problem& problem, Exchange exchange, int ranks);
+
+/// What a rank's GEMM kernel computes by this method. Throws Error{invalid_problem} for what it does not serve.
+NormalProblem problem_of(const RankProblem& problem, ParallelMethod method);
 
 }  // namespace jitgemm

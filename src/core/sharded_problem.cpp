@@ -1,10 +1,11 @@
-#include "parallel/sharded_problem.hpp"
+#include "core/sharded_problem.hpp"
 
 #include "core/epilogue_function.hpp"
 #include "core/groups.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
+#include "jitgemm/error.hpp"
 
 namespace jitgemm {
 
@@ -52,6 +53,20 @@ NormalProblem sharded_problem(const Problem& problem, Exchange exchange, int ran
   NormalProblem sharded = normalise(p);
   sharded.sharding = gathers ? Sharding::gathered_a : Sharding::scattered_d;
   return sharded;
+}
+
+NormalProblem problem_of(const RankProblem& problem, ParallelMethod method) {
+  switch (method) {
+    case ParallelMethod::unfused:
+    case ParallelMethod::one_shot:
+      return problem.product;
+    case ParallelMethod::overlapped:
+      break;
+  }
+  const std::string why = why_not_sharded(problem.asked, problem.exchange, problem.ranks);
+  if (!why.empty())
+    throw Error(ErrorCode::invalid_problem, "communication does not run under this product: " + why + "; leave it unfused");
+  return sharded_problem(problem.asked, problem.exchange, problem.ranks);
 }
 
 }  // namespace jitgemm

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/problem.hpp"
-#include "jitgemm/tensor_parallel.hpp"
+#include "jitgemm/exchange.hpp"
 
 namespace jitgemm {
 

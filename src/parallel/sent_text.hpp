@@ -1,0 +1,20 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace jitgemm {
+
+/// A text of bounded length, as ranks send it. What is longer is cut.
+template <std::size_t size>
+struct SentText {
+  char text[size];
+
+  SentText(std::string_view from = {}) : text{} { std::memcpy(text, from.data(), std::min(from.size(), size - 1)); }
+  std::string str() const { return text; }
+};
+
+}  // namespace jitgemm
