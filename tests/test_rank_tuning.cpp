@@ -58,8 +58,8 @@ struct Measured {
 RankTask task_with(std::size_t candidates, double budget_seconds = 30) {
   RankTask task{.candidates = {}, .budget_seconds = budget_seconds, .emulated = true};
   for (std::size_t i = 0; i < candidates; ++i)
-    task.candidates.push_back({i == 0 ? ParallelMethod::unfused : ParallelMethod::overlapped,
-                               {.block_m = 64, .block_n = 64 + 8 * int(i)}});
+    task.candidates.push_back(
+        {i == 0 ? ParallelMethod::unfused : ParallelMethod::overlapped, {.block_m = 64, .block_n = 64 + 8 * int(i)}});
   return task;
 }
 
@@ -161,7 +161,8 @@ TEST_CASE("Where fewer than two can be measured there is no answer", "[rank_tuni
 }
 
 TEST_CASE("A rank that is out of memory ends it for all, with one line", "[rank_tuning]") {
-  for (const auto& [step, candidate] : {std::pair<std::string, std::size_t>{"allocate", 0}, {"compile", 1}, {"stage", 2}}) {
+  for (const auto& [step, candidate] :
+       {std::pair<std::string, std::size_t>{"allocate", 0}, {"compile", 1}, {"stage", 2}}) {
     CAPTURE(step);
     const Measured measured =
         measure({{10, 1, 5}, {10, 1, 5}}, task_with(3), failing(step, candidate, ErrorCode::out_of_memory));

@@ -1,5 +1,6 @@
 // TensorParallel where rank 0's Context tunes: all ranks measure together once, and what they found is kept. The
 // measuring itself: tests/test_rank_tuning.cpp.
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -121,7 +122,8 @@ TEST_CASE("The ranks measure together on first use, and what they found is used 
   CHECK(first.plans[1].measured_us == first.plans[0].measured_us);
   CHECK(first.plans[1].overlapped == first.plans[0].overlapped);
   CHECK(first.plans[1].gemm.config == first.plans[0].gemm.config);
-  CHECK_THAT(first.plans[1].explain(), ContainsSubstring("measured        ") && ContainsSubstring("by all ranks together"));
+  CHECK_THAT(first.plans[1].explain(),
+             ContainsSubstring("measured        ") && ContainsSubstring("by all ranks together"));
   CHECK(log.text() == "");
 
   for (const Tuning tuning : {Tuning::on, Tuning::cached}) {
@@ -164,10 +166,55 @@ TEST_CASE("What is recorded across ranks goes before the rule for what is not me
   is_by_rule(run(cache, Tuning::cached, Exchange::reduce_scatter_d), "shards of 40 rows are too short");
 }
 
+TEST_CASE("Whichever call of NCCL fails while the ranks measure, no rank waits for ever",
+          "[parallel][rank_tuning][emulated]") {
+  const Exchange exchange = Exchange::reduce_scatter_d;
+  const TemporaryDirectory kernels;
+  record(kernels, shape_of(rank_problem(small, exchange, ranks).product), {}, ParallelMethod::unfused,
+         config_of(kernels, exchange, ParallelMethod::unfused));
+  const std::string before = file_text(kernels.path() / tuning_db_name);
+  const CapturedLog log;
+  int failed = 0;
+  for (int call = 4;; call += 3) {  // those before are the communicator's own
+    CAPTURE(call);
+    write_file(kernels.path() / tuning_db_name, before);  // nothing is known across ranks
+    FakeNccl nccl(ranks);
+    nccl.patience = std::chrono::milliseconds(5);
+    nccl.longest_wait = std::chrono::milliseconds(600);  // the emulator's next launch waits for as long
+    nccl.fail(1, call, nccl::Result::internal_error);
+    std::optional<Error> errors[ranks];
+    std::vector<std::unique_ptr<Context>> contexts;
+    std::vector<std::unique_ptr<TensorParallel>> parallel(ranks);
+    for (int rank = 0; rank < ranks; ++rank)
+      contexts.push_back(std::make_unique<Context>(options_of(kernels, rank == 0 ? Tuning::on : Tuning::off)));
+    on_each_rank(ranks, [&](int rank) {
+      const auto i = std::size_t(rank);
+      errors[rank] = error_if_any([&] {
+        parallel[i] = std::make_unique<TensorParallel>(*contexts[i], nccl.communicator(rank),
+                                                       TensorParallelOptions{.timeout_seconds = 0.3});
+        parallel[i]->prepare(small, exchange);
+      });
+    });
+    nccl.give_up();
+    const bool measured = contexts[0]->counters().tuned > 0;
+    parallel.clear();
+    if (!errors[1]) {
+      CHECK_FALSE(errors[0]);
+      CHECK(measured);
+      break;
+    }
+    ++failed;
+    CHECK(errors[1]->code() == ErrorCode::communicator_failed);
+    REQUIRE(errors[0]);
+    CHECK(errors[0]->code() == ErrorCode::peer_lost);
+  }
+  CHECK(failed > 8);
+}
+
 TEST_CASE("Nothing is measured together where there is nothing to compare", "[parallel][rank_tuning][emulated]") {
   const TemporaryDirectory cache;
-  for (const auto& [exchange, overlap] : {std::pair{Exchange::all_reduce_d, Overlap::automatic},
-                                          std::pair{Exchange::all_gather_a, Overlap::none}}) {
+  for (const auto& [exchange, overlap] :
+       {std::pair{Exchange::all_reduce_d, Overlap::automatic}, std::pair{Exchange::all_gather_a, Overlap::none}}) {
     record(cache, shape_of(rank_problem(small, exchange, ranks).product), {}, ParallelMethod::unfused,
            config_of(cache, exchange, ParallelMethod::unfused));
     const Outcome outcome = run(cache, Tuning::on, exchange, overlap);

@@ -65,7 +65,8 @@ NormalProblem problem_of(const RankProblem& problem, ParallelMethod method) {
   }
   const std::string why = why_not_sharded(problem.asked, problem.exchange, problem.ranks);
   if (!why.empty())
-    throw Error(ErrorCode::invalid_problem, "communication does not run under this product: " + why + "; leave it unfused");
+    throw Error(ErrorCode::invalid_problem,
+                "communication does not run under this product: " + why + "; leave it unfused");
   return sharded_problem(problem.asked, problem.exchange, problem.ranks);
 }
 

@@ -42,7 +42,8 @@ class Communicator {
 
   /// Throws what has failed, also behind the calls' backs. Waits for nothing.
   void check();
-  /// Until `done`, which the other ranks may have to see to. Error{peer_lost} after the time-out; `what` names the wait.
+  /// Until `done`, which the other ranks may have to see to. Error{peer_lost} after the time-out; `what` names the
+  /// wait.
   void wait_until(const char* what, FunctionRef<bool()> done);
   /// From here on all calls throw this. The first one stays.
   [[noreturn]] void fail(const Error& error);

@@ -75,8 +75,7 @@ void ProductArms::stage_largest() {
   largest.problem = problem_of(problem_, ParallelMethod::overlapped);
   for (const auto& [method, config] : task_.candidates) {
     if (method != ParallelMethod::overlapped) continue;
-    const std::size_t bytes =
-        Overlapped::staging_bytes(problem_.ranks, problem_.asked, problem_.exchange, config);
+    const std::size_t bytes = Overlapped::staging_bytes(problem_.ranks, problem_.asked, problem_.exchange, config);
     if (bytes > std::exchange(most, std::max(most, bytes))) largest.ready.config = config;
   }
   parts_.overlapped.stage(largest);

@@ -73,19 +73,16 @@ RankTask task_for(Context& context, const RankProblem& problem, const AgreedChoi
   Chooser& chooser = ContextInternals::chooser(context);
   if (first.together_us > 0 || chooser.seconds_to_measure() <= 0) return {};
   const RankProblem measured = measured_problem(problem, chooser.buckets_m());
-  RankTask task{.candidates = {},
-                .budget_seconds = 0,
-                .bucket_m = chooser.buckets_m(),
-                .emulated = chooser.device().emulated};
+  RankTask task{
+      .candidates = {}, .budget_seconds = 0, .bucket_m = chooser.buckets_m(), .emulated = chooser.device().emulated};
   std::string why_not;
   for (const RankedConfig& ranked :
        Overlapped::ranked(context, measured.ranks, measured.asked, measured.exchange, most_overlapped, why_not))
     task.candidates.push_back({ParallelMethod::overlapped, ranked.config});
   context.workspace_size(measured.product);  // measures first
   task.candidates.push_back({ParallelMethod::unfused, context.plan(measured.product).config});
-  std::erase_if(task.candidates, [&](const RankCandidate& candidate) {
-    return !may_run(context, measured, candidate, staging_bytes);
-  });
+  std::erase_if(task.candidates,
+                [&](const RankCandidate& candidate) { return !may_run(context, measured, candidate, staging_bytes); });
   std::ranges::stable_partition(task.candidates,
                                 [&](const RankCandidate& candidate) { return candidate.method == first.method; });
   task.budget_seconds = chooser.seconds_to_measure();
@@ -114,9 +111,9 @@ AgreedChoice measured_choice(Context& context, const RankProblem& problem, const
 
   if (!may_run(context, problem, candidate, staging_bytes)) return first;
   const std::string among = std::to_string(times.measured) + " that all ranks measured together now";
-  const std::string why = times.kept_first ? "the cost model's first choice, which no other of " + among +
-                                                 " beats by more than the noise"
-                                           : "fastest of " + among;
+  const std::string why =
+      times.kept_first ? "the cost model's first choice, which no other of " + among + " beats by more than the noise"
+                       : "fastest of " + among;
   return choice_of(context, problem, measured, candidate, PlanSource::measured, why, times.median_us);
 }
 

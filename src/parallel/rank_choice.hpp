@@ -19,8 +19,8 @@ RankProblem measured_problem(const RankProblem& problem, bool bucket_m);
 /// By the tuning database; nullopt if it has nothing that may be run.
 std::optional<AgreedChoice> recorded_choice(Context& context, const RankProblem& problem, std::size_t staging_bytes);
 
-/// What is worth measuring where `first` is chosen without: the cost model's best for overlapping, and what gemm() would
-/// run, which tunes it. No candidates where nothing is to be measured.
+/// What is worth measuring where `first` is chosen without: the cost model's best for overlapping, and what gemm()
+/// would run, which tunes it. No candidates where nothing is to be measured.
 RankTask task_for(Context& context, const RankProblem& problem, const AgreedChoice& first, std::size_t staging_bytes);
 
 /// What was measured, which the tuning database keeps; `first` if it cannot be run.

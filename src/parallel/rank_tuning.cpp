@@ -212,7 +212,8 @@ class Together {
     double us = 0;
     const std::optional<Error> untimed = failure_of([&] { us = arms_.sample(i); });
     heard = meet(untimed, us);
-    if (goes_on()) prepare(std::clamp(int(sample_us / std::max(heard.slowest_us, 1.0)) / 2 * 2, first_calls, most_calls));
+    if (goes_on())
+      prepare(std::clamp(int(sample_us / std::max(heard.slowest_us, 1.0)) / 2 * 2, first_calls, most_calls));
     return heard;
   }
 
@@ -267,10 +268,8 @@ RankTask task_of_first(Communicator& communicator, const RankTask& task) {
   for (std::size_t i = 0; i < std::size_t(sent.count); ++i)
     sent.candidates[i] = {task.candidates[i].method, std::string_view(to_string(task.candidates[i].config))};
   communicator.broadcast_bytes(&sent, sizeof sent, 0);
-  RankTask all{.candidates = {},
-               .budget_seconds = sent.budget_seconds,
-               .bucket_m = sent.bucket_m,
-               .emulated = sent.emulated};
+  RankTask all{
+      .candidates = {}, .budget_seconds = sent.budget_seconds, .bucket_m = sent.bucket_m, .emulated = sent.emulated};
   for (std::size_t i = 0; i < std::size_t(sent.count); ++i)
     all.candidates.push_back({sent.candidates[i].method, parse_kernel_config(sent.candidates[i].config.str())});
   return all;

@@ -7,6 +7,7 @@
 
 #include "context_internals.hpp"
 #include "core/out_of_memory.hpp"
+#include "core/rank_problem.hpp"
 #include "jitgemm/error.hpp"
 #include "jitgemm/version.hpp"
 #include "parallel/agreement.hpp"
@@ -18,7 +19,6 @@
 #include "parallel/parallel_plan.hpp"
 #include "parallel/rank_arms.hpp"
 #include "parallel/rank_choice.hpp"
-#include "core/rank_problem.hpp"
 #include "parallel/unfused.hpp"
 #include "util/hash.hpp"
 #include "util/number_text.hpp"
@@ -37,8 +37,8 @@ struct PreparedHash {
   std::size_t operator()(const PreparedKey& key) const { return hash_value(key.shape) + std::size_t(key.exchange); }
 };
 
-/// Rows of a shard, for what is not measured: with fewer, what overlapping costs - a kernel more, waits, a tile that is told of late - is as much
-/// as NCCL's collective beside the product, on two H200s.
+/// Rows of a shard, for what is not measured: with fewer, what overlapping costs - a kernel more, waits, a tile that is
+/// told of late - is as much as NCCL's collective beside the product, on two H200s.
 constexpr std::int64_t least_rows = 512;
 
 struct Prepared {

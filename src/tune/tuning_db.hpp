@@ -45,8 +45,8 @@ struct TuningLookup {
   KernelConfig config;
   double measured_us = 0, spread = 0;  ///< of this very problem, else 0
   std::string why = {};                ///< "measured 2026-.. on .." or "nearest is m=.. at distance .., measured .."
-  std::vector<MeasuredConfig> runners_up = {};  ///< of an exact one
-  double expected_regret = 0;                   ///< of a nearest one that judge_nearest() has seen
+  std::vector<MeasuredConfig> runners_up = {};      ///< of an exact one
+  double expected_regret = 0;                       ///< of a nearest one that judge_nearest() has seen
   ParallelMethod method = ParallelMethod::unfused;  ///< across ranks
 };
 

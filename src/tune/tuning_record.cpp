@@ -165,8 +165,7 @@ std::string why_illegal(const TuningRecord& record) {
   device.smem_per_block = device.smem_per_sm = std::numeric_limits<std::size_t>::max();
   const NormalProblem problem = problem_of_kernel(record);
   if (std::string why = why_illegal(record.config, problem, device); !why.empty()) return why;
-  return ConstraintFilter(record.constraints, problem, part_of(device, record.constraints))
-      .why_not(record.config);
+  return ConstraintFilter(record.constraints, problem, part_of(device, record.constraints)).why_not(record.config);
 }
 
 bool is_foreign(const json& object) {

@@ -214,8 +214,7 @@ bool diff(const Options& options) {
   }
   for (const auto& [x, y] : diff.differ) {
     fmt::print("differs: {} on {}\n{:>12.2f} us  {}\n{:>12.2f} us  {}  ({:.3f} of the time)\n", problem_of(x),
-               device_of(x), x.median_us, choice_of(x), y.median_us, choice_of(y),
-               y.median_us / x.median_us);
+               device_of(x), x.median_us, choice_of(x), y.median_us, choice_of(y), y.median_us / x.median_us);
   }
   fmt::print(
       "{} the same, {} in another configuration, {} only in {}, {} only in {}; kernels: {} in both, {} and {} in one\n",
