@@ -54,6 +54,7 @@ void check_same(const jitgemm_tuning_results* results, const std::vector<TuningR
     CHECK(facts.candidates == one.candidates);
     CHECK((facts.median_us == one.median_us && facts.spread == one.spread));
     CHECK((facts.sm_count == one.sm_count && (facts.emulated != 0) == one.emulated));
+    CHECK((facts.ranks == one.ranks && facts.exchange == int(one.exchange) && facts.method == int(one.method)));
     CHECK(facts.constraints.workspace_bytes == one.constraints.workspace_bytes);
     REQUIRE(facts.runner_up_count == one.runners_up.size());
     for (std::size_t j = 0; j < one.runners_up.size(); ++j) {

@@ -145,7 +145,11 @@ TEST_CASE("What one rank cannot do is skipped on all, and rank 0's log says who"
     CHECK(measured.arms[0].samples == measured.arms[1].samples);
     CHECK_THAT(measured.log, ContainsSubstring("skipped overlapped") && ContainsSubstring("rank 1: ptxas is in"));
   }
-  const Measured late = measure({{10, 1, 5}, {10, 1, 5}}, task_with(3), failing("sample", 1));
+  int samples = 0;
+  const auto at_second_sample = [&](const std::string& step, std::size_t candidate) {
+    if (step == "sample" && candidate == 1 && ++samples == 2) throw Error(ErrorCode::launch_failed, "too hot");
+  };
+  const Measured late = measure({{10, 1, 5}, {10, 1, 5}}, task_with(3), at_second_sample);
   REQUIRE(late.times[0]);
   CHECK(late.times[0]->candidate == 2);
   CHECK(late.arms[0].samples == late.arms[1].samples);
@@ -185,7 +189,7 @@ TEST_CASE("Rank 0's clock stops all ranks at the same sample, when each has had 
   CHECK(measured.times[0]->candidate == 1);
   CHECK(measured.arms[0].samples == measured.arms[1].samples);
   CHECK(measured.arms[0].samples.size() >= 3 + 3);  // to see how long they take, and a round
-  CHECK(measured.arms[0].samples.size() < 3 + 3 * (3 + 5 + 20));
+  CHECK(measured.arms[0].samples.size() < 40);      // of 64
   CHECK(measured.times[0]->seconds < 5);
   // As many calls a sample as fill two milliseconds, on both ranks.
   CHECK(measured.arms[0].prepared == measured.arms[1].prepared);

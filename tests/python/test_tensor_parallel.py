@@ -364,6 +364,7 @@ def test_plan_says_what_would_be_done():
     assert plan.received_bytes == case.rows * case.k * 2 and plan.staging_bytes == case.m * case.k * 2
     assert plan.gemm.problem.m == case.m and plan.gemm.config
     assert plan.gemm_us > 0 and plan.exchange_us > 0 and plan.exposed_us == plan.exchange_us
+    assert plan.measured_us == 0
     assert plan.why and plan.why in plan.explain() and plan.gemm.explain() in plan.explain()
     assert same.gemm.config == plan.gemm.config and same.received_bytes == plan.received_bytes
 

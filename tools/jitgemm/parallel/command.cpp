@@ -54,7 +54,8 @@ void add_bench(CLI::App& parallel) {
 Arms take turns in an order that is drawn and the same on all ranks. For each sample the ranks meet on their streams, behind a kernel
 that empties the L2 and before a wait that hides the host's delays; then an arm runs, a CUDA graph where it may be captured.
 The slowest rank's time counts, between two events; medians are given, and in the CSV file (p80 - p20) / median. Before, rows of
-each arm's D are compared with those of cuBLAS and NCCL on every rank. ratio = cublas_nccl / ours; hidden = (ours_nccl - ours) /
+each arm's D are compared with those of cuBLAS and NCCL on every rank. With --tuning on, ours is what
+all ranks together have measured to be the fastest, which the tuning database keeps. ratio = cublas_nccl / ours; hidden = (ours_nccl - ours) /
 (ours_nccl - ours_alone), the share of the communication. NCCL does without NVLink multicast.
 Examples:
   jitgemm parallel bench --gpus 2

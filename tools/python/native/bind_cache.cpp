@@ -6,6 +6,7 @@
 #include "bindings.hpp"
 #include "jitgemm/cache.hpp"
 #include "jitgemm/wisdom.hpp"
+#include "tensor_parallel.hpp"
 #include "without_lock.hpp"
 
 namespace jitgemm::python {
@@ -47,9 +48,9 @@ void bind_kernels(nb::module_& module) {
       .def_prop_ro(
           "exchange",
           [](const TuningResult& it) {
-            return it.ranks > 1 ? std::optional<std::string>(to_string(it.exchange)) : std::nullopt;
+            return it.ranks > 1 ? std::optional<std::string>(name_of(it.exchange)) : std::nullopt;
           },
-          "Of several ranks: the name of what travels.")
+          "Of several ranks: the method of TensorParallel.")
       .def_prop_ro(
           "method",
           [](const TuningResult& it) {
