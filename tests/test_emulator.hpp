@@ -46,6 +46,7 @@ class EmulatorKernel {
     int grid = 1, threads = 32;
     std::size_t smem = 0;
     int cluster = 1;
+    Stream stream = nullptr;
   };
 
   /// Returns the fault's log, empty if there is none.
@@ -53,7 +54,7 @@ class EmulatorKernel {
     try {
       make_emulator_backend(options)->launch(*kernel_,
                                              emulator_shape(launch.grid, launch.threads, launch.smem, launch.cluster),
-                                             bytes_of(arguments), nullptr);
+                                             bytes_of(arguments), launch.stream);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::emulator_fault) throw;
       return error.log();

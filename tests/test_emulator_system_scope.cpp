@@ -40,7 +40,10 @@ __device__ void run(const Arguments& p) {
 )";
 
 struct Devices {
-  EmulatorKernel kernel{body};
+  static const EmulatorKernel& kernel() {
+    static const EmulatorKernel its{body};
+    return its;
+  }
   std::unique_ptr<Backend> backend = make_emulator_backend({});
   std::vector<std::uint32_t> d = std::vector<std::uint32_t>(64);
   void* words = backend->allocate(512);
@@ -62,7 +65,8 @@ struct Devices {
       its.m = device;
       EmulatorOptions of_device = options;
       if (of_device.seed != 0) of_device.seed += std::uint64_t(device);
-      faults[device] = kernel.run(of_device, {}, its);
+      faults[device] =
+          kernel().run(of_device, {.stream = reinterpret_cast<Stream>(std::uintptr_t(16 + 16 * device))}, its);
     };
     if (wrong == 5) return launch(0, p), faults[0];
     std::thread other([&] { launch(0, p); });

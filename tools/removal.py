@@ -67,7 +67,8 @@ WITHOUT_SCOPE = {"st_release_sys": "st_global"}
 # what is left without that.
 ROTATIONS = {"rank - index": "index", "rank + 1 + index": "rank + index", "sender * places + place": "place",
              "(m * across + n) * parts + part": "m * across + n", "epoch % 2": "0", "sender * items + item": "item",
-             "epoch + 1 != 0 ? epoch + 1 : 2": "epoch + 1"}
+             "epoch + 1 != 0 ? epoch + 1 : 2": "epoch + 1",
+             "epoch_of(words[0]) != epoch || epoch_of(words[WORDS - 1]) != epoch": "epoch_of(words[0]) != epoch"}
 # A comparison with one of these is a mask: whether something lies within the matrix or the work.
 END = r"(?:tile\.)?(?:row_end|column_end)"  # where D ends
 BOUNDS = rf"{END}|rows|columns|mn_left|k_left|valid|left|k_end|work\.k_begin|args\.ranks|" \

@@ -1,12 +1,13 @@
 #include "backend/emulator/launch.hpp"
 
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <thread>
 
 #include "backend/emulator/cluster.hpp"
 #include "backend/emulator/copies.hpp"
-#include "backend/emulator/system_scope.hpp"
 #include "backend/emulator/wgmma.hpp"
 #include "core/out_of_memory.hpp"
 #include "jitgemm/error.hpp"
@@ -167,7 +168,10 @@ void Launch::run() {
   } catch (const HostFault&) {
   }
   if (out_of_memory_) throw_out_of_memory();
-  while (!words_.empty()) show_word(words_.begin());
+  while (!words_.empty()) {
+    if (adversarial() && chance(8)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    words_.show_one(chance(2));
+  }
   flush(global_);
   if (fault_.empty()) return;
   const std::string first_line = fault_.substr(0, fault_.find('\n'));
@@ -277,7 +281,7 @@ void Launch::yield() {
 /// Lets one piece of asynchronous work take effect. `any`: nothing else can run, so a TMA load must.
 bool Launch::fire(bool any) {
   if (!words_.empty() && (any || chance(2))) {
-    show_word(chance(2) ? words_.begin() : std::prev(words_.end()));
+    words_.show_one(chance(2));
     return true;
   }
   if (!loads_.empty() && (any || chance(2))) {
@@ -293,16 +297,6 @@ bool Launch::fire(bool any) {
   fire_store(*running_);
   fire_wgmma(*running_);
   return true;
-}
-
-void Launch::put_word(u64* address, u64 x) {
-  words_[address] = x;  // what was there and not seen yet, nobody needs to have seen
-  if (acts_at_issue()) show_word(words_.find(address));
-}
-
-void Launch::show_word(std::map<u64*, u64>::iterator word) {
-  store_word(word->first, word->second);
-  words_.erase(word);
 }
 
 void Launch::thread_main() { current->launch->run_thread(); }

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backend/backend.hpp"
 #include "backend/emulator/blocks.hpp"
+#include "backend/emulator/system_scope.hpp"
 
 namespace jitgemm::emulator {
 
@@ -61,7 +61,7 @@ class Launch {
   /// Whether asynchronous work that is issued now takes effect at once.
   bool acts_at_issue();
   /// A word that other devices see now or, at the latest, when the launch has ended.
-  void put_word(u64* address, u64 x);
+  void put_word(u64* address, u64 x) { words_.put(address, x, acts_at_issue()); }
 
   void wait_for_dependencies(Thread& thread) {
     thread.dependencies_ended = true;
@@ -92,7 +92,6 @@ class Launch {
   Thread* choose_lane(Warp& warp, u32 after);
   void dispatch();
   bool fire(bool any);
-  void show_word(std::map<u64*, u64>::iterator word);
   std::string hang_report() const;
   void set_ready(const Warp& warp, bool ready);
 
@@ -113,7 +112,7 @@ class Launch {
   std::string fault_;
   bool out_of_memory_ = false;  // whatever fault_ says
   std::vector<PendingLoad> loads_;
-  std::map<u64*, u64> words_;  // that no other device sees yet
+  PendingWords words_;
   ClockJoiner joiner_;
   LaunchGlobalMemory global_;
   std::unique_ptr<WgmmaScratch> wgmma_scratch_;

@@ -46,6 +46,15 @@ void check_words(Thread& thread, const u64* address, u32 count, const char* oper
   if (number_of(address) % (8 * count) != 0 || number_of(address) < 0x10000) broken_global(address, 8 * count);
 }
 
+/// Of which kernels know from here on that ld_relaxed_sys and st_relaxed_sys alone may touch it.
+void store_word(u64* address, u64 x) {
+  Flags& all = flags();
+  const std::unique_lock lock(all.mutex);
+  all.any = true;
+  all.words[number_of(address)] = x;
+  std::atomic_ref(*address).store(x, std::memory_order_relaxed);
+}
+
 u64 load_word(Thread& thread, const u64* address) {
   Flags& all = flags();
   std::shared_lock lock(all.mutex);
@@ -60,20 +69,26 @@ u64 load_word(Thread& thread, const u64* address) {
 
 }  // namespace
 
+void PendingWords::put(u64* address, u64 x, bool at_once) {
+  words_.erase(address);
+  if (at_once)
+    store_word(address, x);
+  else
+    words_[address] = x;
+}
+
+void PendingWords::show_one(bool lowest) {
+  const auto word = lowest ? words_.begin() : std::prev(words_.end());
+  store_word(word->first, word->second);
+  words_.erase(word);
+}
+
 void release_flag(u32* address, u32 x) {
   Flags& all = flags();
   const std::unique_lock lock(all.mutex);
   all.any = true;
   all.released[number_of(address)] = x;
   std::atomic_ref(*address).store(x, std::memory_order_release);
-}
-
-void store_word(u64* address, u64 x) {
-  Flags& all = flags();
-  const std::unique_lock lock(all.mutex);
-  all.any = true;
-  all.words[number_of(address)] = x;
-  std::atomic_ref(*address).store(x, std::memory_order_relaxed);
 }
 
 void forget_flags(const void* memory) noexcept {
