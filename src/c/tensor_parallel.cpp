@@ -39,7 +39,7 @@ jitgemm_parallel_plan_info to_c(const ParallelPlan& plan) {
 }  // namespace
 
 JITGEMM_VERSIONED(jitgemm_tensor_parallel_options, to_c(TensorParallelOptions{}), 32)
-JITGEMM_VERSIONED(jitgemm_parallel_plan_info, to_c(ParallelPlan{}), 64, 72)
+JITGEMM_VERSIONED(jitgemm_parallel_plan_info, to_c(ParallelPlan{}), 64, 80)
 
 namespace {
 

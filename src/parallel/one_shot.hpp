@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "context_internals.hpp"
+#include "core/rank_problem.hpp"
 #include "parallel/kernel_patience.hpp"
-#include "parallel/rank_problem.hpp"
 #include "parallel/symmetric_memory.hpp"
 #include "tune/device_memory.hpp"
 

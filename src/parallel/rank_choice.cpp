@@ -85,6 +85,11 @@ RankTask task_for(Context& context, const RankProblem& problem, const AgreedChoi
                 [&](const RankCandidate& candidate) { return !may_run(context, measured, candidate, staging_bytes); });
   std::ranges::stable_partition(task.candidates,
                                 [&](const RankCandidate& candidate) { return candidate.method == first.method; });
+  // Of either method one is among the first two, which are measured whatever the budget.
+  const auto other = std::ranges::find_if(
+      task.candidates, [&](const RankCandidate& candidate) { return candidate.method != first.method; });
+  if (other != task.candidates.end() && other - task.candidates.begin() > 1)
+    std::rotate(task.candidates.begin() + 1, other, other + 1);
   task.budget_seconds = chooser.seconds_to_measure();
   if (task.candidates.size() < 2 || task.budget_seconds <= 0) task.candidates.clear();
   return task;

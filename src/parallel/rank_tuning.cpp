@@ -72,7 +72,8 @@ class Clock {
 class Turns {
  public:
   Turns(std::vector<std::size_t> candidates, const RankTask& task)
-      : candidates_(std::move(candidates)),
+      : task_(task),
+        candidates_(std::move(candidates)),
         first_(candidates_.front()),
         times_(task.candidates.size()),
         stages_(task.emulated ? emulator_stages : stages),
@@ -105,6 +106,9 @@ class Turns {
     const bool keeps = fastest != first_ && times_[first_].size() > 0 && !is_ahead(fastest, first_);
     const std::size_t chosen = keeps ? first_ : fastest;
     const Statistics its = summarise(times_[chosen].us());
+    for (const std::size_t i : candidates_)
+      logger().debug("across ranks, median {:.1f} us: {} {}", summarise(times_[i].us()).median,
+                     to_string(task_.candidates[i].method), to_string(task_.candidates[i].config));
     return RankTimes{.candidate = chosen,
                      .kept_first = keeps,
                      .measured = int(measured),
@@ -137,6 +141,7 @@ class Turns {
     return true;
   }
 
+  const RankTask& task_;
   std::vector<std::size_t> candidates_, pending_;
   const std::size_t first_;
   std::vector<RoundTimes> times_;  // of all candidates of the task
@@ -200,7 +205,9 @@ class Together {
   /// Each step ends where all meet, so that no rank takes one that another could not.
   Heard admit(std::size_t i) {
     const std::optional<Error> uncompiled = failure_of([&] { arms_.compile(i); });
-    const bool is_over = admission_ && admission_->seconds() >= admission_share * task_.budget_seconds;
+    // The first two are always compared: what is chosen without measuring, and the first of the other method.
+    const bool is_over =
+        admitted_.size() >= 2 && admission_ && admission_->seconds() >= admission_share * task_.budget_seconds;
     Heard heard = meet(uncompiled, 0, is_over ? none : 0);
     if (!admission_) admission_.emplace();
     const auto goes_on = [&] { return heard.failure.empty() && heard.next != none; };

@@ -201,10 +201,7 @@ AgreedChoice TensorParallel::Impl::preview(const RankProblem& problem, bool& may
   if (may_overlap)
     if (const auto recorded = recorded_choice(context, problem, options.staging_bytes)) return *recorded;
   if (method == ParallelMethod::overlapped) {
-    return {.config = overlapped->config,
-            .why = "the cost model's first choice",
-            .method = method,
-            .why_method = why};
+    return {.config = overlapped->config, .why = "the cost model's first choice", .method = method, .why_method = why};
   }
   const Plan plan = context.plan(problem.product);
   return {.config = plan.config,

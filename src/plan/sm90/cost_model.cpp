@@ -28,8 +28,8 @@ constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
 // Clocks more that a k-block's products take where a tile's columns lie in two blocks of scales, at one of several
 // places, whatever the tile's width (tools/results/NOTES.md, 37 and 43).
 constexpr double straddling_clocks = 90;
-// And what they take where each column has scales of its own, as with swapped operands those that are A's rows: two products for each
-// sum instead of one (tools/results/NOTES.md, 41).
+// And what they take where each column has scales of its own, as with swapped operands those that are A's rows: two
+// products for each sum instead of one (tools/results/NOTES.md, 41).
 constexpr double scales_of_columns = 1.6;
 constexpr int scale_columns = 128;
 
