@@ -6,6 +6,7 @@
   tools/report.py corpora CSV...                   a line a corpus
   tools/report.py published CSV                    beside what CUDA-L2 publishes of the same shapes
   tools/report.py types CSV... > types.md          what tools/types_table.sh has measured
+  tools/report.py parallel CSV > parallel.md       what `jitgemm parallel bench` has measured
   tools/report.py seeds RUNDIR OUT.md              beside the numbers of the seed documents
 
 Each has --help. Figures need matplotlib, nothing else does.
@@ -15,10 +16,10 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from reports import corpora, published, record, seeds, types  # noqa: E402
+from reports import corpora, parallel, published, record, seeds, types  # noqa: E402
 
 COMMANDS = {"record": record.main, "corpora": corpora.main, "published": published.main, "types": types.main,
-            "seeds": seeds.main}
+            "parallel": parallel.main, "seeds": seeds.main}
 
 
 def main():

@@ -59,16 +59,17 @@ def test_groups_beside_peers_on_the_emulator(tmp_path):
     assert run("peers_groups.py", "--models", "huge").returncode == 1
 
 
-def test_ranks_take_gpus():
+@pytest.mark.parametrize("name", ["tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
+def test_ranks_take_gpus(name):
     import torch
 
-    done = run("tensor_parallel.py", "--config", "tiny")
+    done = run(name)
     why = "ranks take one each: 2 at least" if torch.cuda.device_count() < 2 else "start it by torchrun"
     assert done.returncode == 1 and why in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py", "peers_groups.py",
-                                  "tensor_parallel.py"])
+                                  "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout

@@ -574,7 +574,7 @@ def test_a_rank_that_never_comes(prepared):
     case = Case("matmul_all_reduce", 2)
     with World(2, timeout_seconds=0.5 if not prepared else 2) as world:
         def make(rank):
-            parallel = world.member(rank)
+            parallel = world.member(rank, overlap="none")
             if prepared:
                 parallel.prepare(case.method, *case.of(rank))
             return parallel
@@ -582,6 +582,23 @@ def test_a_rank_that_never_comes(prepared):
         first, _ = on_each_rank(2, make)
         for call in (lambda: first.matmul_all_reduce(*case.of(0)), first.check, lambda: first.matmul_all_reduce(*case.of(0))):
             with pytest.raises(RuntimeError, match=r"rank 0: rank 1 did not answer in [\d.]+ s") as raised:
+                call()
+            assert code_of(raised.value) == "peer_lost"
+
+
+def test_a_kernel_waits_for_a_rank_in_vain():
+    case = Case("matmul_all_reduce", 2)
+    with World(2, timeout_seconds=1) as world:
+        def make(rank):
+            parallel = world.member(rank)
+            parallel.prepare(case.method, *case.of(rank))
+            assert parallel.plan(case.method, *case.of(rank)).one_shot
+            return parallel
+
+        first, _ = on_each_rank(2, make)
+        first.matmul_all_reduce(*case.of(0))  # what a kernel waits for, later calls say
+        for call in (first.check, lambda: first.matmul_all_reduce(*case.of(0))):
+            with pytest.raises(RuntimeError, match="rank 0 has waited in vain for rank 1") as raised:
                 call()
             assert code_of(raised.value) == "peer_lost"
 

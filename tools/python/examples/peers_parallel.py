@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Products across GPUs beside PyTorch's fused ones over symmetric memory: jitgemm.TensorParallel's all_gather_matmul() and
+matmul_reduce_scatter(), symm_mem.fused_all_gather_matmul and fused_matmul_reduce_scatter, and torch's product with NCCL.
+
+    torchrun --nproc-per-node 2 tools/python/examples/peers_parallel.py [--tokens 2048] [--csv FILE]
+
+bf16, layers of Llama-70B and -405B. Arms take turns in random order after a barrier, behind a kernel that empties the L2 and
+one that waits until the host has enqueued the arm; the slowest rank's time counts, medians. Each arm's result is compared with
+float32's; one that is off by more than a fifth over torch's is an error.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import os
+import random
+import statistics
+import sys
+from collections.abc import Callable
+
+LAYERS = {"llama-70b": (8192, 28672, 10240), "llama-405b": (16384, 53248, 18432), "tiny": (64, 128, 96)}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="llama-70b,llama-405b", help="of " + ", ".join(LAYERS) + " [the first two]")
+    parser.add_argument("--tokens", default="512,2048,8192", help="of all ranks, one case after another [512,2048,8192]")
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each arm [15]")
+    parser.add_argument("--csv", help="write a line an arm to this file")
+    arguments = parser.parse_args()
+    for name in arguments.models.split(","):
+        if name not in LAYERS:
+            parser.error(f"no model {name!r}; choose from {', '.join(LAYERS)}")
+    return arguments
+
+
+ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of what is imported now
+
+os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")  # as the other arms do without NVLink multicast
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed._symmetric_memory  # noqa: E402, F401  (has the operators)
+
+import jitgemm  # noqa: E402
+
+Tensor = torch.Tensor
+Arm = Callable[[], Tensor]
+GATHER, SCATTER = "all_gather_matmul", "matmul_reduce_scatter"
+
+
+def cases(models: str, tokens: str) -> list[tuple[str, int, int, int]]:
+    """(method, tokens, n, k) of whole layers."""
+    found = []
+    for name in models.split(","):
+        hidden, inner, qkv = LAYERS[name]
+        for count in map(int, tokens.split(",")):
+            found += [(GATHER, count, qkv, hidden), (GATHER, count, 2 * inner, hidden),
+                      (SCATTER, count, hidden, hidden), (SCATTER, count, hidden, inner)]
+    return found
+
+
+def arms_of(method: str, a: Tensor, b: Tensor, parallel: jitgemm.TensorParallel, ranks: int) -> dict[str, Arm]:
+    """`a`: this rank's; `b`: [k, n] of this rank, its columns contiguous."""
+    ops, group = getattr(torch.ops, "symm_mem", None), dist.group.WORLD.group_name
+    if method == GATHER:
+        whole = a.new_empty(ranks * a.shape[0], a.shape[1])
+
+        def over_nccl() -> Tensor:
+            dist.all_gather_into_tensor(whole, a)
+            return whole @ b
+
+        return {"jitgemm": lambda: parallel.all_gather_matmul(a, b), "torch + NCCL": over_nccl,
+                "symm_mem": lambda: ops.fused_all_gather_matmul(a, [b], 0, group)[1][0]}
+    part = a.new_empty(a.shape[0] // ranks, b.shape[1])
+
+    def over_nccl_too() -> Tensor:
+        dist.reduce_scatter_tensor(part, a @ b)
+        return part
+
+    return {"jitgemm": lambda: parallel.matmul_reduce_scatter(a, b), "torch + NCCL": over_nccl_too,
+            "symm_mem": lambda: ops.fused_matmul_reduce_scatter(a, b, "sum", 0, group)}
+
+
+def slowest(value: float) -> float:
+    """Of all ranks."""
+    all_values = torch.tensor([value], device="cuda")
+    dist.all_reduce(all_values, op=dist.ReduceOp.MAX)
+    return float(all_values)
+
+
+def error_of(method: str, a: Tensor, b: Tensor, d: Tensor, rank: int, ranks: int) -> float:
+    """Relative, of some of the rank's rows."""
+    if method == GATHER:
+        whole = a.new_empty(ranks * a.shape[0], a.shape[1])
+        dist.all_gather_into_tensor(whole, a)
+        rows = torch.linspace(0, whole.shape[0] - 1, 64, device="cuda").long()
+        exact = whole[rows].float() @ b.float()
+    else:
+        own = a.shape[0] // ranks
+        rows = torch.linspace(0, own - 1, 64, device="cuda").long()
+        exact = torch.zeros(64, b.shape[1], device="cuda")
+        for owner in range(ranks):
+            sums = a[owner * own + rows].float() @ b.float()
+            dist.reduce(sums, owner)
+            if owner == rank:
+                exact = sums
+    return slowest(float((d[rows].float() - exact).norm() / exact.norm()))
+
+
+def timed(arms: dict[str, Arm], flush: Tensor, rounds: int) -> dict[str, float]:
+    """Microseconds of one call of each, medians."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    for count in range(rounds + 3):
+        for name in random.sample(list(arms), len(arms)):  # in the same order on all ranks
+            flush.zero_()
+            dist.barrier()
+            torch.cuda.synchronize()
+            torch.cuda._sleep(2_000_000)  # about a millisecond, in which the host enqueues
+            begin.record()
+            arms[name]()
+            end.record()
+            end.synchronize()
+            us = slowest(begin.elapsed_time(end) * 1e3)
+            if count >= 3:
+                times[name].append(us)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
+    """Whether all our results are right."""
+    random.seed(1)
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    lines, ratios, right = [], {"torch + NCCL": [], "symm_mem": []}, True
+    with torch.no_grad(), jitgemm.TensorParallel(dist.group.WORLD) as parallel:
+        for method, tokens, n, k in cases(arguments.models, arguments.tokens):
+            rows, columns, depth = (tokens // ranks, n // ranks, k) if method == GATHER else (tokens, n, k // ranks)
+            torch.manual_seed(7 + rank)
+            a = torch.randn(rows, depth, device="cuda").bfloat16()
+            b = (torch.randn(columns, depth, device="cuda") * k**-0.5).bfloat16().t()
+            arms = arms_of(method, a, b, parallel, ranks)
+            errors = {}
+            for name in list(arms):
+                try:
+                    errors[name] = error_of(method, a, b, arms[name](), rank, ranks)
+                except (RuntimeError, AttributeError) as error:  # a peer that does not run here, on all ranks alike
+                    if name == "jitgemm":
+                        raise
+                    del arms[name]
+                    if rank == 0:
+                        print(f"{name} does not run: {str(error).splitlines()[0]}")
+            us = timed(arms, flush, arguments.rounds)
+            parallel.check()
+            right = right and errors["jitgemm"] <= 1.2 * errors["torch + NCCL"]
+            for name in ratios:
+                if name in us:
+                    ratios[name].append(us[name] / us["jitgemm"])
+            if rank == 0:
+                print(f"{method:22}{tokens:6}{n:7}{k:6}  " + "  ".join(
+                    f"{name} {us[name]:9.1f} us, error {errors[name]:.4f}" for name in us), flush=True)
+                lines += [(method, tokens, n, k, ranks, name, f"{us[name]:.2f}", f"{errors[name]:.5f}") for name in us]
+    if rank == 0:
+        for name, values in ratios.items():
+            if values:
+                mean = math.exp(statistics.fmean(map(math.log, values)))
+                print(f"{name} takes {mean:.3f} times as long, at least {min(values):.3f}; {len(values)} products")
+        if arguments.csv:
+            with open(arguments.csv, "w", newline="") as file:
+                csv.writer(file).writerows([("method", "tokens", "n", "k", "ranks", "arm", "us", "error"), *lines])
+    return right
+
+
+def main(arguments: argparse.Namespace) -> int:
+    gpus = torch.cuda.device_count()
+    if gpus < 2:
+        print(f"peers_parallel.py: there {'is 1 GPU' if gpus == 1 else 'are no GPUs'}, and ranks take one each: 2 at least",
+              file=sys.stderr)
+        return 1
+    if "LOCAL_RANK" not in os.environ:
+        print("peers_parallel.py: start it by torchrun, as --help says, which makes a process of each rank", file=sys.stderr)
+        return 1
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device)
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        print(f"{ranks} of {torch.cuda.get_device_name()}, torch {torch.__version__}, jitgemm {jitgemm.__version__}")
+    right = run(arguments, rank, ranks)
+    dist.destroy_process_group()
+    return int(not right)
+
+
+if __name__ == "__main__":
+    sys.exit(main(ARGUMENTS))
