@@ -13,7 +13,8 @@
 namespace jitgemm {
 namespace {
 
-// Expected, not measured: a kernel that starts early, stores across NVLink and polls; what a rank's links send.
+// A kernel that starts early, stores across NVLink and polls; what a rank's links send. Two H200s take 3.8 us for 16 KB
+// of sums and 16 for 2 MB, which travel as twice the bytes (tools/results/NOTES.md, 43).
 constexpr double latency_us = 3, bytes_per_us = 350e3;
 
 constexpr int warp = 32;
