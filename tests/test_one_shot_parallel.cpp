@@ -200,7 +200,7 @@ TEST_CASE("abort() ends a wait in one shot", "[parallel][one_shot]") {
 
 TEST_CASE("What a rank has no memory for in one shot, none prepares", "[parallel][one_shot][errors]") {
   ParallelWorld world(2, {.timeout_seconds = 5});
-  // Rank 1 alone has no room for its product's sums.
+  // Rank 1 alone allows no memory for what comes.
   on_each_rank(2, [&](int rank) {
     world.parallel[std::size_t(rank)] = std::make_unique<TensorParallel>(
         world.context, world.nccl.communicator(rank),
@@ -208,9 +208,13 @@ TEST_CASE("What a rank has no memory for in one shot, none prepares", "[parallel
   });
   Problem problem = plain;
   problem.beta = 1;
-  const auto errors = world.errors([&](int rank) { world.of(rank).prepare(problem, all_reduce); });
-  REQUIRE((errors[0] && errors[1]));
-  CHECK(errors[0]->code() == ErrorCode::workspace_too_small);
-  CHECK_THAT(errors[0]->what(), ContainsSubstring("rank 1 of 2 could not go on"));
-  CHECK(world.run(plain, all_reduce) == "");  // whose sums are in D
+  for (const Problem& each : {problem, plain}) {  // the other one's own sums are in D
+    const auto errors = world.errors([&](int rank) { world.of(rank).prepare(each, all_reduce); });
+    REQUIRE((errors[0] && errors[1]));
+    CHECK(errors[0]->code() == ErrorCode::workspace_too_small);
+    CHECK(errors[1]->code() == ErrorCode::workspace_too_small);
+    CHECK_THAT(errors[0]->what(), ContainsSubstring("rank 1 of 2 could not go on"));
+    CHECK_THAT(errors[1]->what(),
+               ContainsSubstring("TensorParallelOptions::staging_bytes is 64; give the same on all"));
+  }
 }

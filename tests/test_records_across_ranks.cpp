@@ -115,6 +115,7 @@ TEST_CASE("A broken line of a product across ranks says what is wrong", "[tuning
   CHECK_THAT(why_not(without("/problem", "exchange")), ContainsSubstring("exchange"));
   CHECK_THAT(why_not(without("/problem", "ranks")), ContainsSubstring("exchange is not known"));
   CHECK_THAT(why_not(without("", "method")), ContainsSubstring("method"));
+  CHECK_THAT(why_not(with("/method", "one_shot")), ContainsSubstring("method is chosen without measuring"));
   CHECK_THAT(why_not(with("/method", "magic")), ContainsSubstring("unknown value magic"));
   CHECK_THAT(why_not(with("/problem/exchange", "all_reduce_d")), ContainsSubstring("added up behind the product"));
   CHECK_THAT(why_not(with("/config", "sm80 64x64x64 group_m=8 stages=4 warps=4 schedule=data_parallel")),

@@ -221,7 +221,7 @@ TEST_CASE("Whichever call of NCCL fails, it is one clear error there, and the ot
       GENERATE(table<Exchange, Overlap, int>({{Exchange::all_gather_a, Overlap::automatic, 3 + 4 + 2},
                                               {Exchange::reduce_scatter_d, Overlap::automatic, 3 + 4 + 2},
                                               {Exchange::all_reduce_d, Overlap::none, 3 + 4 + 2},
-                                              {Exchange::all_reduce_d, Overlap::automatic, 3 + 4 + 3}}));
+                                              {Exchange::all_reduce_d, Overlap::automatic, 3 + 5 + 3}}));
   Problem problem = plain;
   problem.epilogue.activation = Activation::relu;
   ParallelCase product(problem, exchange, 2);

@@ -242,3 +242,32 @@ TEST_CASE("What is measured in a problem's place has the same factors, and whole
   problem.alpha = 0;
   CHECK(measured(Exchange::reduce_scatter_d, false).alpha == 0);
 }
+
+TEST_CASE("What a callback throws comes out on its rank, and is an error on the others at once",
+          "[parallel][rank_tuning]") {
+  const TemporaryDirectory cache;
+  FakeNccl nccl(ranks);
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ContextOptions options = options_of(cache, rank == 0 ? Tuning::on : Tuning::off);
+    if (rank == 0) options.progress = [](const Problem&, int, int) { throw 42; };
+    contexts.push_back(std::make_unique<Context>(options));
+  }
+  int thrown = 0;
+  std::optional<Error> told;
+  on_each_rank(ranks, [&](int rank) {
+    TensorParallel parallel(*contexts[std::size_t(rank)], nccl.communicator(rank));
+    try {
+      parallel.prepare(small, Exchange::reduce_scatter_d);
+    } catch (int what) {
+      thrown = what;
+    } catch (const Error& error) {
+      told = error;
+    }
+    parallel.check();
+  });
+  CHECK(thrown == 42);
+  REQUIRE(told);
+  CHECK(told->code() == ErrorCode::internal);
+  CHECK_THAT(told->what(), ContainsSubstring("rank 0 of 2 could not go on"));
+}

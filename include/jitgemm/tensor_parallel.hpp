@@ -24,9 +24,11 @@ enum class Overlap : std::uint8_t {
 };
 
 struct TensorParallelOptions {
-  Overlap overlap = Overlap::automatic;
-  std::size_t staging_bytes = SIZE_MAX;  ///< of device memory at most, for what other ranks send
-  double timeout_seconds = 60;           ///< until a rank that does not answer counts as lost; 0: never
+  Overlap overlap = Overlap::automatic;  ///< rank 0's, for all
+  std::size_t staging_bytes = SIZE_MAX;  ///< of device memory at most, for what other ranks send in one product
+  /// Until a rank that does not answer counts as lost; 0: never. Rank 0 does not while it tunes its own product: give
+  /// more than ContextOptions::tuning_budget_seconds.
+  double timeout_seconds = 60;
 };
 
 /// How a product across ranks is computed, and what it moves.

@@ -1,5 +1,6 @@
 #include "parallel/agreement.hpp"
 
+#include <exception>
 #include <string_view>
 #include <vector>
 
@@ -61,10 +62,21 @@ void agree(Communicator& communicator, const std::string& digest, const std::opt
 
 AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoice()> choose) {
   std::optional<Error> failure;
+  std::exception_ptr own;  // of ContextOptions::progress
   SentChoice sent;
+  const auto chosen = [&] {
+    try {
+      return choose();
+    } catch (const Error&) {
+      throw;
+    } catch (...) {
+      own = std::current_exception();
+      throw;
+    }
+  };
   if (communicator.rank() == 0) {
     failure = failure_of([&] {
-      const AgreedChoice choice = choose();
+      const AgreedChoice choice = chosen();
       sent.config = std::string_view(to_string(choice.config));
       sent.source = choice.source;
       sent.why = std::string_view(choice.why);
@@ -75,7 +87,12 @@ AgreedChoice choose_on_first(Communicator& communicator, FunctionRef<AgreedChoic
       sent.to_measure = choice.to_measure;
     });
   }
-  agree(communicator, "chosen", failure);
+  try {
+    agree(communicator, "chosen", failure);
+  } catch (...) {
+    if (own && !communicator.has_failed()) std::rethrow_exception(own);
+    throw;
+  }
   communicator.broadcast_bytes(&sent, sizeof sent, 0);
   return {.config = parse_kernel_config(sent.config.str()),
           .source = sent.source,

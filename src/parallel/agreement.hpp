@@ -48,6 +48,8 @@ std::optional<Error> failure_of(Work&& work) {
     return error;
   } catch (const std::exception& error) {
     return is_out_of_memory(error) ? out_of_memory_error() : Error(ErrorCode::internal, error.what());
+  } catch (...) {  // of a callback's
+    return Error(ErrorCode::internal, "an exception of the caller's own");
   }
 }
 

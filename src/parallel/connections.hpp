@@ -30,6 +30,12 @@ class Connections {
   /// Frees what only measurements had. All ranks' calls with it have ended.
   void drop_unused_memory();
 
+  /// Keeps all memory for good: to free it would wait for a rank that does not come.
+  void leave_behind() noexcept {
+    static_cast<void>(overlapped_.release());
+    static_cast<void>(one_shot_.release());
+  }
+
   /// Fails the communicator if a kernel has waited in vain.
   void check() const;
   void abort() noexcept;

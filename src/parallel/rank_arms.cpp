@@ -50,6 +50,10 @@ void ProductArms::compile(std::size_t i) {
       arm.product = std::make_unique<UnfusedProduct>(parts_.context, parts_.communicator, problem_, config);
       break;
     case ParallelMethod::overlapped:
+      if (const std::size_t needed =
+              Overlapped::staging_bytes(problem_.ranks, problem_.asked, problem_.exchange, config);
+          needed > parts_.staging_bytes)
+        throw Error(ErrorCode::workspace_too_small, "it needs " + std::to_string(needed) + " bytes of staging");
       arm.prepared = parts_.overlapped.prepare(problem_.asked, problem_.exchange, config);
       return;
     case ParallelMethod::one_shot:

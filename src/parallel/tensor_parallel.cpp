@@ -69,6 +69,7 @@ struct TensorParallel::Impl {
   ~Impl() {
     if (!communicator.has_failed() || !calls.any_left()) return;
     for (DeviceMemory& memory : outgrown) static_cast<void>(memory.release());
+    connections.leave_behind();
     static_cast<void>(staging.release());  // to free it would wait for a rank that does not come
   }
 
@@ -92,6 +93,8 @@ struct TensorParallel::Impl {
   Prepared make_overlapped(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   Prepared make_one_shot(const RankProblem& problem, const AgreedChoice& choice, const std::string& digest);
   void grow_staging(std::size_t bytes);
+  /// Throws Error{workspace_too_small} if this rank does not allow what the choice needs for what comes.
+  void check_staging(const RankProblem& problem, const AgreedChoice& choice) const;
 
   Context& context;
   const TensorParallelOptions options;
@@ -156,9 +159,18 @@ Prepared& TensorParallel::Impl::prepare_together(const Problem& problem, Exchang
   RankTask task;
   const auto choose_together = [&] { return choose_on_first(communicator, [&] { return choose(ranked, task); }); };
   AgreedChoice choice = choose_together();
+  // Another rank may allow less memory than rank 0, which has chosen.
+  const auto check_choice = [&] {
+    if (choice.method != ParallelMethod::unfused)
+      agree(communicator, digest, failure_of([&] { check_staging(ranked, choice); }));
+  };
+  if (!choice.to_measure) check_choice();
   const ParallelMethod needed = choice.to_measure ? ParallelMethod::overlapped : choice.method;
   if (!connections.make(needed, ranked, digest)) choice = choose_together();
-  if (choice.to_measure) choice = measure(ranked, choice, task);
+  if (choice.to_measure) {
+    choice = measure(ranked, choice, task);
+    check_choice();
+  }
   if (communicator.rank() != 0) choice.why = "rank 0's: " + choice.why;
   Prepared made = choice.method == ParallelMethod::overlapped ? make_overlapped(ranked, choice, digest)
                   : choice.method == ParallelMethod::one_shot ? make_one_shot(ranked, choice, digest)
@@ -297,6 +309,19 @@ void TensorParallel::Impl::grow_staging(std::size_t bytes) {
   staging = allocate_memory(backend, bytes);
   staging_bytes = bytes;
   all_staging_bytes += bytes;
+}
+
+void TensorParallel::Impl::check_staging(const RankProblem& problem, const AgreedChoice& choice) const {
+  const std::size_t bytes =
+      choice.method == ParallelMethod::overlapped
+          ? Overlapped::staging_bytes(problem.ranks, problem.asked, problem.exchange, choice.config)
+          : OneShot::memory_bytes(problem) + UnfusedProduct::staging_bytes(problem);
+  if (bytes > options.staging_bytes) {
+    throw Error(ErrorCode::workspace_too_small, "this product needs " + std::to_string(bytes) +
+                                                    " bytes of staging, and TensorParallelOptions::staging_bytes is " +
+                                                    std::to_string(options.staging_bytes) +
+                                                    "; give the same on all ranks");
+  }
 }
 
 ParallelPlan TensorParallel::Impl::plan(const Problem& problem, Exchange exchange) {

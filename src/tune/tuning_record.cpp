@@ -211,6 +211,7 @@ std::string why_implausible(const TuningRecord& record) {
   if (!(record.spread >= 0)) return "spread is not a fraction";
   if (record.sm_count <= 0) return "sm_count is not a count";
   if (record.compute_capability <= 0) return "compute_capability is not one";
+  if (record.method == ParallelMethod::one_shot) return "method is chosen without measuring";
   return why_illegal(record);
 }
 
