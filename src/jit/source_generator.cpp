@@ -1,6 +1,7 @@
 #include "jit/source_generator.hpp"
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/activations.hpp"
@@ -192,24 +193,21 @@ std::string arguments_of(const Problem& p, Sharding sharding) {
   return "Arguments";
 }
 
-/// Of a kernel that finishes sums which ranks have, the source without its text.
-KernelSource outline_of_sums(const Problem& p, const std::string& entry, const std::string& config,
-                             const DeviceInfo& device) {
+/// A kernel that finishes sums which ranks have. `values`: of its template `file`, what is this kernel's alone.
+KernelSource generate_of_sums(const std::string& file, const std::string& entry, const std::string& config,
+                              TemplateValues values, const Problem& p, const DeviceInfo& device) {
   const std::string from(to_string(type_of_c(p))), to(to_string(p.d.type));
   KernelSource source;
   source.architecture = device.architecture();
   source.config = config;
   source.entry = entry + from + (from == to ? "" : "_" + to);
-  return source;
-}
-TemplateValues values_of_sums(const Problem& p, const KernelSource& source, const DeviceInfo& device) {
-  TemplateValues values = arithmetic_of(p);
-  const std::string from(to_string(type_of_c(p))), to(to_string(p.d.type));
+  values.merge(arithmetic_of(p));
   values.insert({{"architecture", source.architecture},
                  {"problem", "sums " + from + ", D " + to + describe_epilogue(p)},
                  {"dependent_launch", flag(device.launches_dependents())},
                  {"entry", source.entry}});
-  return values;
+  source.text = fill_in(file, values);
+  return source;
 }
 
 /// What divides the column of B where the second of two halves begins: blocks of 128 columns, and copies of four
@@ -366,21 +364,15 @@ KernelSource generate_begin_call(const DeviceInfo& device) {
 }
 
 KernelSource generate_sum_epilogue(const NormalProblem& p, bool in_pairs, const DeviceInfo& device) {
-  KernelSource source = outline_of_sums(p, "sum_epilogue_", "sum and epilogue", device);
   TemplateValues values = sum_epilogue_files();
-  values.merge(values_of_sums(p, source, device));
   values.insert({"in_pairs", flag(in_pairs)});
-  source.text = fill_in("sum_epilogue.cu.in", values);
-  return source;
+  return generate_of_sums("sum_epilogue.cu.in", "sum_epilogue_", "sum and epilogue", std::move(values), p, device);
 }
 
 KernelSource generate_one_shot(const NormalProblem& p, int elements, const DeviceInfo& device) {
-  KernelSource source = outline_of_sums(p, "one_shot_", "one-shot all-reduce", device);
   TemplateValues values = one_shot_files();
-  values.merge(values_of_sums(p, source, device));
   values.insert({"elements", std::to_string(elements)});
-  source.text = fill_in("one_shot.cu.in", values);
-  return source;
+  return generate_of_sums("one_shot.cu.in", "one_shot_", "one-shot all-reduce", std::move(values), p, device);
 }
 
 bool is_current(const KernelSource& source) {
