@@ -318,8 +318,9 @@ def test_tensors(method):
 
 
 @pytest.mark.skipif(not torch, reason="torch is not installed")
-def test_the_example_s_layer():
+def test_the_example_s_layer(monkeypatch):
     path = pathlib.Path(__file__).parents[2] / "tools/python/examples/tensor_parallel.py"
+    monkeypatch.syspath_prepend(str(path.parent))  # as it is where the script is started
     spec = importlib.util.spec_from_file_location("example", path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

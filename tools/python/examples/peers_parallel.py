@@ -18,6 +18,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 
 LAYERS = {"llama-70b": (8192, 28672, 10240), "llama-405b": (16384, 53248, 18432), "tiny": (64, 128, 96)}
 
@@ -44,6 +45,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed._symmetric_memory  # noqa: E402, F401  (has the operators)
 
 import jitgemm  # noqa: E402
+from ranks import main, slowest, timed  # noqa: E402
 
 Tensor = torch.Tensor
 Arm = Callable[[], Tensor]
@@ -83,13 +85,6 @@ def arms_of(method: str, a: Tensor, b: Tensor, parallel: jitgemm.TensorParallel,
             "symm_mem": lambda: ops.fused_matmul_reduce_scatter(a, b, "sum", 0, group)}
 
 
-def slowest(value: float) -> float:
-    """Of all ranks."""
-    all_values = torch.tensor([value], device="cuda")
-    dist.all_reduce(all_values, op=dist.ReduceOp.MAX)
-    return float(all_values)
-
-
 def error_of(method: str, a: Tensor, b: Tensor, d: Tensor, rank: int, ranks: int) -> float:
     """Relative, of some of the rank's rows."""
     if method == GATHER:
@@ -109,29 +104,10 @@ def error_of(method: str, a: Tensor, b: Tensor, d: Tensor, rank: int, ranks: int
     return slowest(float((d[rows].float() - exact).norm() / exact.norm()))
 
 
-def timed(arms: dict[str, Arm], flush: Tensor, rounds: int) -> dict[str, float]:
-    """Microseconds of one call of each, medians."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times: dict[str, list[float]] = {name: [] for name in arms}
-    for count in range(rounds + 3):
-        for name in random.sample(list(arms), len(arms)):  # in the same order on all ranks
-            flush.zero_()
-            dist.barrier()
-            torch.cuda.synchronize()
-            torch.cuda._sleep(2_000_000)  # about a millisecond, in which the host enqueues
-            begin.record()
-            arms[name]()
-            end.record()
-            end.synchronize()
-            us = slowest(begin.elapsed_time(end) * 1e3)
-            if count >= 3:
-                times[name].append(us)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
     """Whether all our results are right."""
     random.seed(1)
+    wait = partial(torch.cuda._sleep, 2_000_000)  # about a millisecond, in which the host enqueues
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     lines, ratios, right = [], {"torch + NCCL": [], "symm_mem": []}, True
     with torch.no_grad(), jitgemm.TensorParallel(dist.group.WORLD) as parallel:
@@ -151,7 +127,7 @@ def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
                     del arms[name]
                     if rank == 0:
                         print(f"{name} does not run: {str(error).splitlines()[0]}")
-            us = timed(arms, flush, arguments.rounds)
+            us = timed(arms, arguments.rounds, before=flush.zero_, behind=wait)
             parallel.check()
             right = right and errors["jitgemm"] <= 1.2 * errors["torch + NCCL"]
             for name in ratios:
@@ -172,25 +148,5 @@ def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
     return right
 
 
-def main(arguments: argparse.Namespace) -> int:
-    gpus = torch.cuda.device_count()
-    if gpus < 2:
-        print(f"peers_parallel.py: there {'is 1 GPU' if gpus == 1 else 'are no GPUs'}, and ranks take one each: 2 at least",
-              file=sys.stderr)
-        return 1
-    if "LOCAL_RANK" not in os.environ:
-        print("peers_parallel.py: start it by torchrun, as --help says, which makes a process of each rank", file=sys.stderr)
-        return 1
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device)
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    if rank == 0:
-        print(f"{ranks} of {torch.cuda.get_device_name()}, torch {torch.__version__}, jitgemm {jitgemm.__version__}")
-    right = run(arguments, rank, ranks)
-    dist.destroy_process_group()
-    return int(not right)
-
-
 if __name__ == "__main__":
-    sys.exit(main(ARGUMENTS))
+    sys.exit(main("peers_parallel.py", partial(run, ARGUMENTS)))

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 
 
 def parse() -> argparse.Namespace:
@@ -35,6 +36,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import jitgemm  # noqa: E402
+import ranks as processes  # noqa: E402
 
 Tensor = torch.Tensor
 METHODS = ("all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce")
@@ -158,20 +160,7 @@ def main(arguments: argparse.Namespace) -> int:
         return one_of_two(arguments)
     if arguments.kill:
         return kill()
-    gpus = torch.cuda.device_count()
-    if gpus < 2:
-        print(f"soak_parallel.py: there {'is 1 GPU' if gpus == 1 else 'are no GPUs'}, and ranks take one each: 2 at least",
-              file=sys.stderr)
-        return 1
-    if "LOCAL_RANK" not in os.environ:
-        print("soak_parallel.py: start it by torchrun, as --help says, which makes a process of each rank", file=sys.stderr)
-        return 1
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device)
-    right = soak(arguments, dist.get_rank(), dist.get_world_size())
-    dist.destroy_process_group()
-    return int(not right)
+    return processes.main("soak_parallel.py", partial(soak, arguments))
 
 
 if __name__ == "__main__":

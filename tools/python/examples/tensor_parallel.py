@@ -12,11 +12,10 @@ further off than torch's by a fifth.
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 
 SIZES = {"llama-70b": (8192, 28672), "llama-8b": (4096, 14336), "tiny": (64, 128)}  # hidden, intermediate
 
@@ -37,6 +36,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import jitgemm  # noqa: E402
+from ranks import main, slowest, timed  # noqa: E402
 
 Tensor = torch.Tensor
 Layer = Callable[[Tensor], Tensor]  # of a rank's tokens
@@ -78,34 +78,12 @@ def torchs(ranks: int, w: Weights) -> Layer:
     return layer
 
 
-def slowest(value: float) -> float:
-    """Of all ranks."""
-    all_values = torch.tensor([value], device="cuda")
-    dist.all_reduce(all_values, op=dist.ReduceOp.MAX)
-    return float(all_values)
-
-
-def timed(arms: dict[str, Layer], x: Tensor, rounds: int) -> dict[str, float]:
-    """Microseconds of one call of each, medians."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times: dict[str, list[float]] = {name: [] for name in arms}
-    for count in range(rounds + 3):
-        for name in random.sample(list(arms), len(arms)):  # in the same order on all ranks
-            dist.barrier()
-            torch.cuda.synchronize()
-            begin.record()
-            arms[name](x)
-            end.record()
-            end.synchronize()
-            us = slowest(begin.elapsed_time(end) * 1e3)
-            if count >= 3:
-                times[name].append(us)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
     """Whether our results are right on all ranks."""
     hidden, inner = SIZES[arguments.config]
+    if any(int(word) % ranks for word in arguments.tokens.split(",")) or inner % ranks:
+        print(f"tensor_parallel.py: {ranks} ranks do not divide the tokens, or the layer; choose others", file=sys.stderr)
+        return False
     random.seed(arguments.seed)
     w = Weights(hidden, inner, rank, ranks, "cuda")
     right = True
@@ -117,7 +95,7 @@ def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
             x = torch.randn(tokens // ranks, hidden, device="cuda").bfloat16()
             exact = w.exact(x)
             errors = {name: slowest(float((layer(x).float() - exact).norm() / exact.norm())) for name, layer in arms.items()}
-            us = timed(arms, x, arguments.rounds)
+            us = timed({name: partial(layer, x) for name, layer in arms.items()}, arguments.rounds)
             parallel.check()
             right = right and max(errors.values()) <= 1.2 * errors["torch"]
             for name in arms if rank == 0 else ():
@@ -128,28 +106,5 @@ def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
     return right
 
 
-def main(arguments: argparse.Namespace) -> int:
-    gpus = torch.cuda.device_count()
-    if gpus < 2:
-        print(f"tensor_parallel.py: there {'is 1 GPU' if gpus == 1 else 'are no GPUs'}, and ranks take one each: 2 at least",
-              file=sys.stderr)
-        return 1
-    if "LOCAL_RANK" not in os.environ:
-        print("tensor_parallel.py: start it by torchrun, as --help says, which makes a process of each rank", file=sys.stderr)
-        return 1
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device)
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    if any(int(word) % ranks for word in arguments.tokens.split(",")) or SIZES[arguments.config][1] % ranks:
-        print(f"tensor_parallel.py: {ranks} ranks do not divide the tokens, or the layer; choose others", file=sys.stderr)
-        return 1
-    if rank == 0:
-        print(f"{ranks} of {torch.cuda.get_device_name()}, torch {torch.__version__}, {arguments.config}")
-    right = run(arguments, rank, ranks)
-    dist.destroy_process_group()
-    return int(not right)
-
-
 if __name__ == "__main__":
-    sys.exit(main(ARGUMENTS))
+    sys.exit(main("tensor_parallel.py", partial(run, ARGUMENTS)))
