@@ -55,7 +55,7 @@ def test_arms_for_another_bench():
 def test_groups_beside_peers_on_the_emulator(tmp_path):
     done = run("peers_groups.py", "--tokens", "5", "--csv", str(tmp_path / "lines.csv"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "WRONG" not in done.stdout and len((tmp_path / "lines.csv").read_text().splitlines()) == 6
+    assert "WRONG" not in done.stdout and len((tmp_path / "lines.csv").read_text().splitlines()) == 7
     assert run("peers_groups.py", "--models", "huge").returncode == 1
 
 
