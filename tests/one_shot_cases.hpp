@@ -187,14 +187,7 @@ inline std::vector<std::vector<char>> run(const OneShotCase& of) {
   std::vector<std::vector<std::vector<char>>> first(std::size_t(of.ranks));
   ranks.run([&](int rank) {
     OneShotRank its(of, rank, ranks);
-    std::exception_ptr failure;
-    try {
-      its.run();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    ranks.meet(rank);  // no memory is freed that others may use
-    if (failure) std::rethrow_exception(failure);
+    ranks.run_until_all_end(rank, its);
     first[std::size_t(rank)] = its.first();
   });
   for (const auto& its : first)

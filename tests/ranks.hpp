@@ -45,6 +45,19 @@ class Ranks {
     all_gather(rank)(&none, all.data(), 1);
   }
 
+  /// its.run(), and what comes of it when all have ended: until then others may use the memory that `its` has.
+  template <typename Its>
+  void run_until_all_end(int rank, Its& its) {
+    std::exception_ptr failure;
+    try {
+      its.run();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    meet(rank);
+    if (failure) std::rethrow_exception(failure);
+  }
+
   AllGatherBytes all_gather(int rank) {
     return [this, rank](const void* own, void* all, std::size_t bytes) {
       given_[std::size_t(rank)] = own;

@@ -104,14 +104,7 @@ std::vector<std::vector<std::vector<char>>> run(const Soak& soak) {
   std::vector<std::vector<std::vector<char>>> first(std::size_t(soak.node.ranks));
   ranks.run([&](int rank) {
     SoakRank its(soak, rank, ranks);
-    std::exception_ptr failure;
-    try {
-      its.run();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    ranks.meet(rank);  // no memory is freed that others may use
-    if (failure) std::rethrow_exception(failure);
+    ranks.run_until_all_end(rank, its);
     first[std::size_t(rank)] = its.first();
   });
   return first;
