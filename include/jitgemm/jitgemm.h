@@ -560,7 +560,7 @@ JITGEMM_C_EXPORT const char* jitgemm_exchange_name(jitgemm_exchange exchange);
 
 /// How ranks compute a product together: ParallelMethod of exchange.hpp.
 typedef int32_t jitgemm_parallel_method;
-enum { JITGEMM_PARALLEL_UNFUSED = 0, JITGEMM_PARALLEL_OVERLAPPED = 1 };
+enum { JITGEMM_PARALLEL_UNFUSED = 0, JITGEMM_PARALLEL_OVERLAPPED = 1, JITGEMM_PARALLEL_ONE_SHOT = 2 };
 
 typedef int32_t jitgemm_overlap;
 enum { JITGEMM_OVERLAP_AUTOMATIC = 0, JITGEMM_OVERLAP_NONE = 1 };
@@ -568,9 +568,9 @@ enum { JITGEMM_OVERLAP_AUTOMATIC = 0, JITGEMM_OVERLAP_NONE = 1 };
 /// TensorParallelOptions of tensor_parallel.hpp.
 typedef struct jitgemm_tensor_parallel_options {
   size_t size;
-  size_t staging_bytes;    ///< of device memory at most, for what other ranks send; SIZE_MAX: any
-  double timeout_seconds;  ///< until a rank that does not answer counts as lost; 0: never
-  jitgemm_overlap overlap;
+  size_t staging_bytes;     ///< of device memory at most, for what other ranks send in one product; SIZE_MAX: any
+  double timeout_seconds;   ///< until a rank that does not answer, or tunes for longer, counts as lost; 0: never
+  jitgemm_overlap overlap;  ///< rank 0's, for all
   int32_t reserved;
 } jitgemm_tensor_parallel_options;
 

@@ -54,7 +54,7 @@ struct RankTimes {
 /// Collective. Compares the candidates in turns, in an order that rank 0 draws for each round; before each sample all
 /// ranks meet, and its time is the slowest rank's. What fails on one rank is skipped on all. Rank 0 says what comes
 /// next, and so when the budget is spent: 0.6 of it on making candidates ready, from when the first one is compiled,
-/// and 0.8 on measuring them, a round at least.
+/// but for two, which are waited for; and 0.8 on measuring them, a round at least.
 ///
 /// nullopt, with one line in rank 0's log, where a rank is out of memory, or fewer than two candidates could be
 /// measured; and on all ranks but rank 0. Throws Error{peer_lost} and Error{communicator_failed} alone.

@@ -210,8 +210,8 @@ AgreedChoice TensorParallel::Impl::preview(const RankProblem& problem, bool& may
   std::string why;
   const ParallelMethod method = method_of(problem, overlapped, why);
   may_overlap = overlapped.has_value();
-  if (may_overlap)
-    if (const auto recorded = recorded_choice(context, problem, options.staging_bytes)) return *recorded;
+  const auto recorded = may_overlap ? recorded_choice(context, problem, options.staging_bytes) : std::nullopt;
+  if (recorded) return *recorded;
   if (method == ParallelMethod::overlapped) {
     return {.config = overlapped->config, .why = "the cost model's first choice", .method = method, .why_method = why};
   }
