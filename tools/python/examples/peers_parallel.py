@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Products across GPUs beside PyTorch's fused ones over symmetric memory: jitgemm.TensorParallel's all_gather_matmul() and
-matmul_reduce_scatter(), symm_mem.fused_all_gather_matmul and fused_matmul_reduce_scatter, and torch's product with NCCL.
+matmul_reduce_scatter(), symm_mem.fused_all_gather_matmul and fused_matmul_reduce_scatter, torch's product with NCCL, and
+cuBLASMp 0.7 where --cublasmp tells its library.
 
-    torchrun --nproc-per-node 2 tools/python/examples/peers_parallel.py [--tokens 2048] [--csv FILE]
+    torchrun --nproc-per-node 2 tools/python/examples/peers_parallel.py [--tokens 2048] [--csv FILE] [--graphs]
 
 bf16, layers of Llama-70B and -405B. Arms take turns in random order after a barrier, behind a kernel that empties the L2 and
 one that waits until the host has enqueued the arm; the slowest rank's time counts, medians. Each arm's result is compared with
-float32's; one that is off by more than a fifth over torch's is an error.
+float32's; one of ours that is off by more than a fifth over torch's is an error.
 """
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", default="llama-70b,llama-405b", help="of " + ", ".join(LAYERS) + " [the first two]")
     parser.add_argument("--tokens", default="512,2048,8192", help="of all ranks, one case after another [512,2048,8192]")
     parser.add_argument("--rounds", type=int, default=15, help="samples of each arm [15]")
+    parser.add_argument("--cublasmp", metavar="LIBRARY", help="libcublasmp.so.0 of nvidia-cublasmp-cu13 0.7: one more peer")
+    parser.add_argument("--graphs", action="store_true", help="time each arm as a CUDA graph, where it can be captured")
     parser.add_argument("--csv", help="write a line an arm to this file")
     arguments = parser.parse_args()
     for name in arguments.models.split(","):
@@ -45,6 +48,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed._symmetric_memory  # noqa: E402, F401  (has the operators)
 
 import jitgemm  # noqa: E402
+from cublasmp import ALGORITHMS, CublasMp, Product  # noqa: E402
 from ranks import main, slowest, timed  # noqa: E402
 
 Tensor = torch.Tensor
@@ -104,48 +108,105 @@ def error_of(method: str, a: Tensor, b: Tensor, d: Tensor, rank: int, ranks: int
     return slowest(float((d[rows].float() - exact).norm() / exact.norm()))
 
 
+def captured(call: Arm) -> Arm:
+    """Of a call that has been made before."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        d = call()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return d
+
+    return replay
+
+
+class Bench:
+    """One case after another; each line is printed and written when it is known."""
+
+    def __init__(self, arguments: argparse.Namespace, rank: int, ranks: int) -> None:
+        self.arguments, self.rank, self.ranks = arguments, rank, ranks
+        self.wait = partial(torch.cuda._sleep, 6_000_000)  # about 3 ms, in which the host enqueues
+        self.flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+        self.ratios: dict[str, list[float]] = {}
+        self.right = True
+        self.mp = CublasMp(arguments.cublasmp) if arguments.cublasmp else None
+        self.file = open(arguments.csv, "w", newline="") if arguments.csv and rank == 0 else None
+        self.lines = csv.writer(self.file) if self.file else None
+        if self.lines:
+            self.lines.writerow(("method", "tokens", "n", "k", "ranks", "arm", "graph", "us", "error"))
+
+    def say(self, text: str) -> None:
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def working(self, arms: dict[str, Arm], error: Callable[[Arm], float]) -> tuple[dict[str, Arm], dict[str, float]]:
+        """Those that run here, as graphs if they are asked for and can be, and their errors. What does not run on one rank
+        does not on any."""
+        works, errors = {}, {}
+        for name, call in arms.items():
+            try:
+                errors[name] = error(call)
+                works[name] = captured(call) if self.arguments.graphs else call
+            except (RuntimeError, AttributeError) as reason:
+                if name == "jitgemm":
+                    raise
+                self.say(f"{name} does not {'run' if name not in errors else 'become a graph'}: {str(reason).splitlines()[0]}")
+        return works, errors
+
+    def of_cublasmp(self, a: Tensor, b: Tensor, gathers: bool) -> dict[str, Product]:
+        products = {}
+        for name in ALGORITHMS if self.mp else ():
+            try:
+                products[f"cuBLASMp {name}"] = Product(self.mp, a, b, gathers, name)
+            except RuntimeError as reason:
+                self.say(f"cuBLASMp {name} does not run: {reason}")
+        return products
+
+    def case(self, parallel: jitgemm.TensorParallel, method: str, tokens: int, n: int, k: int) -> None:
+        gathers, ranks = method == GATHER, self.ranks
+        rows, columns, depth = (tokens // ranks, n // ranks, k) if gathers else (tokens, n, k // ranks)
+        torch.manual_seed(7 + self.rank)
+        a = torch.randn(rows, depth, device="cuda").bfloat16()
+        b = (torch.randn(columns, depth, device="cuda") * k**-0.5).bfloat16().t()
+        arms = arms_of(method, a, b, parallel, ranks)
+        products = self.of_cublasmp(a, b, gathers)
+        arms |= products
+        works, errors = self.working(arms, lambda call: error_of(method, a, b, call(), self.rank, ranks))
+        us = timed(works, self.arguments.rounds, before=self.flush.zero_, behind=self.wait)
+        parallel.check()
+        self.right = self.right and errors["jitgemm"] <= 1.2 * errors["torch + NCCL"]
+        for name in us:
+            self.ratios.setdefault(name, []).append(us[name] / us["jitgemm"])
+        self.say(f"{method:22}{tokens:6}{n:7}{k:6}  " + "  ".join(
+            f"{name} {us[name]:.1f} us, error {errors[name]:.4f}" for name in us))
+        if self.lines:
+            self.lines.writerows((method, tokens, n, k, ranks, name, "yes" if self.arguments.graphs else "no",
+                                  f"{us[name]:.2f}", f"{errors[name]:.5f}") for name in us)
+            self.file.flush()
+        for product in products.values():
+            product.close()
+
+    def close(self) -> None:
+        for name, values in self.ratios.items():
+            mean = math.exp(statistics.fmean(map(math.log, values)))
+            if name != "jitgemm":
+                self.say(f"{name} takes {mean:.3f} times as long, at least {min(values):.3f}; {len(values)} products")
+        if self.file:
+            self.file.close()
+        if self.mp:
+            self.mp.close()
+
+
 def run(arguments: argparse.Namespace, rank: int, ranks: int) -> bool:
     """Whether all our results are right."""
     random.seed(1)
-    wait = partial(torch.cuda._sleep, 2_000_000)  # about a millisecond, in which the host enqueues
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    lines, ratios, right = [], {"torch + NCCL": [], "symm_mem": []}, True
-    with torch.no_grad(), jitgemm.TensorParallel(dist.group.WORLD) as parallel:
-        for method, tokens, n, k in cases(arguments.models, arguments.tokens):
-            rows, columns, depth = (tokens // ranks, n // ranks, k) if method == GATHER else (tokens, n, k // ranks)
-            torch.manual_seed(7 + rank)
-            a = torch.randn(rows, depth, device="cuda").bfloat16()
-            b = (torch.randn(columns, depth, device="cuda") * k**-0.5).bfloat16().t()
-            arms = arms_of(method, a, b, parallel, ranks)
-            errors = {}
-            for name in list(arms):
-                try:
-                    errors[name] = error_of(method, a, b, arms[name](), rank, ranks)
-                except (RuntimeError, AttributeError) as error:  # a peer that does not run here, on all ranks alike
-                    if name == "jitgemm":
-                        raise
-                    del arms[name]
-                    if rank == 0:
-                        print(f"{name} does not run: {str(error).splitlines()[0]}")
-            us = timed(arms, arguments.rounds, before=flush.zero_, behind=wait)
-            parallel.check()
-            right = right and errors["jitgemm"] <= 1.2 * errors["torch + NCCL"]
-            for name in ratios:
-                if name in us:
-                    ratios[name].append(us[name] / us["jitgemm"])
-            if rank == 0:
-                print(f"{method:22}{tokens:6}{n:7}{k:6}  " + "  ".join(
-                    f"{name} {us[name]:9.1f} us, error {errors[name]:.4f}" for name in us), flush=True)
-                lines += [(method, tokens, n, k, ranks, name, f"{us[name]:.2f}", f"{errors[name]:.5f}") for name in us]
-    if rank == 0:
-        for name, values in ratios.items():
-            if values:
-                mean = math.exp(statistics.fmean(map(math.log, values)))
-                print(f"{name} takes {mean:.3f} times as long, at least {min(values):.3f}; {len(values)} products")
-        if arguments.csv:
-            with open(arguments.csv, "w", newline="") as file:
-                csv.writer(file).writerows([("method", "tokens", "n", "k", "ranks", "arm", "us", "error"), *lines])
-    return right
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()), jitgemm.TensorParallel(dist.group.WORLD) as parallel:
+        bench = Bench(arguments, rank, ranks)
+        for case in cases(arguments.models, arguments.tokens):
+            bench.case(parallel, *case)
+        bench.close()
+    return bench.right
 
 
 if __name__ == "__main__":

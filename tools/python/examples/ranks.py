@@ -23,8 +23,9 @@ def slowest(value: float) -> float:
 def timed(arms: Mapping[str, Callable[[], object]], rounds: int, before: Callable[[], None] | None = None,
           behind: Callable[[], None] | None = None) -> dict[str, float]:
     """Microseconds of one call of each, medians of the slowest rank's; in random turns, the same on all ranks, each behind a
-    meeting of the ranks. `before` the meeting, and `behind` it, something may be put on the stream that is not timed."""
+    meeting of the devices. `before` the hosts meet, and `behind` that, something may be enqueued that is not timed."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    met = torch.zeros(1, device="cuda")
     times: dict[str, list[float]] = {name: [] for name in arms}
     for count in range(rounds + 3):
         for name in random.sample(list(arms), len(arms)):
@@ -34,6 +35,7 @@ def timed(arms: Mapping[str, Callable[[], object]], rounds: int, before: Callabl
             torch.cuda.synchronize()
             if behind:
                 behind()
+            dist.all_reduce(met)  # hosts leave the barrier, and devices what is `behind` it, at different times
             begin.record()
             arms[name]()
             end.record()
