@@ -75,9 +75,10 @@ class Product:
         n, k = (local_n * ranks, local_k) if gathers else (local_n, local_k * ranks)
         inputs, output = ((mp.along_columns, mp.along_rows) if gathers else (mp.along_rows, mp.along_columns))
         self.d = a.new_empty((tokens, local_n) if gathers else (tokens // ranks, n))
+        block = tokens // ranks  # of both, though one of them has all blocks on each rank: cuBLASMp wants them equal
         self.weights = self._matrix(k, n, local_k, local_n, inputs)
-        self.tokens = self._matrix(k, tokens, a.shape[1], a.shape[0], inputs)
-        self.out = self._matrix(n, tokens, self.d.shape[1], self.d.shape[0], output)
+        self.tokens = self._matrix(k, tokens, local_k, block, inputs)
+        self.out = self._matrix(n, tokens, local_n, block, output)
         self.descriptor = c_void_p()
         mp._call("cublasMpMatmulDescriptorCreate", byref(self.descriptor), c_int(COMPUTE_F32))
         for attribute, value in ((TRANS_A, TRANSPOSE), (TRANS_B, NO_TRANSPOSE), (ALGORITHM, ALGORITHMS[algorithm])):
@@ -97,10 +98,11 @@ class Product:
         self.host_workspace = ctypes.create_string_buffer(max(host_bytes.value, 1))
         self.arguments += (c_void_p(self.workspace), device_bytes, self.host_workspace, host_bytes)
 
-    def _matrix(self, rows: int, columns: int, local_rows: int, local_columns: int, grid: c_void_p) -> c_void_p:
+    def _matrix(self, rows: int, columns: int, block_rows: int, block_columns: int, grid: c_void_p) -> c_void_p:
+        """Column-major; each rank has one block of rows, so a block's rows are its leading dimension."""
         descriptor = c_void_p()
-        self.mp._call("cublasMpMatrixDescriptorCreate", c_int64(rows), c_int64(columns), c_int64(local_rows),
-                      c_int64(local_columns), c_int64(0), c_int64(0), c_int64(local_rows), c_int(BF16), grid,
+        self.mp._call("cublasMpMatrixDescriptorCreate", c_int64(rows), c_int64(columns), c_int64(block_rows),
+                      c_int64(block_columns), c_int64(0), c_int64(0), c_int64(block_rows), c_int(BF16), grid,
                       byref(descriptor))
         return descriptor
 

@@ -29,10 +29,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", default="llama-70b,llama-405b", help="of " + ", ".join(LAYERS) + " [the first two]")
     parser.add_argument("--tokens", default="512,2048,8192", help="of all ranks, one case after another [512,2048,8192]")
     parser.add_argument("--rounds", type=int, default=15, help="samples of each arm [15]")
-    parser.add_argument("--cublasmp", metavar="LIBRARY", help="libcublasmp.so.0 of nvidia-cublasmp-cu13 0.7: one more peer")
+    parser.add_argument("--cublasmp", metavar="LIBRARY", help="libcublasmp.so.0 of nvidia-cublasmp-cu13 0.7: one more peer, "
+                        "not with --graphs, since it hangs in a capture")
     parser.add_argument("--graphs", action="store_true", help="time each arm as a CUDA graph, where it can be captured")
     parser.add_argument("--csv", help="write a line an arm to this file")
     arguments = parser.parse_args()
+    if arguments.cublasmp and arguments.graphs:
+        parser.error("cuBLASMp 0.7 cannot be captured; leave out --graphs or --cublasmp")
     for name in arguments.models.split(","):
         if name not in LAYERS:
             parser.error(f"no model {name!r}; choose from {', '.join(LAYERS)}")
