@@ -34,9 +34,6 @@ namespace jitgemm::device {
 constexpr int ITEM_BYTES = ELEMENTS * int(sizeof(ElementC)), WORDS = one_shot_words(ITEM_BYTES);
 static_assert(ITEM_BYTES <= 8, "a vector of two words");
 
-/// 0 is no call's: memory has it where nothing was sent yet. Even and odd numbers take turns, here too.
-constexpr u32 epoch_after(u32 epoch) { return epoch + 1 != 0 ? epoch + 1 : 2; }
-
 __device__ __forceinline__ u64 word_of(u32 sums, u32 epoch) { return u64(epoch) << 32 | sums; }
 __device__ __forceinline__ u32 epoch_of(u64 word) { return u32(word >> 32); }
 
@@ -127,7 +124,7 @@ class OneShot {
  private:
   /// Where `recipient` gets an item of `sender`.
   __device__ __forceinline__ u64* place_of(i64 item, int sender, int recipient) const {
-    return args.received[recipient] + (epoch % 2 * args.buffer_words + (sender * items + item) * WORDS);
+    return args.received[recipient] + one_shot_place(epoch, args.buffer_words, sender, items, item, WORDS);
   }
 
   /// Loads the words again until all are of this call, or no wait makes sense any more.

@@ -19,6 +19,43 @@ namespace {
 constexpr Exchange all_reduce = Exchange::all_reduce_d;
 const Problem plain{.m = 8, .n = 16, .k = 32};
 
+struct OneShotLaunch {
+  int grid;
+  std::string arguments;  // bytes
+};
+
+/// By a driver that runs nothing.
+std::vector<OneShotLaunch> launches_of(const Problem& problem, const Constraints& constraints, int calls) {
+  static std::vector<OneShotLaunch> launches;
+  launches.clear();
+  FakeGpu::reset();
+  FakeNvrtc::reset();
+  cuda::DriverApi driver = FakeGpu::api();
+  driver.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction, void** parameters, void**) {
+    launches.push_back({int(config->gridDimX),
+                        std::string(static_cast<const char*>(parameters[0]), sizeof(device::OneShotArguments))});
+    return CUDA_SUCCESS;
+  };
+  cuda::NvrtcApi nvrtc = FakeNvrtc::api();
+  cuda::driver_for_tests = &driver;
+  cuda::nvrtc_for_tests = &nvrtc;
+  {
+    const TemporaryDirectory cache;
+    Context context({.tuning = Tuning::off, .constraints = constraints, .cache_dir = cache.path().string()});
+    OneShot one_shot(
+        context, 0, 1, [](const void* own, void* all, std::size_t bytes) { std::memcpy(all, own, bytes); }, 60);
+    const RankProblem of_rank = rank_problem(problem, all_reduce, 2);
+    OneShot::Prepared prepared = one_shot.prepare(of_rank);
+    one_shot.stage(prepared);
+    void* const memory = FakeGpu::allocate(std::size_t(problem.m * problem.n) * 2);
+    for (int call = 0; call < calls; ++call) one_shot.enqueue(prepared, of_rank.finish, {.d = memory}, memory, nullptr);
+  }
+  cuda::driver_for_tests = nullptr;
+  cuda::nvrtc_for_tests = nullptr;
+  FakeGpu::reset();
+  return launches;
+}
+
 ParallelPlan plan_of(ParallelWorld& world, const Problem& problem) { return world.of(1).plan(problem, all_reduce); }
 
 }  // namespace
@@ -105,34 +142,17 @@ TEST_CASE("Where devices do not reach each other, NCCL adds up", "[parallel][one
 }
 
 TEST_CASE("A captured call in one shot may be replayed, as its arguments name no call", "[parallel][one_shot][cuda]") {
-  static std::vector<std::string> given;
-  given.clear();
-  FakeGpu::reset();
-  FakeNvrtc::reset();
-  cuda::DriverApi driver = FakeGpu::api();
-  driver.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction, void** parameters, void**) {
-    given.emplace_back(static_cast<const char*>(parameters[0]), sizeof(device::OneShotArguments));
-    return CUDA_SUCCESS;
-  };
-  cuda::NvrtcApi nvrtc = FakeNvrtc::api();
-  cuda::driver_for_tests = &driver;
-  cuda::nvrtc_for_tests = &nvrtc;
-  {
-    const TemporaryDirectory cache;
-    Context context({.tuning = Tuning::off, .cache_dir = cache.path().string()});
-    OneShot one_shot(
-        context, 0, 1, [](const void* own, void* all, std::size_t bytes) { std::memcpy(all, own, bytes); }, 60);
-    const RankProblem problem = rank_problem(plain, all_reduce, 2);
-    OneShot::Prepared prepared = one_shot.prepare(problem);
-    one_shot.stage(prepared);
-    void* const memory = FakeGpu::allocate(8 * 16 * 2);
-    for (int call = 0; call < 2; ++call) one_shot.enqueue(prepared, problem.finish, {.d = memory}, memory, nullptr);
-  }
-  REQUIRE(given.size() == 2);
-  CHECK(given[0] == given[1]);
-  cuda::driver_for_tests = nullptr;
-  cuda::nvrtc_for_tests = nullptr;
-  FakeGpu::reset();
+  const std::vector<OneShotLaunch> launches = launches_of(plain, {}, 2);
+  REQUIRE(launches.size() == 2);
+  CHECK(launches[0].arguments == launches[1].arguments);
+}
+
+TEST_CASE("Sums are added up in one shot by as many SMs as the constraints allow", "[parallel][one_shot][cuda]") {
+  const Problem large{.m = 128, .n = 8192, .k = 32};
+  const int free = launches_of(large, {}, 1).at(0).grid;
+  CHECK(free > 20);
+  CHECK(launches_of(large, {.sms = 7}, 1).at(0).grid == 7);
+  CHECK(launches_of(plain, {.sms = 7}, 1).at(0).grid == 1);
 }
 
 TEST_CASE("Calls in one shot take turns with others, and with other sizes", "[parallel][one_shot]") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "chooser.hpp"
 #include "core/type_rules.hpp"
 #include "jit/arguments.hpp"
 #include "jit/source_generator.hpp"
@@ -120,7 +121,9 @@ void OneShot::enqueue(const Prepared& prepared, const NormalProblem& finish, con
   args.patience = patience_.get();
 
   const std::int64_t warps = ceil_div(prepared.items, warp);
-  const std::int64_t most = std::int64_t(device::ONE_SHOT_BLOCKS_PER_SM) * backend_.device().sm_count;
+  const int sms = ContextInternals::chooser(context_).constraints().sms;
+  const std::int64_t most =
+      sms != 0 ? sms : std::int64_t(device::ONE_SHOT_BLOCKS_PER_SM) * backend_.device().sm_count;
   const int grid = int(std::min(warps, most));
   args.threads = warp * int(std::min<std::int64_t>(ceil_div(warps, grid), device::ONE_SHOT_THREADS / warp));
   backend_.launch(*prepared.kernel->loaded, {.grid = grid, .threads = args.threads, .resident = true}, bytes_of(args),
