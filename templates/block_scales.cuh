@@ -65,34 +65,44 @@ struct BlockFactors {
   static constexpr int OF_A = OF_EACH_ROW || ROW_FOLD == 2 ? 2 * DOWN : DOWN;
   static constexpr int OF_B = OF_EACH_COLUMN ? 2 * PAIRS : COLUMN_BLOCKS + UP_BLOCKS;
 
+  // Of the first WIDTH columns.
+  template <int WIDTH>
+  static constexpr int pairs() {
+    return min_of(PAIRS, WIDTH / 8);
+  }
+  template <int WIDTH>
+  static constexpr int of_b() {
+    return OF_EACH_COLUMN ? 2 * pairs<WIDTH>() : OF_B;
+  }
+
   float a[OF_A], b[OF_B];
   int second_block;  // without UPS_BEGIN_BLOCKS: from the thread's first column on, where the ups' second block begins
 
   /// sums += a * b * of_block, the product of the scales rounded, and then all else once. The fragment begins at
-  /// `first_column` of all of D.
-  template <int COUNT>
+  /// `first_column` of all of D; what is beyond WIDTH columns stays.
+  template <int WIDTH = PAIRS * 8, int COUNT>
   __device__ __forceinline__ void add(int first_column, const Accumulator (&of_block)[COUNT],
                                       Accumulator (&sums)[COUNT]) const {
     if constexpr (OF_EACH_COLUMN)
-      add_from<0>(of_block, sums);
+      add_from<0, WIDTH>(of_block, sums);
     else
-      add_within<0, EXTENT>(first_column % EXTENT, of_block, sums);
+      add_within<0, EXTENT, WIDTH>(first_column % EXTENT, of_block, sums);
   }
 
  private:
   /// Of a fragment that begins in [LOW, HIGH) of its first block: one loop for each place, in which every column's
   /// block is known. To choose between blocks for each column would cost half as much again as to multiply.
-  template <int LOW, int HIGH, int COUNT>
+  template <int LOW, int HIGH, int WIDTH, int COUNT>
   __device__ __forceinline__ void add_within(int begin, const Accumulator (&of_block)[COUNT],
                                              Accumulator (&sums)[COUNT]) const {
     constexpr int STEPS = (HIGH - LOW) / COLUMN_STEP, MIDDLE = LOW + STEPS / 2 * COLUMN_STEP;
     if constexpr (STEPS == 1 || HIGH - COLUMN_STEP + COLUMNS <= EXTENT) {
-      add_from<LOW>(of_block, sums);
+      add_from<LOW, WIDTH>(of_block, sums);
     } else {
       if (begin < MIDDLE)
-        add_within<LOW, MIDDLE>(begin, of_block, sums);
+        add_within<LOW, MIDDLE, WIDTH>(begin, of_block, sums);
       else
-        add_within<MIDDLE, HIGH>(begin, of_block, sums);
+        add_within<MIDDLE, HIGH, WIDTH>(begin, of_block, sums);
     }
   }
 
@@ -113,14 +123,14 @@ struct BlockFactors {
     }
   }
 
-  template <int BEGIN, int COUNT>
+  template <int BEGIN, int WIDTH, int COUNT>
   __device__ __forceinline__ void add_from(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
 #pragma unroll
     for (int down = 0; down < DOWN; ++down)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
-        for (int number = 0; number < PAIRS; ++number)
+        for (int number = 0; number < pairs<WIDTH>(); ++number)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             const int i = Sums::pair(down, half, number) + j * Sums::NEIGHBOUR;

@@ -224,21 +224,22 @@ class BlockScales<true, Fragment, DOWN> {
     }
   }
 
-  /// Those of the next k-block, which is in a stage.
+  /// Those of the next k-block, which is in a stage, of the first WIDTH columns.
+  template <int WIDTH>
   __device__ __forceinline__ void load(const SharedMemory& smem, int stage, int down) {
     load_rows(smem.scales_a(stage), down);
-    if (down == 0) load_columns(smem.scales_b(stage));
+    if (down == 0) load_columns<WIDTH>(smem.scales_b(stage));
   }
 
   /// Once the k-block's products are there. Scales that are multiplied earlier, as ptxas would have it, hold back the
   /// wgmma behind them.
-  template <int COUNT>
+  template <int WIDTH, int COUNT>
   __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) {
 #pragma unroll
     for (float& scale : factors.a) ptx::compute_now(scale);
 #pragma unroll
-    for (float& scale : factors.b) ptx::compute_now(scale);
-    factors.add(first_column, of_block, sums);
+    for (int i = 0; i < Factors::template of_b<WIDTH>(); ++i) ptx::compute_now(factors.b[i]);
+    factors.template add<WIDTH>(first_column, of_block, sums);
   }
 
  private:
@@ -264,6 +265,7 @@ class BlockScales<true, Fragment, DOWN> {
     }
   }
 
+  template <int WIDTH>
   __device__ __forceinline__ void load_columns(u32 scales) {
     if constexpr (!Factors::OF_EACH_COLUMN) {
 #pragma unroll
@@ -279,7 +281,7 @@ class BlockScales<true, Fragment, DOWN> {
       }
     } else {
 #pragma unroll
-      for (int number = 0; number < Factors::PAIRS; ++number) {
+      for (int number = 0; number < Factors::template pairs<WIDTH>(); ++number) {
         const bool up = COLUMN_FOLD == 2 && number % 2 == 1;
         const u32 from = scales + (up ? own_ups : own_columns) + Fragment::first_column_of(number / COLUMN_FOLD) * 4;
         if (COLUMNS_BEGIN_ANYWHERE || (up && UPS_BEGIN_ANYWHERE)) {  // so does a pair

@@ -30,6 +30,7 @@ struct Geometry {
   int d_box_rows;       // rows in memory
   int queue_bytes;      // of the tiles that the producer fetches for the consumers
   int mover_bytes;      // barriers of the warps that take tiles to other ranks
+  int turn_bytes;       // barriers by which consumers take turns to multiply
   int smem_bytes;
 };
 
@@ -106,9 +107,13 @@ constexpr Geometry geometry(const KernelParameters& p) {
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
   g.queue_bytes = p.fetches ? queue_slots * queue_slot_bytes : 0;
   g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
+  // Where a turn is long enough: at 128x128 with scales of blocks it saves 5 to 8 %, with three consumers 2, while two
+  // that promote one k-block at a time, or whose sums are only added up, lose up to 5 (tools/results/NOTES.md, 44).
+  const bool gains = p.block_scales && !p.column_scales && (g.consumers == 3 || g.k_blocks_promoted > 1);
+  g.turn_bytes = gains && g.consumers > 1 && !p.ping_pong ? g.consumers * 8 : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
                  (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes +
-                 g.mover_bytes + smem_align;
+                 g.mover_bytes + g.turn_bytes + smem_align;
   return g;
 }
 

@@ -38,6 +38,7 @@ __device__ double exp2(double x);
 
 // wgmma_macros.cpp's, as if d were one register.
 #define WGMMA_TYPES WGMMA_f16_f16
+#define WGMMA_D_ACCESS "+"
 #define WGMMA_D_128 "{%0}"
 #define WGMMA_D_OPERANDS_128(C) C(d[0])
 #define WGMMA_A_128 "%1"

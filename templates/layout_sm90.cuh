@@ -16,7 +16,10 @@ constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
 constexpr int CONSUMER_ROWS = GEOMETRY.consumer_rows;
 constexpr int MMAS_M = CONSUMER_ROWS / 64;  // an m64 wgmma each
 constexpr int MMAS_AT_ONCE = GEOMETRY.rows_promoted / 64, K_BLOCKS_AT_ONCE = GEOMETRY.k_blocks_promoted;
-constexpr int COUNT = GEOMETRY.accumulators;  // a thread
+constexpr int COUNT = GEOMETRY.accumulators;           // a thread
+constexpr bool TAKES_TURNS = GEOMETRY.turn_bytes > 0;  // promoting consumers, to multiply
+// A group's last tile may have no rows for some consumers.
+constexpr bool MAY_PASS = GROUPED && !ALONG_K && !SWAP_AB && !PING_PONG && CONSUMERS > 1;
 constexpr int CLUSTER = GEOMETRY.cluster;
 
 // 65536 registers an SM are 512 a thread of each of four warpgroups. One consumer has enough as it is.
@@ -80,6 +83,9 @@ struct SharedMemory {
   // Of sums that go to another rank: a consumer has stored some, the mover has seen it.
   __device__ __forceinline__ u32 stored(u32 consumer) const { return full(STAGES) + 16 + consumer * 16; }
   __device__ __forceinline__ u32 taken(u32 consumer) const { return stored(consumer) + 8; }
+  __device__ __forceinline__ u32 promotion_turn(u32 consumer) const {
+    return full(STAGES) + 16 + GEOMETRY.queue_bytes + GEOMETRY.mover_bytes + consumer * 8;
+  }
   __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k
 };
 

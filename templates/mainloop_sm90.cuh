@@ -10,6 +10,9 @@
 //               in each block that the stage is sent to      consumers, SHARERS  thread             first wait passes
 // turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
 //               consumer, once its products are issued                                              of 0 one passes
+// promotion_    consumers that promote in turns: a lane of   4                   consumer c         one a turn, of 0
+// turn(c)       each warp of the one before, once its                                               the first passes
+//               products are issued
 // peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
 //               of each block that adds up the tile          x CLUSTER_K
 // fetched       work_queue_sm90.cuh, of groups' tiles
@@ -27,9 +30,10 @@
 //               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
 // No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
-// producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its stage, and
-// before it fetches for the tile before the last to be known, which consumers ask for as they come to it. Blocks
-// of a cluster are resident together and may wait for each other; no cluster waits for another (fixup.cuh).
+// producer's order, too, and a turn is of no more k-blocks than there are stages; the producer waits for empty alone,
+// which no consumer withholds once it has its stage, and before it fetches for the tile before the last to be known,
+// which consumers ask for as they come to it. Blocks of a cluster are resident together and may wait for each other; no
+// cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"
 #include "block_scales_sm90.cuh"
@@ -201,7 +205,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 
   const Scales scales(args);
   PipelineState state;
-  u32 item = 0, subtiles = 0;
+  u32 item = 0, subtiles = 0, turn_parity = consumer == 0;
   Work work;
   auto&& items = WorkOf<FETCHES>::consumer(scheduler, smem);
   for (bool more = items.first(work); more; more = items.next(work)) {
@@ -232,12 +236,18 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                                                          k_begin_of(work, place.k));
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
-    with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) {
-      TileProducts<decltype(width)::value, decltype(release), decltype(between), decltype(scales_of_blocks)>{
-          smem,  consumer, thread,  first_row,        k_blocks,    count_k(args, scheduler),
-          state, release,  between, scales_of_blocks, accumulators}
-          .add_up();
-    });
+    const int rows = MAY_PASS ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
+    const bool all_multiply = rows > BLOCK_M - CONSUMER_ROWS;
+    const auto products = [&](auto width) {
+      return TileProducts<decltype(width)::value, decltype(release), decltype(between), decltype(scales_of_blocks)>{
+          smem,    consumer,         thread,      first_row,    k_blocks,    count_k(args, scheduler), state, release,
+          between, scales_of_blocks, turn_parity, all_multiply, accumulators};
+    };
+    if (MAY_PASS && rows <= int(first_row)) {
+      products(Width<BLOCK_N>{}).pass();
+      continue;
+    }
+    with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) { products(width).add_up(); });
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
       if (interior)
@@ -278,6 +288,8 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
     ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
     ptx::mbarrier_init(smem.turn(1), 4);
   }
+  if constexpr (TAKES_TURNS)
+    for (int consumer = 0; consumer < CONSUMERS; ++consumer) ptx::mbarrier_init(smem.promotion_turn(consumer), 4);
   if constexpr (FETCHES) WorkQueue::initialise(smem);
   if constexpr (SCATTERS_D)
     for (int consumer = 0; consumer < CONSUMERS; ++consumer) {

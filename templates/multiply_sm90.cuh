@@ -87,6 +87,8 @@ struct TileProducts {
   const Release& release;
   const Between& between;
   OfBlocks& scales;
+  u32& turn;          // parity that ends the wait for the next one
+  bool all_multiply;  // all consumers; else they take no turns
   Accumulator (&accumulators)[COUNT];
 
   /// The next one, once it is there.
@@ -103,19 +105,32 @@ struct TileProducts {
   __device__ __forceinline__ void pass_turn() const {
     if (PING_PONG && thread % 32 == 0) ptx::mbarrier_arrive(smem.turn(1 - consumer));
   }
+  /// Promoting consumers multiply one after the other, and add while the others multiply: left to themselves they come
+  /// to do the same at the same time, and the tensor cores wait.
+  __device__ __forceinline__ void take_turn() const {
+    if constexpr (TAKES_TURNS) {
+      if (!all_multiply) return;
+      ptx::mbarrier_wait_parity(smem.promotion_turn(consumer), turn);
+      turn ^= 1;
+    }
+  }
+  __device__ __forceinline__ void give_turn() const {
+    if (TAKES_TURNS && all_multiply && thread % 32 == 0)
+      ptx::mbarrier_arrive(smem.promotion_turn(consumer + 1 == u32(CONSUMERS) ? 0 : consumer + 1));
+  }
   /// Of a stage whose products, and scales, are in registers.
   __device__ __forceinline__ void release_read(u32 empty) const {
     if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // who releases the stage speaks for all who read it
     release(empty);
   }
   __device__ __forceinline__ void load_scales(int stage, int down) {
-    if constexpr (HAS_BLOCK_SCALES) scales.load(smem, stage, down);
+    if constexpr (HAS_BLOCK_SCALES) scales.template load<WIDTH>(smem, stage, down);
   }
   /// Adds 64 rows of a k-block's.
   __device__ __forceinline__ void promote(const Accumulator (&products)[BLOCK_N / 2], int down) {
     Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
     if constexpr (HAS_BLOCK_SCALES) {
-      scales.add(products, sums);
+      scales.template add<WIDTH>(products, sums);
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH / 2; ++i) sums[i] = ptx::add(sums[i], products[i]);
@@ -154,12 +169,14 @@ struct TileProducts {
 #pragma unroll
     for (int first = 0; first < MMAS_M; first += MMAS_AT_ONCE) {
       Accumulator products[MMAS_AT_ONCE][BLOCK_N / 2];
+      take_turn();
       ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < MMAS_AT_ONCE; ++i) {
         multiply<WIDTH>(k_block, first + i, false, products[i]);
         ptx::wgmma_commit_group();
       }
+      give_turn();
       if (first == 0) between(step);
 #pragma unroll
       for (int i = 0; i < MMAS_AT_ONCE; ++i) {
@@ -184,12 +201,14 @@ struct TileProducts {
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
       const KBlock k_block = await_k_block(step + i);
+      if (i == 0) take_turn();
       ptx::wgmma_fence();
       multiply<WIDTH>(k_block, 0, false, products[i]);
       ptx::wgmma_commit_group();
       between(step + i);
       state.advance();
     }
+    give_turn();
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
       load_scales(read.stage, 0);
@@ -211,6 +230,17 @@ struct TileProducts {
 #pragma unroll 1
     for (; step < k_blocks; ++step) promote_k_block(step);
     pass_turn();
+  }
+
+  /// Of a consumer that has no rows: its part in the ring.
+  __device__ __forceinline__ void pass() {
+#pragma unroll 1
+    for (int step = 0; step < k_blocks; ++step) {
+      ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+      ptx::warp_sync();  // the lane that releases speaks for all who wait
+      release(smem.empty(state.stage));
+      state.advance();
+    }
   }
 
   __device__ __forceinline__ void add_up() {

@@ -15,8 +15,7 @@ void OneShotChecker::begin(const OneShotCalls& calls) {
   broken_.clear();
   epochs_.clear();
   unsigned epoch = calls.epoch;
-  for (std::size_t call = 0; call < calls.items.size(); ++call)
-    epochs_.push_back(epoch = device::epoch_after(epoch));
+  for (std::size_t call = 0; call < calls.items.size(); ++call) epochs_.push_back(epoch = device::epoch_after(epoch));
 }
 
 int& OneShotChecker::word(State& state, int rank, int call, int item, int sender) const {
@@ -68,9 +67,8 @@ bool OneShotChecker::advance(State& state, int agent) {
   const int other = others == 0 ? 0 : step % others;
   if (half > 0) {
     // Recipients in the order of the kernel, senders in the order of ranks.
-    const bool went_on = sends
-                             ? send(state, rank, call, index, device::recipient_at(rank, calls_->ranks, other + 1))
-                             : take(state, rank, call, index, other < rank ? other : other + 1);
+    const bool went_on = sends ? send(state, rank, call, index, device::recipient_at(rank, calls_->ranks, other + 1))
+                               : take(state, rank, call, index, other < rank ? other : other + 1);
     if (!went_on) return false;
   }
   if (step + 1 < 2 * half) {

@@ -47,6 +47,7 @@ constexpr std::array configs{
     "sm90 64x64x128 group_m=8 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2",
     "sm90 64x16x128 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=3",
     "sm90 128x48x128 group_m=8 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
+    "sm90 256x80x128 group_m=8 stages=2 warps=8 swap_ab=true schedule=persistent grid=3",
     "sm90 64x64x128 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x128 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
     "sm90 256x112x128 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
@@ -234,7 +235,9 @@ TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scale
                              "sm90 128x128x128 group_m=8 stages=5 warps=8 schedule=persistent grid=132",
                              "sm90 128x128x128 group_m=8 stages=5 warps=8 cluster=2x1x1 schedule=persistent grid=132",
                              "sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
-                             "sm90 128x64x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132"})
+                             "sm90 64x48x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 128x128x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132",
+                             "sm90 256x96x128 group_m=8 stages=4 warps=8 swap_ab=true schedule=persistent grid=132"})
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
       Problem p = scaled_problem(4096, 7168, {4096, 4096});
       p.grouping = grouping;

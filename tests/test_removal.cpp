@@ -192,6 +192,7 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
         "sm90 64x32x64 group_m=8 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2",
         "sm90 64x40x64 group_m=8 stages=2 warps=4 swap_ab=true schedule=persistent grid=2",
         "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its ring has three tiles
+        "sm90 192x32x64 group_m=8 stages=2 warps=12 schedule=persistent grid=2",
         "sm90 64x64x64 group_m=8 stages=3 warps=4 cluster=2x2x1 schedule=persistent grid=4"})
     configs.push_back(parse_kernel_config(text));
   for (const KernelConfig& config : configs) {
@@ -203,6 +204,16 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
     one.problem.grouping = Grouping::offsets;
     cases.push_back(one);
   }
+  // Consumers take turns, and those without rows do not.
+  const KernelConfig in_turns =
+      parse_kernel_config("sm90 128x32x128 group_m=8 stages=8 warps=8 schedule=persistent grid=1");
+  groups::Case scaled{.problem = groups::problem_of(64, 656, sizes, columns, e4m3, bf16),
+                      .table = groups::ends_of(sizes),
+                      .config = &in_turns,
+                      .compares_with_dense = false};
+  scaled.problem.a.scaling = Scaling::block_1x128;
+  scaled.problem.b.scaling = Scaling::block_128x128;
+  cases.push_back(scaled);
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     groups::TestDevice device(GemmDevice::emulator(seed, 2));
     Random random(seed);

@@ -9,8 +9,7 @@
 namespace jitgemm {
 
 bool narrows(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups_of_rows(p) && family_of(c).adapts_to_groups && c.swap_ab && c.cluster_n == 1 &&
-         p.accumulation != Accumulation::promoted;
+  return has_groups_of_rows(p) && family_of(c).adapts_to_groups && c.swap_ab && c.cluster_n == 1;
 }
 
 bool fetches(const KernelConfig& c, const KernelProblem& p) {

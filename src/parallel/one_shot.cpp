@@ -122,8 +122,7 @@ void OneShot::enqueue(const Prepared& prepared, const NormalProblem& finish, con
 
   const std::int64_t warps = ceil_div(prepared.items, warp);
   const int sms = ContextInternals::chooser(context_).constraints().sms;
-  const std::int64_t most =
-      sms != 0 ? sms : std::int64_t(device::ONE_SHOT_BLOCKS_PER_SM) * backend_.device().sm_count;
+  const std::int64_t most = sms != 0 ? sms : std::int64_t(device::ONE_SHOT_BLOCKS_PER_SM) * backend_.device().sm_count;
   const int grid = int(std::min(warps, most));
   args.threads = warp * int(std::min<std::int64_t>(ceil_div(warps, grid), device::ONE_SHOT_THREADS / warp));
   backend_.launch(*prepared.kernel->loaded, {.grid = grid, .threads = args.threads, .resident = true}, bytes_of(args),

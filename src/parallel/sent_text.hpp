@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -13,7 +11,7 @@ template <std::size_t size>
 struct SentText {
   char text[size];
 
-  SentText(std::string_view from = {}) : text{} { std::memcpy(text, from.data(), std::min(from.size(), size - 1)); }
+  SentText(std::string_view from = {}) : text{} { from.copy(text, size - 1); }
   std::string str() const { return text; }
 };
 

@@ -33,7 +33,11 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 // An asm statement knows its operands by their numbers, which depend on how many d has. So the top of the kernel names
 // them, for each N of WGMMA_WIDTHS: WGMMA_D_N is what an instruction says of d, WGMMA_D_OPERANDS_N what the statement
 // says of it; WGMMA_A_N to WGMMA_TRANSPOSE_B_N are the operands behind d, in this order. WGMMA_TYPES is the one
-// function that the kernel has for each. Four statements instead of one take 5 % longer to compile.
+// function that the kernel has for each. Four statements instead of one take 5 % longer to compile. WGMMA_D_ACCESS is
+// "+", of what is read and written, or "=" where no call accumulates and calls are of several N: with "+" the compiler
+// carries d's registers from one call to the next, and ptxas finds no place for those of all N (C7511). With one N it
+// is
+// "+", too: with "=" 256x128 with scales of blocks spills 88 bytes.
 // clang-format off
 #define WGMMA(N, DEPTH_AND_TYPES, ACCUMULATE, MODIFIERS)                                                                      \
   " wgmma.mma_async.sync.aligned.m64n" #N DEPTH_AND_TYPES " " WGMMA_D_##N ", a, b, " ACCUMULATE MODIFIERS ";"
@@ -51,14 +55,14 @@ __device__ __forceinline__ void setmaxnreg_dec() {
   }
 // The modifiers: that neither floating-point operand is negated; of 16-bit ones, which is transposed.
 #define WGMMA_16_BIT(N) ", 1, 1, " WGMMA_TRANSPOSE_A_##N ", " WGMMA_TRANSPOSE_B_##N
-#define WGMMA_f16_f16(N) WGMMA_K_BLOCK(N, F16, F16, float, "+f", "k16.f32.f16.f16", WGMMA_16_BIT(N))
-#define WGMMA_bf16_bf16(N) WGMMA_K_BLOCK(N, BF16, BF16, float, "+f", "k16.f32.bf16.bf16", WGMMA_16_BIT(N))
-#define WGMMA_tf32_tf32(N) WGMMA_K_BLOCK(N, TF32, TF32, float, "+f", "k8.f32.tf32.tf32", ", 1, 1")
-#define WGMMA_e4m3_e4m3(N) WGMMA_K_BLOCK(N, E4M3, E4M3, float, "+f", "k32.f32.e4m3.e4m3", ", 1, 1")
-#define WGMMA_e4m3_e5m2(N) WGMMA_K_BLOCK(N, E4M3, E5M2, float, "+f", "k32.f32.e4m3.e5m2", ", 1, 1")
-#define WGMMA_e5m2_e4m3(N) WGMMA_K_BLOCK(N, E5M2, E4M3, float, "+f", "k32.f32.e5m2.e4m3", ", 1, 1")
-#define WGMMA_e5m2_e5m2(N) WGMMA_K_BLOCK(N, E5M2, E5M2, float, "+f", "k32.f32.e5m2.e5m2", ", 1, 1")
-#define WGMMA_s8_s8(N) WGMMA_K_BLOCK(N, s8, s8, int, "+r", "k32.s32.s8.s8", "")
+#define WGMMA_f16_f16(N) WGMMA_K_BLOCK(N, F16, F16, float, WGMMA_D_ACCESS "f", "k16.f32.f16.f16", WGMMA_16_BIT(N))
+#define WGMMA_bf16_bf16(N) WGMMA_K_BLOCK(N, BF16, BF16, float, WGMMA_D_ACCESS "f", "k16.f32.bf16.bf16", WGMMA_16_BIT(N))
+#define WGMMA_tf32_tf32(N) WGMMA_K_BLOCK(N, TF32, TF32, float, WGMMA_D_ACCESS "f", "k8.f32.tf32.tf32", ", 1, 1")
+#define WGMMA_e4m3_e4m3(N) WGMMA_K_BLOCK(N, E4M3, E4M3, float, WGMMA_D_ACCESS "f", "k32.f32.e4m3.e4m3", ", 1, 1")
+#define WGMMA_e4m3_e5m2(N) WGMMA_K_BLOCK(N, E4M3, E5M2, float, WGMMA_D_ACCESS "f", "k32.f32.e4m3.e5m2", ", 1, 1")
+#define WGMMA_e5m2_e4m3(N) WGMMA_K_BLOCK(N, E5M2, E4M3, float, WGMMA_D_ACCESS "f", "k32.f32.e5m2.e4m3", ", 1, 1")
+#define WGMMA_e5m2_e5m2(N) WGMMA_K_BLOCK(N, E5M2, E5M2, float, WGMMA_D_ACCESS "f", "k32.f32.e5m2.e5m2", ", 1, 1")
+#define WGMMA_s8_s8(N) WGMMA_K_BLOCK(N, s8, s8, int, WGMMA_D_ACCESS "r", "k32.s32.s8.s8", "")
 WGMMA_WIDTHS(WGMMA_TYPES)
 #undef WGMMA_K_BLOCK
 #undef WGMMA_NEXT

@@ -68,10 +68,11 @@ TemplateFiles template_files(DataType) {
 
 std::string macros(const KernelProblem& p, const KernelConfig& c) {
   std::vector<int> widths;
-  const int step = narrows(c, p) ? device::width_step(c.block_n) : c.block_n;
+  const bool has_widths = narrows(c, p), accumulates = p.accumulation != Accumulation::promoted;
+  const int step = has_widths ? device::width_step(c.block_n) : c.block_n;
   for (int width = step; width < c.block_n; width += step) widths.push_back(width);
   widths.push_back(c.block_n);
-  return wgmma_macros(p.a.type, p.b.type, widths);
+  return wgmma_macros(p.a.type, p.b.type, widths, accumulates || !has_widths);
 }
 
 }  // namespace

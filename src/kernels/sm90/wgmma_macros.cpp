@@ -17,11 +17,12 @@ std::string list(int count, const std::string& line_break, Item item) {
 
 }  // namespace
 
-std::string wgmma_macros(DataType a, DataType b, const std::vector<int>& widths) {
+std::string wgmma_macros(DataType a, DataType b, const std::vector<int>& widths, bool reads_d) {
   const auto name = [](int i) { return "%" + std::to_string(i); };
   const auto operand = [](int i) { return "C(d[" + std::to_string(i) + "])"; };
   std::string text =
       "\n#define WGMMA_TYPES WGMMA_" + std::string(to_string(a)) + "_" + std::string(to_string(b)) + "\n";
+  text += std::string("#define WGMMA_D_ACCESS \"") + (reads_d ? "+" : "=") + "\"\n";
   text += "// What the wgmma statement calls its operands: the accumulators d, and those behind them.\n";
   std::string all;
   for (const int width : widths) {
