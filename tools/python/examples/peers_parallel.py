@@ -12,7 +12,6 @@ float32's; one of ours that is off by more than a fifth over torch's is an error
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import os
 import random
@@ -51,6 +50,7 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed._symmetric_memory  # noqa: E402, F401  (has the operators)
 
 import jitgemm  # noqa: E402
+from csv_lines import CsvLines  # noqa: E402
 from cublasmp import ALGORITHMS, CublasMp, Product  # noqa: E402
 from ranks import main, slowest, timed  # noqa: E402
 
@@ -134,10 +134,8 @@ class Bench:
         self.ratios: dict[str, list[float]] = {}
         self.right = True
         self.mp = CublasMp(arguments.cublasmp) if arguments.cublasmp else None
-        self.file = open(arguments.csv, "w", newline="") if arguments.csv and rank == 0 else None
-        self.lines = csv.writer(self.file) if self.file else None
-        if self.lines:
-            self.lines.writerow(("method", "tokens", "n", "k", "ranks", "arm", "graph", "us", "error"))
+        self.lines = CsvLines(arguments.csv if rank == 0 else None,
+                              ("method", "tokens", "n", "k", "ranks", "arm", "graph", "us", "error"))
 
     def say(self, text: str) -> None:
         if self.rank == 0:
@@ -183,10 +181,8 @@ class Bench:
             self.ratios.setdefault(name, []).append(us[name] / us["jitgemm"])
         self.say(f"{method:22}{tokens:6}{n:7}{k:6}  " + "  ".join(
             f"{name} {us[name]:.1f} us, error {errors[name]:.4f}" for name in us))
-        if self.lines:
-            self.lines.writerows((method, tokens, n, k, ranks, name, "yes" if self.arguments.graphs else "no",
-                                  f"{us[name]:.2f}", f"{errors[name]:.5f}") for name in us)
-            self.file.flush()
+        self.lines.write((method, tokens, n, k, ranks, name, "yes" if self.arguments.graphs else "no",
+                          f"{us[name]:.2f}", f"{errors[name]:.5f}") for name in us)
         for product in products.values():
             product.close()
 
@@ -195,8 +191,6 @@ class Bench:
             mean = math.exp(statistics.fmean(map(math.log, values)))
             if name != "jitgemm":
                 self.say(f"{name} takes {mean:.3f} times as long, at least {min(values):.3f}; {len(values)} products")
-        if self.file:
-            self.file.close()
         if self.mp:
             self.mp.close()
 

@@ -14,7 +14,6 @@ by a fifth.
 from __future__ import annotations
 
 import argparse
-import csv
 import random
 import statistics
 import sys
@@ -53,6 +52,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import jitgemm  # noqa: E402
+from csv_lines import CsvLines  # noqa: E402
 from jitgemm import epilogues  # noqa: E402
 
 Tensor = torch.Tensor
@@ -184,7 +184,7 @@ def main(arguments: argparse.Namespace) -> int:
     torch.manual_seed(arguments.seed)
     device = "cuda" if gpu else "cpu"
     hidden, inner = SIZES[arguments.config]
-    lines = [["tokens", "type", "arm", "us", "tokens_per_second", "error"]]
+    lines = CsvLines(arguments.csv, ["tokens", "type", "arm", "us", "tokens_per_second", "error"])
     failed = False
     name = torch.cuda.get_device_name() if gpu else "emulator"
     print(f"{name}, torch {torch.__version__}, hidden {hidden}, intermediate {inner}")
@@ -210,13 +210,10 @@ def main(arguments: argparse.Namespace) -> int:
                     speed = f"{tokens / seconds[arm]:12.0f} tokens/s {seconds[arm] * 1e6:9.1f} us" if seconds else ""
                     print(f"{tokens:6} {kind:5} {arm:8}{speed}  error {error:.4f}"
                           f"{' WRONG' if wrong and arm == 'jitgemm' else ''}", flush=True)
-                    lines.append([tokens, kind, arm, *([f"{seconds[arm] * 1e6:.2f}", f"{tokens / seconds[arm]:.0f}"]
-                                                       if seconds else ["", ""]), f"{error:.2e}"])
+                    times = [f"{seconds[arm] * 1e6:.2f}", f"{tokens / seconds[arm]:.0f}"] if seconds else ["", ""]
+                    lines.write([[tokens, kind, arm, *times, f"{error:.2e}"]])
                 if seconds:
                     print(f"{tokens:6} {kind:5} ours over torch's: {seconds['torch'] / seconds['jitgemm']:.3f}", flush=True)
-    if arguments.csv:
-        with open(arguments.csv, "w", newline="") as file:
-            csv.writer(file).writerows(lines)
     return int(failed)
 
 
