@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "jitgemm/error.hpp"
+#include "parallel/left_behind.hpp"
 #include "util/log.hpp"
 #include "util/number_text.hpp"
 
@@ -53,7 +54,7 @@ Communicator::~Communicator() {
   if (idle)
     backend_.destroy_stream(stream_);
   else
-    static_cast<void>(memory_.release());  // to free it would wait for a rank that does not come
+    leave_behind(memory_.release());
 }
 
 void Communicator::fail(const Error& error) {

@@ -6,6 +6,7 @@
 
 #include "parallel/agreement.hpp"
 #include "parallel/communicator.hpp"
+#include "parallel/left_behind.hpp"
 #include "parallel/one_shot.hpp"
 #include "parallel/overlapped.hpp"
 
@@ -30,10 +31,9 @@ class Connections {
   /// Frees what only measurements had. All ranks' calls with it have ended.
   void drop_unused_memory();
 
-  /// Keeps all memory for good: to free it would wait for a rank that does not come.
-  void leave_behind() noexcept {
-    static_cast<void>(overlapped_.release());
-    static_cast<void>(one_shot_.release());
+  void leave_all_behind() noexcept {
+    leave_behind(overlapped_.release());
+    leave_behind(one_shot_.release());
   }
 
   /// Fails the communicator if a kernel has waited in vain.

@@ -7,6 +7,7 @@
 #include "context_internals.hpp"
 #include "core/sharded_problem.hpp"
 #include "jitgemm/error.hpp"
+#include "parallel/left_behind.hpp"
 #include "parallel/overlapped_product.hpp"
 #include "parallel/unfused.hpp"
 
@@ -27,7 +28,7 @@ ProductArms::~ProductArms() {
   } catch (...) {  // then nothing runs on the device any more
     idle = true;
   }
-  if (!idle) static_cast<void>(memory_.release());  // to free it would wait for a rank that does not come
+  if (!idle) leave_behind(memory_.release());
 }
 
 void ProductArms::allocate() {

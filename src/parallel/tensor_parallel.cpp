@@ -14,6 +14,7 @@
 #include "parallel/calls_in_flight.hpp"
 #include "parallel/communicator.hpp"
 #include "parallel/connections.hpp"
+#include "parallel/left_behind.hpp"
 #include "parallel/one_shot_product.hpp"
 #include "parallel/overlapped_product.hpp"
 #include "parallel/parallel_plan.hpp"
@@ -68,9 +69,9 @@ struct TensorParallel::Impl {
 
   ~Impl() {
     if (!communicator.has_failed() || !calls.any_left()) return;
-    for (DeviceMemory& memory : outgrown) static_cast<void>(memory.release());
-    connections.leave_behind();
-    static_cast<void>(staging.release());  // to free it would wait for a rank that does not come
+    for (DeviceMemory& memory : outgrown) leave_behind(memory.release());
+    connections.leave_all_behind();
+    leave_behind(staging.release());
   }
 
   void gemm(const Problem& problem, Exchange exchange, const Operands& operands, Stream stream);
