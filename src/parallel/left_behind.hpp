@@ -6,9 +6,10 @@
 
 namespace jitgemm {
 
-/// Keeps for good what a lost rank's calls may still use: to free it would wait for a rank that does not come. It stays
-/// reachable, so that leak checkers know it for meant.
+/// Keeps for good what a lost rank or its calls may still use: to free it would wait for a rank that does not come. It
+/// stays reachable, so that leak checkers know it for meant.
 inline void leave_behind(const void* memory) noexcept {
+  if (!memory) return;
   static std::mutex mutex;
   static std::vector<const void*>& all = *new std::vector<const void*>;  // nothing is freed at exit, either
   try {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jitgemm/error.hpp"
+#include "parallel/left_behind.hpp"
 
 namespace jitgemm {
 namespace {
@@ -32,7 +33,13 @@ SymmetricMemory::SymmetricMemory(Backend& backend, int rank, int ranks, const Al
       failure = error;
     }
     std::vector<Step> all(static_cast<std::size_t>(ranks));
-    all_gather(&own, all.data(), sizeof own);
+    try {
+      all_gather(&own, all.data(), sizeof own);
+    } catch (...) {  // others may have opened it, and nobody learns when they close it
+      leave_behind(std::exchange(memory_[std::size_t(rank)], nullptr));
+      close();
+      throw;
+    }
     for (int other = 0; other < ranks && !failure; ++other)
       if (all[std::size_t(other)].failed)
         failure = Error(all[std::size_t(other)].code,
