@@ -10,12 +10,16 @@ constexpr int taken = 1 << 30;  // of a word: nobody needs it any more
 
 }  // namespace
 
-void OneShotChecker::begin(const OneShotCalls& calls) {
+OneShotChecker::State OneShotChecker::begin(const OneShotCalls& calls) {
   calls_ = &calls;
   broken_.clear();
   epochs_.clear();
   unsigned epoch = calls.epoch;
   for (std::size_t call = 0; call < calls.items.size(); ++call) epochs_.push_back(epoch = device::epoch_after(epoch));
+  const auto agents = std::size_t(calls.ranks * calls.threads);
+  return {.call = std::vector<short>(agents),
+          .step = std::vector<short>(agents),
+          .words = std::vector<int>(std::size_t(calls.ranks * 2 * calls.buffer_words))};
 }
 
 int& OneShotChecker::word(State& state, int rank, int call, int item, int sender) const {
@@ -81,12 +85,8 @@ bool OneShotChecker::advance(State& state, int agent) {
 }
 
 std::string OneShotChecker::broken_in_every_order(const OneShotCalls& calls) {
-  begin(calls);
+  const State first = begin(calls);
   const int agents = calls.ranks * calls.threads;
-  State first;
-  first.call.assign(std::size_t(agents), 0);
-  first.step.assign(std::size_t(agents), 0);
-  first.words.assign(std::size_t(calls.ranks * 2 * calls.buffer_words), 0);
   // Words follow from how far all threads are, while no rule is broken.
   const auto key_of = [](const State& state) {
     std::string key;
@@ -115,12 +115,8 @@ std::string OneShotChecker::broken_in_every_order(const OneShotCalls& calls) {
 }
 
 std::string OneShotChecker::broken_in_one_order(const OneShotCalls& calls, unsigned seed) {
-  begin(calls);
+  State state = begin(calls);
   const int agents = calls.ranks * calls.threads;
-  State state;
-  state.call.assign(std::size_t(agents), 0);
-  state.step.assign(std::size_t(agents), 0);
-  state.words.assign(std::size_t(calls.ranks * 2 * calls.buffer_words), 0);
   std::minstd_rand random(seed);
   std::vector<int> readiness(std::size_t(agents), 1);  // of 64: some are slow, and change
   for (;;) {

@@ -47,7 +47,7 @@ class OneShotChecker {
     std::vector<int> words;         // of each rank: 0, or what was sent and has been taken or not
   };
 
-  void begin(const OneShotCalls& calls);
+  State begin(const OneShotCalls& calls);
   bool has_ended(const State& state, int agent) const;
   bool may_begin(const State& state, int agent) const;
   bool advance(State& state, int agent);  ///< false if it waits
