@@ -14,6 +14,9 @@ namespace {
 // live under.
 constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
 constexpr int first_launches = 4, most_launches = 64;  // of a sample
+// Half of them back to back, as many as it takes to see what launches that start early do to each other in the long run:
+// kernels of clusters that leave half the SMs idle come to sit where they share bandwidth (tools/results/NOTES.md, 45).
+constexpr int lasting_launches = 32;
 
 }  // namespace
 
@@ -37,10 +40,13 @@ void Sampler::prepare(Runnable& runnable) {
   record(runnable, first_launches);
   sample(runnable);  // the first launches of a kernel are slower
   const double once_us = sample(runnable);
-  runnable.about_us = once_us > long_kernel_us ? long_sample_us : sample_us;
+  const auto launches_within = [once_us](double us) { return int(us / std::max(once_us, 0.1)); };
+  const int usual = launches_within(once_us > long_kernel_us ? long_sample_us : sample_us);
+  const int lasting = std::min(lasting_launches, launches_within(long_sample_us));
   const int fewest = has_groups(problem_) ? 2 : 1;
-  const int launches = std::clamp(int(runnable.about_us / std::max(once_us, 0.1)), fewest, most_launches);
+  const int launches = std::clamp(std::max(usual, lasting), fewest, most_launches);
   record(runnable, launches < 2 ? launches : launches / 2 * 2);
+  runnable.about_us = runnable.launches * once_us;
 }
 
 double Sampler::sample(const Runnable& runnable) {

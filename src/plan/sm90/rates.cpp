@@ -11,26 +11,26 @@ constexpr double flops_a_clock = 4096;  // of an SM, 16-bit operands
 }  // namespace
 
 HopperRates HopperRates::of_h100() {
-  return {.launch_us = 1.54,
-          .clocks_us = 1.78e3,
-          .ingest = 0.619,
-          .row_ns = 0.0116,
-          .straddling_row_ns = 0.0197,
-          .hot_row = 0.156,
-          .latency_us = 0.584,
+  return {.launch_us = 1.46,
+          .clocks_us = 1.88e3,
+          .ingest = 0.579,
+          .row_ns = 0.007,
+          .straddling_row_ns = 0.0168,
+          .hot_row = 0.084,
+          .latency_us = 0.566,
           .promotions = 31.9,
-          .epilogue_us = 0.219,
+          .epilogue_us = 0.277,
           .unaligned_epilogue_us = 5.44,
-          .store_bytes_clock = 24.5,
-          .cluster_sum_us = 0.327,
-          .cluster_sum_bytes_clock = 11.2,
-          .arrival_us = 1.6,
-          .part_bytes_us = 7e4,
-          .wave_us = 2.04,
-          .second_block_us = 0.3,
-          .unhidden = 0.481,
-          .power_flops_us = 1260e6,
-          .memory_bytes_us = 2.97e6};
+          .store_bytes_clock = 29.5,
+          .cluster_sum_us = 0.6,
+          .cluster_sum_bytes_clock = 13.8,
+          .arrival_us = 4.33,
+          .part_bytes_us = 3.64e4,
+          .wave_us = 1.99,
+          .second_block_us = 0.33,
+          .unhidden = 0.983,
+          .power_flops_us = 1397e6,
+          .memory_bytes_us = 3.67e6};
 }
 
 HopperRates HopperRates::derived(const DataSheet& device) {

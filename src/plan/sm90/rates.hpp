@@ -27,7 +27,7 @@ struct HopperRates {
   double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
-  /// An H100's of 132 SMs and HBM3: fitted to 382 measured candidates of 33 shapes (tools/results/NOTES.md, 35).
+  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 77 shapes (tools/results/NOTES.md, 45).
   static HopperRates of_h100();
   /// Of any device, from its data sheet; nothing is measured.
   static HopperRates derived(const DataSheet& device);

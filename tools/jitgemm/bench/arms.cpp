@@ -106,7 +106,7 @@ std::string BenchArms::check(Backend& backend, Stream stream, const Problem& p, 
       if (!check.passed())
         wrong = fmt::format("{} is {}, should be {}", element_name(p, check.worst), check.got, check.expected);
     }
-    if (wrong.empty() && !is_first && arm.is_same) wrong = compare_rows(backend, p, others.d, first.d);
+    if (wrong.empty() && !is_first && arm.is_same) wrong = compare_rows(backend, p, others, first.d);
     if (!wrong.empty()) return fmt::format("{} ({}): {}", arm.program, arm.config, wrong);
   }
   return {};

@@ -39,9 +39,6 @@ std::vector<std::int64_t> sample(std::int64_t size, std::int64_t count, std::uin
   return indices;
 }
 
-/// Row r of the batch is row r % m of matrix r / m.
-RowOfD row_at(const Problem& p, std::int64_t r) { return {r / p.m, r % p.m}; }
-
 /// Those that are computed, one matrix or group after the other; how many there are without them.
 class Rows {
  public:
@@ -55,7 +52,7 @@ class Rows {
   }
   std::int64_t count() const { return count_; }
   RowOfD at(std::int64_t r) const {
-    if (ranges_.empty()) return row_at(problem_, r);
+    if (ranges_.empty()) return {r / problem_.m, r % problem_.m};
     const auto group = std::upper_bound(firsts_.begin(), firsts_.end(), r) - firsts_.begin() - 1;
     return {group, ranges_[std::size_t(group)].begin + r - firsts_[std::size_t(group)]};
   }
@@ -163,15 +160,18 @@ Check check_against_reference(Backend& backend, const Problem& p, const Operands
   return check;
 }
 
-std::string compare_rows(Backend& backend, const Problem& p, const void* d, const void* other, std::int64_t rows) {
+std::string compare_rows(Backend& backend, const Problem& p, const Operands& operands, const void* other,
+                         std::int64_t rows) {
+  const Rows computed(backend, p, operands);
   const double relative = 4 * unit_roundoff(p.d.type) + relative_difference(p);
   const double typical = std::abs(p.alpha) * std::sqrt(double(p.k)) + std::abs(p.beta) + 1;  // an element of D, roughly
-  for (std::int64_t i : sample(p.batch * p.m, rows, 3)) {
-    const std::vector<double> x = row_of(backend, p, d, row_at(p, i)), y = row_of(backend, p, other, row_at(p, i));
+  for (const std::int64_t i : sample(computed.count(), std::min(rows, computed.count()), 3)) {
+    const RowOfD at = computed.at(i);
+    const std::vector<double> x = row_of(backend, p, operands.d, at), y = row_of(backend, p, other, at);
     for (std::size_t j = 0; j < x.size(); ++j) {
       const double bound = relative * (std::abs(y[j]) + 3 * typical);
       if (x[j] == y[j] || std::abs(x[j] - y[j]) <= bound) continue;
-      const CheckedElement where{"D", i / p.m, i % p.m, std::int64_t(j)};
+      const CheckedElement where{"D", at.batch, at.row, std::int64_t(j)};
       return fmt::format("{} is {} here and {} there, more than {:.3g} apart", element_name(p, where), x[j], y[j],
                          bound);
     }

@@ -141,7 +141,7 @@ RankResult RankBench::measure(const ParallelShape& shape) {
   its.cublas_and_nccl(reference_.data());
   backend_.synchronize(stream_.get());
   const bool has_nan =
-      !compare_rows(backend_, its.result(), reference_.data(), reference_.data(), checked_rows).empty();
+      !compare_rows(backend_, its.result(), into(reference_), reference_.data(), checked_rows).empty();
   if (has_nan) result.check = "cublas_nccl: D has NaN";
 
   std::vector<Enqueued> arms;
@@ -153,7 +153,7 @@ RankResult RankBench::measure(const ParallelShape& shape) {
     backend_.synchronize(stream_.get());
     const bool has_d = arm != parallel_arm::cublas_alone && arm != parallel_arm::ours_alone;
     if (has_d && result.check == "ok") {
-      const std::string wrong = compare_rows(backend_, its.result(), d_.data(), reference_.data(), checked_rows);
+      const std::string wrong = compare_rows(backend_, its.result(), into(d_), reference_.data(), checked_rows);
       if (!wrong.empty()) result.check = arm + ": " + wrong;
     }
     try {
