@@ -107,8 +107,9 @@ TEST_CASE("jitgemm bench times groups, and checks what it times", "[cli][groups]
   NEEDS_COMMAND();
   const Command jitgemm;
   write_file(jitgemm.path("shapes.txt"), "40 72 64\n17 16 48\n");
-  for (const char* const how : {"--groups 5 --distribution zipf", "--grouping counts --batch 3 --expected-m 9 --first 2",
-                                "--grouping along_k --batch 3 --layout-a t --layout-b n"}) {
+  for (const char* const how :
+       {"--groups 5 --distribution zipf", "--grouping counts --batch 3 --expected-m 9 --first 2",
+        "--grouping along_k --batch 3 --layout-a t --layout-b n"}) {
     INFO(how);
     const Output output =
         jitgemm(std::string("bench --shapes shapes.txt --type bf16 --device emulator --model --csv out.csv ") + how);

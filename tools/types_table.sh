@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Every type, the four layouts and the epilogues against cuBLAS and the best cuBLASLt candidate, 20 shapes each, on a machine
-# with a GPU: under five minutes, and no network.
+# with a GPU: some ten minutes, and no network.
 #
 #   tools/types_table.sh OUTDIR [BUILD]
 #
 # BUILD is a folder with bin/jitgemm [build]. Leaves a CSV file a class, types_table.md and types_table.log in OUTDIR, and
 # prints the table. Fails if a class failed; the others are in the table all the same.
+# JITGEMM_TYPES_TABLE_CLASSES="f64 f16_nn" are the classes to time; the table has those that a call before left in OUTDIR, too.
 # JITGEMM_TYPES_TABLE_OPTIONS="--device emulator" goes to every `jitgemm bench`, JITGEMM_TYPES_TABLE_SHAPES is a file of
 # shapes other than tests/corpora/types_20.txt.
 set -uo pipefail
@@ -18,6 +19,7 @@ jitgemm=${2:-$root/build}/bin/jitgemm
 mkdir -p "$1" && cd "$1" || exit 1
 case $jitgemm in /*) ;; *) jitgemm=$OLDPWD/$jitgemm ;; esac
 shapes=${JITGEMM_TYPES_TABLE_SHAPES:-$root/tests/corpora/types_20.txt}
+classes=${JITGEMM_TYPES_TABLE_CLASSES:-}
 read -ra options <<<"${JITGEMM_TYPES_TABLE_OPTIONS:-}"
 
 export LD_LIBRARY_PATH=${CUDA_HOME:-/usr/local/cuda}/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -25,15 +27,19 @@ unset JITGEMM_TUNING JITGEMM_SYSTEM_CACHE_DIR
 JITGEMM_CACHE_DIR=$(mktemp -d) && export JITGEMM_CACHE_DIR
 trap 'rm -rf "$JITGEMM_CACHE_DIR"' EXIT
 
-: >types_table.log
+[ -n "$classes" ] || : >types_table.log
 failed=0 files=()
 # class NAME OPTIONS...
 class() {
   local name=$1 began=$SECONDS
   shift
+  if [[ -n $classes && " $classes " != *" $name "* ]]; then
+    [ -e "$name.csv" ] && files+=("$name.csv")
+    return 0
+  fi
+  files+=("$name.csv")
   echo "== $name: $*" >>types_table.log
   rm -f "$name.csv"
-  files+=("$name.csv")
   "$jitgemm" bench --shapes "$shapes" --csv "$name.csv" --tuned --protocol rep --seconds-per-shape 0.6 --tune-seconds 0.2 "$@" \
     ${options[@]+"${options[@]}"} >>types_table.log 2>&1 || { failed=1; echo "types_table: $name failed, see types_table.log" >&2; }
   echo "$name: $((SECONDS - began)) s" >>types_table.log

@@ -14,8 +14,9 @@ namespace {
 // live under.
 constexpr double sample_us = 400, long_sample_us = 2000, long_kernel_us = 60;
 constexpr int first_launches = 4, most_launches = 64;  // of a sample
-// Half of them back to back, as many as it takes to see what launches that start early do to each other in the long run:
-// kernels of clusters that leave half the SMs idle come to sit where they share bandwidth (tools/results/NOTES.md, 45).
+// Half of them back to back, as many as it takes to see what launches that start early do to each other in the long
+// run: kernels of clusters that leave half the SMs idle come to sit where they share bandwidth (tools/results/NOTES.md,
+// 45).
 constexpr int lasting_launches = 32;
 
 }  // namespace

@@ -47,9 +47,9 @@ void poison(Backend& backend, const Problem& normalised, const Operands& operand
 Check check_against_reference(Backend& backend, const Problem& normalised, const Operands& operands,
                               std::int64_t most_elements = 1 << 16);
 
-/// Whether D and another program's, of the same inputs, about N(0,1), agree on some of the rows that are computed within
-/// the rounding of either, also of one that rounds the parts of a split sum to D's type. Empty if they do, else where they
-/// do not.
+/// Whether D and another program's, of the same inputs, about N(0,1), agree on some of the rows that are computed
+/// within the rounding of either, also of one that rounds the parts of a split sum to D's type. Empty if they do, else
+/// where they do not.
 std::string compare_rows(Backend& backend, const Problem& normalised, const Operands& operands, const void* other,
                          std::int64_t rows = 6);
 

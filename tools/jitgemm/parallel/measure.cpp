@@ -140,8 +140,7 @@ RankResult RankBench::measure(const ParallelShape& shape) {
   poison(backend_, its.result(), into(reference_));
   its.cublas_and_nccl(reference_.data());
   backend_.synchronize(stream_.get());
-  const bool has_nan =
-      !compare_rows(backend_, its.result(), into(reference_), reference_.data(), checked_rows).empty();
+  const bool has_nan = !compare_rows(backend_, its.result(), into(reference_), reference_.data(), checked_rows).empty();
   if (has_nan) result.check = "cublas_nccl: D has NaN";
 
   std::vector<Enqueued> arms;
