@@ -22,13 +22,13 @@ constexpr std::size_t most_settled = 1 << 16;  // then all are looked up again
 
 /// Whether what was measured in the place of a shape took what the shape takes.
 bool takes_as_long(const NormalProblem& tuned, const NormalProblem& shape) {
-  return tuned.m == shape.m && tuned.batch == shape.batch;
+  return tuned.m == shape.m && tuned.k == shape.k && tuned.batch == shape.batch;
 }
 
 std::string size_of_tuned(const NormalProblem& tuned) {
   if (!has_groups(tuned)) return "m=" + std::to_string(tuned.m);
-  return std::to_string(tuned.batch) + " groups of about " + std::to_string(tuned.expected_m) +
-         (tuned.expected_m == 1 ? " row" : " rows");
+  const std::string of = tuned.grouping == Grouping::along_k ? " of k" : tuned.expected_m == 1 ? " row" : " rows";
+  return std::to_string(tuned.batch) + " groups of about " + std::to_string(tuned.expected_m) + of;
 }
 
 /// To follow on a reason: that of another size was measured.
@@ -115,9 +115,6 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
-  if (problem.grouping == Grouping::along_k)
-    throw Error(ErrorCode::invalid_problem,
-                "groups along k are not measured: call without tuning; the cost model chooses by expected_m");
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
@@ -366,8 +363,7 @@ void Chooser::keep(const TuningRecord& record, double seconds) {
 }
 
 bool Chooser::measures(const NormalProblem& problem, const Choice& choice) const {
-  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem) ||
-      problem.grouping == Grouping::along_k)
+  if (options_.tuning != Tuning::on || !reads_ab(problem) || choice.tuned || has_epilogue_function(problem))
     return false;
   if (!is_bounded()) return true;
   // With D's own scales it would be other kernels that are measured, which may not be at hand.

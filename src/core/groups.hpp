@@ -62,9 +62,9 @@ inline double expected_tile_rows(std::int64_t rows, std::int64_t tile_rows) {
 /// need to know no table. Along k it has K of each group, and A and B of each.
 NormalProblem expected_problem(const NormalProblem& problem, std::int64_t groups);
 
-/// The problem that is chosen for and measured in the place of others, itself if it has no groups of rows: it has a
-/// bucket of the groups that are expected to have rows, as many at most as fill a large GPU several times, and room for
-/// as many rows as they are expected to have (offsets) or up to four times as many (counts).
+/// The problem that is chosen for and measured in the place of others, itself if it has no groups: it has a bucket of
+/// the groups that are expected to have rows, as many at most as fill a large GPU several times, and room for as many
+/// rows, or along k as much of it, as they are expected to have (offsets) or up to four times as many (counts).
 NormalProblem typical_problem(const NormalProblem& problem);
 
 /// A typical problem as a batch, itself if it has no groups: the same if all groups have the rows expected.
