@@ -28,7 +28,8 @@ bool takes_as_long(const NormalProblem& tuned, const NormalProblem& shape) {
 std::string size_of_tuned(const NormalProblem& tuned) {
   if (!has_groups(tuned)) return "m=" + std::to_string(tuned.m);
   const std::string of = tuned.grouping == Grouping::along_k ? " of k" : tuned.expected_m == 1 ? " row" : " rows";
-  return std::to_string(tuned.batch) + " groups of about " + std::to_string(tuned.expected_m) + of;
+  return std::to_string(tuned.batch) + (tuned.batch == 1 ? " group" : " groups") + " of about " +
+         std::to_string(tuned.expected_m) + of;
 }
 
 /// To follow on a reason: that of another size was measured.
