@@ -19,13 +19,13 @@ export JITGEMM_CACHE_DIR=$work/main
 unset JITGEMM_TUNING JITGEMM_SYSTEM_CACHE_DIR
 record=$(cd "${3:-$repo/tools/results/h200/between}" && pwd)
 types() { [ "$1" = decode ] && echo --type bf16 --layout nt || true; }
-csv() { case $1 in aligned) echo "$record/streamk_aligned8_300.csv" ;; decode) echo "$record/llm_decode_49.csv" ;; squares) echo "$record/seed_squares_31.csv" ;; esac; }
+declare -A csv=([aligned]=$record/streamk_aligned8_300.csv [decode]=$record/llm_decode_49.csv [squares]=$record/seed_squares_31.csv)
 every() { [ "$1" = aligned ] && echo "$step" || echo 1; }
 corpora=()
 for c in aligned decode squares; do
-  [ -e "$(csv $c)" ] || continue
+  [ -e "${csv[$c]}" ] || continue
   corpora+=("$c")
-  sed 1d "$(csv $c)" | cut -d, -f1-3 | uniq | tr , ' ' | awk -v "step=$(every $c)" 'NR % step == 1 || step == 1' >"$work/$c.txt"
+  sed 1d "${csv[$c]}" | cut -d, -f1-3 | uniq | tr , ' ' | awk -v "step=$(every $c)" 'NR % step == 1 || step == 1' >"$work/$c.txt"
 done
 kernels() { find "$1" -name '*.kernel' | wc -l; }
 choices=()
@@ -41,7 +41,7 @@ for n in 24 48; do
   choices+=(--choice "m$n=$m" --choice "t$n=$t")
 done
 for c in "${corpora[@]}"; do
-  "$j" bench --shapes "$work/$c.txt" $(types $c) --tuned --tuned-as "$(csv $c)" --no-peers --protocol rep \
+  "$j" bench --shapes "$work/$c.txt" $(types $c) --tuned --tuned-as "${csv[$c]}" --no-peers --protocol rep \
     --at-hand 1000 "${choices[@]}" --seconds-per-shape 0.2 --csv "$out/$c.csv" >"$out/$c.log"
   python3 -c 'import csv,math,sys; rows=[(float(r["tuned_us"]),{o.split()[0]:float(o.split()[1]) for o in r["others"].split("; ")}) for r in csv.DictReader(open(sys.argv[1])) if r["check"]=="ok"]
 for a in ("m24","t24","m48","t48"):

@@ -8,7 +8,7 @@ namespace {
 
 // More rows a group, or groups with rows, change no choice: a group is then as a matrix alone, or an H200's 132 SMs
 // have 32 tiles of 128 x 128 each. Fewer groups than four show little of how their sizes differ; so much memory of B
-// is taken for others only. The same of k, and of D's of groups along k.
+// is taken for others only. Along k the same goes for k, and for the memory of A, B and D.
 constexpr std::int64_t most_typical_rows = 8192, most_typical_tiles = 32 * 132, few_groups = 4;
 constexpr std::int64_t typical_tile = 128;
 constexpr double most_typical_bytes = 3.0 * (1 << 30);
@@ -31,7 +31,7 @@ std::int64_t typical_groups(const NormalProblem& p, std::int64_t m, std::int64_t
   return std::min(bucket_of(std::max<std::int64_t>(1, expected_groups(p))), enough);
 }
 
-/// Elements from what is at one of k to what is at the next.
+/// Elements from an operand's element to the next one along k.
 std::int64_t step_of_k(const Matrix& matrix, Layout k_outermost) {
   return matrix.layout == k_outermost ? matrix.ld : 1;
 }

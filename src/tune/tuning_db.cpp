@@ -47,11 +47,11 @@ double distance(const TuningRecord& record, const NormalProblem& shape, const De
   if (counts_on_sms && record.sm_count != device.sm_count) return none;
 
   const auto ratio = [](double x, double y) { return std::abs(std::log2(std::max(1.0, x) / std::max(1.0, y))); };
-  const auto rows = [](const NormalProblem& x) { return double(has_groups(x) ? x.expected_m : x.m); };
-  const bool along_k = p.grouping == Grouping::along_k;  // whose groups' k is what they are expected to have
-  const double m = ratio(rows(p), rows(shape)) + ratio(double(p.batch), double(shape.batch)) +
-                   (along_k ? ratio(double(p.m), double(shape.m)) : 0),
-               n = ratio(double(p.n), double(shape.n)), k = along_k ? 0 : ratio(double(p.k), double(shape.k));
+  // Groups' own size is what they are expected to have of rows, or of k.
+  const auto m_of = [](const NormalProblem& x) { return double(has_groups_of_rows(x) ? x.expected_m : x.m); };
+  const auto k_of = [](const NormalProblem& x) { return double(x.grouping == Grouping::along_k ? x.expected_m : x.k); };
+  const double m = ratio(m_of(p), m_of(shape)) + ratio(double(p.batch), double(shape.batch)),
+               n = ratio(double(p.n), double(shape.n)), k = ratio(k_of(p), k_of(shape));
   if (std::max({m, n, k}) > 1) return none;
   // Rows that are aligned otherwise, or another size of device, count as distance too.
   return m + n + k + ratio(p.a.alignment, shape.a.alignment) + ratio(p.b.alignment, shape.b.alignment) +
