@@ -12,9 +12,9 @@ unsigned* BrokenGroups::count() {
   const std::lock_guard lock(mutex_);
   if (unsigned* const count = count_) return count;
   const auto relaxed = backend_.relax_capture();
-  const auto count = static_cast<unsigned*>(backend_.allocate(sizeof(unsigned)));
+  const auto count = static_cast<unsigned*>(backend_.allocate(sizeof seen_));
   try {
-    backend_.zero(count, sizeof(unsigned));
+    backend_.zero(count, sizeof seen_);
   } catch (...) {
     backend_.release(count);
     throw;
@@ -29,14 +29,22 @@ void BrokenGroups::check(Stream stream) {
   backend_.synchronize(stream);
   const std::lock_guard lock(mutex_);
   if (!count_) return;
-  unsigned count = 0;
-  backend_.copy_to_host(&count, count_, sizeof count);
-  const unsigned calls = count - std::exchange(seen_, count);
-  if (calls == 0) return;
-  throw Error(
-      ErrorCode::invalid_operand,
-      "group_rows went backwards or out of range in " + std::to_string(calls) + (calls == 1 ? " call" : " calls") +
-          ", whose D is not what was meant: give ends that never fall, or counts, from 0 to M, or along k to K");
+  std::array<unsigned, 2> counted{};
+  backend_.copy_to_host(counted.data(), count_, sizeof counted);
+  const std::array<unsigned, 2> before = std::exchange(seen_, counted);
+  const unsigned calls = counted[0] - before[0], tiles = counted[1] - before[1];
+  const auto some = [](unsigned number, const std::string& one) {
+    return std::to_string(number) + one + (number == 1 ? "" : "s");
+  };
+  std::string wrong;
+  if (calls > 0)
+    wrong = "group_rows went backwards or out of range in " + some(calls, " call") +
+            ", whose D is not what was meant: give ends that never fall, or counts, from 0 to M, or along k to K";
+  if (tiles > 0)
+    wrong += (wrong.empty() ? "" : "; and ") +
+             ("pointers to B were null, or not the multiples that its alignment says, for " + some(tiles, " tile") +
+              " of D, whose products are zero: give each group with rows its B, or say what they are aligned to");
+  if (!wrong.empty()) throw Error(ErrorCode::invalid_operand, wrong);
 }
 
 }  // namespace jitgemm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <mutex>
 
@@ -7,8 +8,9 @@
 
 namespace jitgemm {
 
-/// A word on the device that counts launches which found Operands::group_rows to go backwards or out of range. It is
-/// there from the first call with groups on, as long as the Context, so that graphs may count in it. Thread-safe.
+/// Two words on the device that count the launches which found Operands::group_rows to go backwards or out of range,
+/// and the tiles whose pointer to B was none (templates/group_arguments.cuh). They are there from the first call with
+/// groups on, as long as the Context, so that graphs may count in it. Thread-safe.
 class BrokenGroups {
  public:
   explicit BrokenGroups(Backend& backend) : backend_(backend) {}
@@ -27,7 +29,7 @@ class BrokenGroups {
   Backend& backend_;
   std::mutex mutex_;
   std::atomic<unsigned*> count_ = nullptr;
-  unsigned seen_ = 0;  // of it, by check()
+  std::array<unsigned, 2> seen_{};  // of them, by check()
 };
 
 }  // namespace jitgemm

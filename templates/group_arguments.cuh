@@ -9,8 +9,10 @@ namespace jitgemm::device {
 /// The epilogue's operands are there in every kernel of groups.
 struct GroupArguments : CustomEpilogueArguments {
   GroupDecomposition groups;
-  const int* group_rows;                     // where each group's rows end, or how many it has
-  unsigned* broken_groups;                   // counts the launches that have found what is out of range there
+  const int* group_rows;  // where each group's rows end, or how many it has
+  // Two counts: the launches that have found what is out of range there, and the tiles that have found a pointer to B
+  // to be none.
+  unsigned* broken_groups;
   long long stride_scale_a, stride_scale_b;  // of vectors and of blocks, from one group's to the next's
 };
 

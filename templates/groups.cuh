@@ -69,6 +69,10 @@ struct GroupScheduler {
     const GroupArguments& of_groups = group_arguments(args);
     const int ahead = ThisWarp::lanes() * 32;
     if (ahead < of_groups.groups.groups) ptx::prefetch_l1(of_groups.group_rows + ahead);
+    if constexpr (B_BY_POINTERS) {
+      if (ahead / 2 < of_groups.groups.groups)
+        ptx::prefetch_l1(static_cast<const u64*>(SWAP_AB ? args.a : args.b) + ahead / 2);
+    }
   }
 
   __device__ __forceinline__ bool first(Work& work) {
@@ -194,6 +198,16 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const Group
 /// Where D is one matrix for all groups, or each shard's another, it has no other.
 __device__ __forceinline__ int matrix_of_d(const WorkTile& tile) {
   return GROUPING == Grouping::offsets || SCATTERS_D ? 0 : tile.batch;
+}
+
+/// The address of a group's B, where `pointers` name them; 0 if the caller's is null or aligned to less than the kernel
+/// loads. Its product is zero then, which one thread of those that ask says.
+__device__ __forceinline__ u64 address_of_b(const Arguments& args, const void* pointers, int group, bool says) {
+  constexpr u64 ALIGN = SWAP_AB ? ALIGN_A : ALIGN_B;
+  const u64 address = ptx::ld_global<u64>(static_cast<const u64*>(pointers) + group);
+  if (address != 0 && address % ALIGN == 0) return address;
+  if (says) ptx::atom_inc_acq_rel_gpu(group_arguments(args).broken_groups + 1, 0xffffffffu);
+  return 0;
 }
 
 /// A tile's vectors of scales: groups of rows have their own.

@@ -80,6 +80,7 @@ constexpr Scaling SCALING_A = Scaling::vector, SCALING_B = Scaling::value;
 constexpr Scaling SCALING_D = Scaling::value;
 constexpr bool HAS_CUSTOM_EPILOGUE = false;
 constexpr Grouping GROUPING = Grouping::none;
+constexpr bool B_BY_POINTERS = false;
 constexpr Sharding SHARDING = Sharding::none;
 constexpr Pairing PAIRING = Pairing::none;
 [[maybe_unused]] constexpr bool RAGGED_PAIRS = false;

@@ -219,9 +219,10 @@ struct StageLoader {
   const Arguments& args;
   WorkInFlight queue;
   Scheduler scheduler;
-  u32 entry;      // of the queue, the current work's
-  int k, k_end;   // next k-block and the end of the current work; equal when there is no more
-  bool interior;  // in M and N
+  u32 entry;          // of the queue, the current work's
+  int k, k_end;       // next k-block and the end of the current work; equal when there is no more
+  bool interior;      // in M and N
+  bool has_b = true;  // else its pointer is none, and all that is multiplied is zeros
   OperandLoader<ElementA, BLOCK_M, A_K_MAJOR, ALIGN_A> a;
   OperandLoader<ElementB, BLOCK_N, B_K_MAJOR, ALIGN_B, PAIRS> b;
 
@@ -246,10 +247,15 @@ struct StageLoader {
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
     if (exists) {
       const WorkTile tile = work_tile(args, scheduler, work, 0, 0);
-      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end,
-             first_k(scheduler).at(work.k_begin * BLOCK_K));
-      b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end,
-             first_k(scheduler).at(work.k_begin * BLOCK_K));
+      const int first = first_k(scheduler).at(work.k_begin * BLOCK_K);
+      a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, first);
+      if constexpr (B_BY_POINTERS) {
+        const u64 address = address_of_b(args, args.b, tile.batch, ptx::thread_index() == 0);
+        has_b = address != 0;
+        b.seek(reinterpret_cast<const void*>(address), 0, tile.column, tile.column_end, first);
+      } else {
+        b.seek(args.b, batch_offset(tile.batch, args.stride_b), tile.column, tile.column_end, first);
+      }
       interior = tile.contains(tile.row, tile.column, BLOCK_M, BLOCK_N);
       if constexpr (GROUPED) WorkInFlight::write_tile(entry, tile);
     } else {
@@ -263,7 +269,7 @@ struct StageLoader {
   /// Starts the copy of the next k-block to a stage of the ring.
   __device__ __forceinline__ void begin(u32 stage) {
     if (k < k_end) {
-      const int k_left = count_k(args, scheduler) - k * BLOCK_K;
+      const int k_left = !B_BY_POINTERS || has_b ? count_k(args, scheduler) - k * BLOCK_K : 0;
       if (interior && k_left >= BLOCK_K) {
         a.template begin<true>(stage, k_left);
         b.template begin<true>(stage + TileA::BYTES, k_left);

@@ -35,6 +35,7 @@
 // which consumers ask for as they come to it. Blocks of a cluster are resident together and may wait for each other; no
 // cluster waits for another (fixup.cuh).
 #pragma once
+#include "address_map.cuh"
 #include "arguments.cuh"
 #include "block_scales_sm90.cuh"
 #include "cluster_sum.cuh"
@@ -61,23 +62,41 @@
 
 namespace jitgemm::device {
 
+/// Which of its matrices a map's operand is: by number, or by address (address_map.cuh).
+template <bool BY_POINTERS>
+struct MatrixOfMap {
+  int number;
+};
+template <>
+struct MatrixOfMap<true> {
+  AddressPlace place;
+};
+
 /// Copies this block's part of a tile's operand to all blocks that share it. GATED: its rows are pairs, which the map
 /// puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
-template <int BLOCK, bool K_MAJOR, int SHARERS, bool GATED>
-__device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k, int batch,
-                                             int part, u16 sharers) {
+template <int BLOCK, bool K_MAJOR, int SHARERS, bool GATED, bool BY_POINTERS>
+__device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k,
+                                             const MatrixOfMap<BY_POINTERS>& matrix, int part, u16 sharers) {
   constexpr int ROWS = (K_MAJOR ? BLOCK : BLOCK_K) / SHARERS;
-  const auto copy = [&](u32 to, int inner, int outer) {
+  const auto copy_5d = [&](u32 to, int inner, int outer, int group, int batch) {
     if constexpr (SHARERS == 1)
-      ptx::tma_load_3d(to, map, barrier, inner, outer, batch);
+      ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
     else
-      ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, batch, sharers);
+      ptx::tma_load_multicast_5d(to, map, barrier, inner, outer, 0, group, batch, sharers);
   };
-  [[maybe_unused]] const auto copy_pairs = [&](u32 to, int outer, int group) {
-    if constexpr (SHARERS == 1)
-      ptx::tma_load_5d(to, map, barrier, k, outer, 0, group, batch);
+  const auto copy = [&](u32 to, int inner, int outer) {
+    if constexpr (BY_POINTERS)
+      copy_5d(to, inner, outer, matrix.place.low, matrix.place.high);
+    else if constexpr (SHARERS == 1)
+      ptx::tma_load_3d(to, map, barrier, inner, outer, matrix.number);
     else
-      ptx::tma_load_multicast_5d(to, map, barrier, k, outer, 0, group, batch, sharers);
+      ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, matrix.number, sharers);
+  };
+  [[maybe_unused]] const auto copy_pairs = [&](u32 to, int outer, [[maybe_unused]] int group) {
+    if constexpr (BY_POINTERS)
+      copy(to, k, outer);
+    else
+      copy_5d(to, k, outer, group, matrix.number);
   };
   smem += part * ROWS * 128;
   if constexpr (K_MAJOR && GATED && RAGGED_PAIRS) {
@@ -112,22 +131,32 @@ struct Producer {
   PipelineState state = {};
   SourceOfA source_a{args};
 
+  /// Of an operand, which IS_B of the problem or not.
+  template <bool IS_B>
+  __device__ __forceinline__ auto matrix_of(const void* operand, int group, int number) const {
+    if constexpr (IS_B && B_BY_POINTERS)
+      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, group, true))};
+    else
+      return MatrixOfMap<false>{number};
+  }
+
   template <typename FirstK>
   __device__ __forceinline__ void load(const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const TensorMap* const map_a = source_a.map(tile.batch);
-    const int batch_a = source_a.matrix(tile.batch);
-    const int batch_b = BATCHED && args.stride_b != 0 ? tile.batch : 0;  // else all use one matrix
+    const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile.batch, source_a.matrix(tile.batch));
+    // Without a stride all use one matrix.
+    const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile.batch, BATCHED && args.stride_b != 0 ? tile.batch : 0);
     const int k_end = k_begin_of(work, place.k + 1);
 #pragma unroll 1
     for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(smem.a(state.stage), map_a, full, tile.row,
-                                                                 its_k.at(k * BLOCK_K), batch_a, place.n, sharers_of_a);
+      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
+          smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
       load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(
-          smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), batch_b, place.m, sharers_of_b);
+          smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, place.m, sharers_of_b);
       scales.copy(smem, state.stage, full, k);
       state.advance();
     }
@@ -236,18 +265,26 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                                                          k_begin_of(work, place.k));
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
-    const int rows = MAY_PASS ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
+    const int rows = MAY_PASS || MAY_SHORTEN ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
     const bool all_multiply = rows > BLOCK_M - CONSUMER_ROWS;
-    const auto products = [&](auto width) {
-      return TileProducts<decltype(width)::value, decltype(release), decltype(between), decltype(scales_of_blocks)>{
+    const auto products = [&](auto width, auto mmas) {
+      return TileProducts<decltype(width)::value, decltype(mmas)::value, decltype(release), decltype(between),
+                          decltype(scales_of_blocks)>{
           smem,    consumer,         thread,      first_row,    k_blocks,    count_k(args, scheduler), state, release,
           between, scales_of_blocks, turn_parity, all_multiply, accumulators};
     };
+    using All = Constant<MMAS_M>;
     if (MAY_PASS && rows <= int(first_row)) {
-      products(Width<BLOCK_N>{}).pass();
+      products(Constant<BLOCK_N>{}, All{}).pass();
       continue;
     }
-    with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) { products(width).add_up(); });
+    bool is_short = false;
+    if constexpr (MAY_SHORTEN) {
+      is_short = rows <= int(first_row) + 64;
+      if (is_short) products(Constant<BLOCK_N>{}, Constant<1>{}).add_up();
+    }
+    if (!is_short)
+      with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) { products(width, All{}).add_up(); });
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
       if (interior)

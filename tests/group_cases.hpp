@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -79,6 +82,9 @@ struct Case {
   std::array<float, 3> scales{};  // single ones of A, B and D; 0: none
   /// Of A's or B's scales of blocks, one that is another number to the reference than to the call.
   std::int64_t missed_a = -1, missed_b = -1;
+  /// With pointers to B: groups whose B is zeros to the reference, and whose pointer is none, null or misaligned in
+  /// turn.
+  std::vector<std::int64_t> without_b = {};
 };
 
 /// The same groups by counts, in matrices of some rows more than the largest has.
@@ -126,6 +132,31 @@ inline TestDevice::Buffer block_scales_alone(TestDevice& device, const NormalPro
   return buffer;
 }
 
+/// Each group's B in memory of its own, which ends where that does, and a table of pointers to them.
+class ApartB {
+ public:
+  /// `together`: all groups' matrices of so many elements, one behind the other.
+  ApartB(TestDevice& device, const NormalProblem& p, const TestDevice::Buffer& together, std::int64_t stride,
+         std::int64_t elements, const std::vector<std::int64_t>& without)
+      : table_(device.buffer(p.batch, f64, 0, nullptr, 8)) {
+    const std::size_t size = size_of(p.b.type);
+    for (std::int64_t g = 0; g < p.batch; ++g) {
+      matrices_.push_back(device.buffer(elements, p.b.type, 0, nullptr, p.b.alignment));
+      std::memcpy(matrices_.back().host(), together.host() + std::size_t(g * stride) * size,
+                  std::size_t(elements) * size);
+      auto pointer = reinterpret_cast<std::uintptr_t>(matrices_.back().to_device());
+      if (const auto found = std::find(without.begin(), without.end(), g); found != without.end())
+        pointer = (found - without.begin()) % 2 == 0 ? 0 : pointer + std::uintptr_t(p.b.alignment) / 2;
+      std::memcpy(table_.host() + std::size_t(g) * sizeof pointer, &pointer, sizeof pointer);
+    }
+  }
+  const void* on_device() const { return table_.to_device(); }
+
+ private:
+  TestDevice::Buffer table_;
+  std::vector<TestDevice::Buffer> matrices_;
+};
+
 /// Runs it, compares each group with the reference and, bit for bit, with a GEMM of it alone. Empty, or what is wrong.
 inline std::string run(TestDevice& device, const Case& one, Random& random) {
   Problem asked = one.problem;
@@ -154,6 +185,9 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
       for (std::int64_t i = 0; i < k; ++i)
         store(2 * random.uniform() - 1, a.host(), (row + (by_counts ? g * m : 0)) * p.a.ld + i, p.a.type);
   const auto b = random_matrix(span(rows_b * groups, p.b.ld, n_major ? n : k), p.b.type);
+  for (const std::int64_t g : one.without_b)
+    std::memset(b.host() + std::size_t(g * rows_b * p.b.ld) * size_of(p.b.type), 0,
+                std::size_t(span(rows_b, p.b.ld, n_major ? n : k)) * size_of(p.b.type));
   const auto c = random_matrix(p.beta != 0 ? span(m * of_rows, p.c.ld, n) : 0, p.c.type);
   const auto bias = random_matrix(p.epilogue.bias == Bias::none      ? 0
                                   : p.epilogue.bias == Bias::along_n ? n
@@ -194,10 +228,16 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
   place(scale_d, on_device.scale_d, on_host.scale_d, one.scales[2] != 0);
   on_device.group_rows = groups::on_device(table);
 
+  std::optional<ApartB> apart;
+  Operands of_call = on_device;
+  if (has_pointers_to_b(p)) {
+    apart.emplace(device, p, b, rows_b * p.b.ld, span(rows_b, p.b.ld, n_major ? n : k), one.without_b);
+    of_call.b = apart->on_device();
+  }
   if (one.config)
-    device.context.gemm(asked, on_device, nullptr, *one.config);
+    device.context.gemm(asked, of_call, nullptr, *one.config);
   else
-    device.context.gemm(asked, on_device, nullptr);
+    device.context.gemm(asked, of_call, nullptr);
   device.wait();
   d.from_device();
   const KernelConfig config = one.config ? *one.config : device.context.plan(asked).config;
@@ -213,6 +253,7 @@ inline std::string run(TestDevice& device, const Case& one, Random& random) {
     Problem single = asked;
     single.grouping = Grouping::none;
     single.expected_m = 0;
+    single.b.batch_mode = BatchMode::strided;
     single.batch = 1;
     single.m = end - begin;
     const std::int64_t row = begin + (by_counts ? g * m : 0);

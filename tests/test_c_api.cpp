@@ -152,6 +152,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
                                               JITGEMM_SCALING_BLOCK_1X128, JITGEMM_SCALING_BLOCK_128X128});
   check_names<Grouping>(jitgemm_grouping_name, {JITGEMM_GROUPING_NONE, JITGEMM_GROUPING_OFFSETS,
                                                 JITGEMM_GROUPING_COUNTS, JITGEMM_GROUPING_ALONG_K});
+  check_names<BatchMode>(jitgemm_batch_mode_name, {JITGEMM_BATCH_MODE_STRIDED, JITGEMM_BATCH_MODE_POINTERS});
   check_names<Accumulation>(jitgemm_accumulation_name, {JITGEMM_ACCUMULATION_FAST, JITGEMM_ACCUMULATION_PROMOTED});
   check_names<MainLoop>(jitgemm_main_loop_name, {JITGEMM_MAIN_LOOP_SM80, JITGEMM_MAIN_LOOP_SM90});
   check_names<Schedule>(jitgemm_schedule_name,
@@ -166,6 +167,7 @@ TEST_CASE("The C API has the enumerators of C++, by the same numbers and words",
   check_parse(jitgemm_activation_name, jitgemm_activation_parse, 6);
   check_parse(jitgemm_scaling_name, jitgemm_scaling_parse, 4);
   check_parse(jitgemm_grouping_name, jitgemm_grouping_parse, 3);
+  check_parse(jitgemm_batch_mode_name, jitgemm_batch_mode_parse, 2);
   check_parse(jitgemm_accumulation_name, jitgemm_accumulation_parse, 2);
   check_parse(jitgemm_schedule_name, jitgemm_schedule_parse, 6);
   for (int type = -1; type < 300; ++type) {
@@ -215,10 +217,10 @@ TEST_CASE("A struct filled in by its _init has the defaults of C++", "[c]") {
 TEST_CASE("A problem's fields are where their names say, and go there and back", "[c]") {
   jitgemm_problem problem = new_problem();
   problem.m = 1, problem.n = 2, problem.k = 3, problem.batch = 4;
-  problem.a = {JITGEMM_E4M3, JITGEMM_COLUMN_MAJOR, 11, 12, 1, JITGEMM_SCALING_VECTOR, {}};
-  problem.b = {JITGEMM_E5M2, JITGEMM_COLUMN_MAJOR, 21, 22, 2, 0, {}};
-  problem.c = {JITGEMM_BF16, JITGEMM_ROW_MAJOR, 31, 32, 4, 0, {}};
-  problem.d = {JITGEMM_F32, JITGEMM_ROW_MAJOR, 41, 42, 8, 0, {}};
+  problem.a = {JITGEMM_E4M3, JITGEMM_COLUMN_MAJOR, 11, 12, 1, JITGEMM_SCALING_VECTOR, 0, 0, {}};
+  problem.b = {JITGEMM_E5M2, JITGEMM_COLUMN_MAJOR, 21, 22, 2, 0, JITGEMM_BATCH_MODE_POINTERS, 0, {}};
+  problem.c = {JITGEMM_BF16, JITGEMM_ROW_MAJOR, 31, 32, 4, 0, 0, 0, {}};
+  problem.d = {JITGEMM_F32, JITGEMM_ROW_MAJOR, 41, 42, 8, 0, 0, 0, {}};
   problem.alpha = 0.5, problem.beta = 0.25;
   problem.epilogue.bias = JITGEMM_BIAS_ALONG_M;
   problem.epilogue.activation = JITGEMM_LEAKY_RELU;
@@ -240,6 +242,8 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
   CHECK(same.c.layout == Layout::row_major);
   CHECK(same.a.scaling == Scaling::vector);
   CHECK(same.b.scaling == Scaling::value);
+  CHECK(same.a.batch_mode == BatchMode::strided);
+  CHECK(same.b.batch_mode == BatchMode::pointers);
   const Matrix* const matrices[]{&same.a, &same.b, &same.c, &same.d};
   for (int i = 0; i < 4; ++i) {
     CHECK(matrices[i]->ld == 10 * i + 11);
@@ -270,6 +274,7 @@ TEST_CASE("A problem's fields are where their names say, and go there and back",
     if (name == "activation") value = "silu";
     if (name == "accumulation") value = "promoted";
     if (name == "grouping") value = "offsets";
+    if (name.starts_with("batch_mode")) value = "pointers";
     INFO(name);
     REQUIRE(jitgemm_problem_set_field(&changed, name.c_str(), value) == JITGEMM_STATUS_SUCCESS);
     const Problem set = c::problem_of(&changed), defaults;

@@ -39,6 +39,8 @@ const std::array configs{
     "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=1x2x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
+    "sm90 256x32x64 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
+    "sm90 128x32x64 group_m=8 stages=2 warps=4 schedule=persistent grid=2",
 };
 
 void ways_to_d(TestDevice& device, Random& random) {
@@ -337,7 +339,10 @@ TEST_CASE("NVRTC makes kernels of groups without spills", "[groups][cuda]") {
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
       Problem p = problem_of(4096, 4096, {4096, 4096}, Layout::column_major);
       p.grouping = grouping;
-      check_spills_nothing(*backend, normalise(p), parse_kernel_config(config));
+      for (const BatchMode mode : {BatchMode::strided, BatchMode::pointers}) {
+        p.b.batch_mode = mode;
+        check_spills_nothing(*backend, normalise(p), parse_kernel_config(config));
+      }
     }
 }
 

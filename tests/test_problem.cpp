@@ -425,6 +425,8 @@ TEST_CASE("Names of types, layouts and activations read back", "[problem]") {
   for (Accumulation x : {Accumulation::fast, Accumulation::promoted}) CHECK(parse_accumulation(to_string(x)) == x);
   for (Scaling x : {Scaling::value, Scaling::vector, Scaling::block_1x128, Scaling::block_128x128})
     CHECK(parse_scaling(to_string(x)) == x);
+  for (BatchMode x : {BatchMode::strided, BatchMode::pointers}) CHECK(parse_batch_mode(to_string(x)) == x);
+  CHECK_FALSE(parse_batch_mode("array"));
   CHECK_FALSE(parse_scaling("rows"));
   CHECK_FALSE(parse_data_type("fp16"));
   CHECK_FALSE(parse_layout(""));

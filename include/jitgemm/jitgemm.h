@@ -138,6 +138,13 @@ enum {
   JITGEMM_GROUPING_ALONG_K = 3   ///< some of k of one A and B, and a C and D, for each group; where each ends in k
 };
 
+/// Where the matrices of a batch lie.
+typedef int32_t jitgemm_batch_mode;
+enum {
+  JITGEMM_BATCH_MODE_STRIDED = 0,  ///< jitgemm_matrix.stride elements apart
+  JITGEMM_BATCH_MODE_POINTERS = 1  ///< of the b of groups of rows: where an array of pointers on the device says
+};
+
 /// Where e4m3 and e5m2 products are added up.
 typedef int32_t jitgemm_accumulation;
 enum { JITGEMM_ACCUMULATION_FAST = 0, JITGEMM_ACCUMULATION_PROMOTED = 1 };
@@ -189,6 +196,7 @@ JITGEMM_C_EXPORT const char* jitgemm_bias_name(jitgemm_bias bias);
 JITGEMM_C_EXPORT const char* jitgemm_activation_name(jitgemm_activation activation);
 JITGEMM_C_EXPORT const char* jitgemm_scaling_name(jitgemm_scaling scaling);
 JITGEMM_C_EXPORT const char* jitgemm_grouping_name(jitgemm_grouping grouping);
+JITGEMM_C_EXPORT const char* jitgemm_batch_mode_name(jitgemm_batch_mode batch_mode);
 JITGEMM_C_EXPORT const char* jitgemm_accumulation_name(jitgemm_accumulation accumulation);
 JITGEMM_C_EXPORT const char* jitgemm_main_loop_name(jitgemm_main_loop main_loop);
 JITGEMM_C_EXPORT const char* jitgemm_schedule_name(jitgemm_schedule schedule);
@@ -201,6 +209,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_bias_parse(const char* text, jitgemm_bia
 JITGEMM_C_EXPORT jitgemm_status jitgemm_activation_parse(const char* text, jitgemm_activation* activation);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_scaling_parse(const char* text, jitgemm_scaling* scaling);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_grouping_parse(const char* text, jitgemm_grouping* grouping);
+JITGEMM_C_EXPORT jitgemm_status jitgemm_batch_mode_parse(const char* text, jitgemm_batch_mode* batch_mode);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_accumulation_parse(const char* text, jitgemm_accumulation* accumulation);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_schedule_parse(const char* text, jitgemm_schedule* schedule);
 
@@ -216,11 +225,13 @@ JITGEMM_C_EXPORT jitgemm_data_type jitgemm_default_output(jitgemm_data_type a);
 typedef struct jitgemm_matrix {
   jitgemm_data_type type;
   jitgemm_layout layout;
-  int64_t ld;               ///< elements from one row to the next (column-major: one column); 0 means packed
-  int64_t stride;           ///< elements from one matrix of a batch to the next; 0 uses one A, B or C for all
-  int32_t alignment;        ///< bytes; what plans, sources and jitgemm_warm() may assume of the pointer
-  jitgemm_scaling scaling;  ///< of an A or B: what its scales are, if it has any; of a D: 1X128 gives it some
-  int64_t reserved[4];
+  int64_t ld;                     ///< elements from one row to the next (column-major: one column); 0 means packed
+  int64_t stride;                 ///< elements from one matrix of a batch to the next; 0 uses one A, B or C for all
+  int32_t alignment;              ///< bytes; what plans, sources and jitgemm_warm() may assume of the pointer
+  jitgemm_scaling scaling;        ///< of an A or B: what its scales are, if it has any; of a D: 1X128 gives it some
+  jitgemm_batch_mode batch_mode;  ///< of the b of groups alone: POINTERS where each group's lies somewhere else
+  int32_t reserved_word;
+  int64_t reserved[3];
 } jitgemm_matrix;
 
 /// What becomes of x = alpha * A * B + beta * C before it is stored.
@@ -263,7 +274,7 @@ typedef struct jitgemm_problem {
 typedef struct jitgemm_operands {
   size_t size;
   const void* a;
-  const void* b;
+  const void* b;  ///< with JITGEMM_BATCH_MODE_POINTERS an array of pointers, one a group, in memory as the matrices'
   const void* c;  ///< ignored when beta = 0
   void* d;
   const void* bias;      ///< ignored without jitgemm_epilogue.bias

@@ -23,11 +23,14 @@ struct Matrix {
   /// into ld, side by side.
   std::int64_t stride = packed_stride;
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
-  /// and 16 at most. gemm() looks at the pointers it is given instead.
+  /// and 16 at most. gemm() looks at the pointers it is given instead, but at none that BatchMode::pointers has.
   int alignment = 16;
   /// What an A's or B's scales are, if it has any, or Scaling::block_1x128 for a D that gets scales of its own.
   /// Scales of vectors and blocks are tuned as they are; D's own share what was measured without them.
   Scaling scaling = Scaling::value;
+  /// Of a B of groups of rows: BatchMode::pointers where each group's lies somewhere else, as layers' weights do that
+  /// were allocated one by one. Operands::b names where then, and `stride` means nothing.
+  BatchMode batch_mode = BatchMode::strided;
 };
 
 /// What becomes of x = alpha * A * B + beta * C before it is stored.
@@ -137,6 +140,10 @@ struct EpilogueValue {
 /// to last element: matrices whose rows interleave count as overlapping.
 struct Operands {
   const void* a = nullptr;
+  /// With BatchMode::pointers not B but an array of pointers to it, one for each group, in memory as the matrices',
+  /// aligned to 8 bytes and read while the call runs on the device. Each is a multiple of b.alignment bytes and names
+  /// memory as the matrices', two may be the same; where a group has rows and its pointer is null or aligned to less,
+  /// its product is zero and Context::check() says so. That what they name overlaps no D nor workspace is not checked.
   const void* b = nullptr;
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;

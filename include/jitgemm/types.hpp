@@ -82,6 +82,12 @@ enum class Grouping : std::uint8_t {
   along_k,  ///< one A and B, of which each group has some of k, and a D, one after the other; where each ends in k
 };
 
+/// Where the matrices of a batch lie.
+enum class BatchMode : std::uint8_t {
+  strided,   ///< Matrix::stride elements apart
+  pointers,  ///< wherever pointers in memory on the device say, one for each; of the B of groups of rows
+};
+
 /// Where e4m3 and e5m2 products are added up. The tensor cores of sm_90 add 32 of them to an f32 accumulator at once,
 /// aligned to the largest, and keep 13 bits after its leading one: 33 x 2^-13 of the largest partial sum is lost at
 /// most, every 32 products.
@@ -101,6 +107,7 @@ JITGEMM_EXPORT std::string_view to_string(Bias bias);
 JITGEMM_EXPORT std::string_view to_string(Activation activation);
 JITGEMM_EXPORT std::string_view to_string(Scaling scaling);
 JITGEMM_EXPORT std::string_view to_string(Grouping grouping);
+JITGEMM_EXPORT std::string_view to_string(BatchMode batch_mode);
 JITGEMM_EXPORT std::string_view to_string(Accumulation accumulation);
 
 /// The inverses of to_string; nullopt for a text that names nothing.
@@ -110,6 +117,7 @@ JITGEMM_EXPORT std::optional<Bias> parse_bias(std::string_view text);
 JITGEMM_EXPORT std::optional<Activation> parse_activation(std::string_view text);
 JITGEMM_EXPORT std::optional<Scaling> parse_scaling(std::string_view text);
 JITGEMM_EXPORT std::optional<Grouping> parse_grouping(std::string_view text);
+JITGEMM_EXPORT std::optional<BatchMode> parse_batch_mode(std::string_view text);
 JITGEMM_EXPORT std::optional<Accumulation> parse_accumulation(std::string_view text);
 
 }  // namespace jitgemm

@@ -38,6 +38,7 @@ const char* jitgemm_layout_name(jitgemm_layout layout) { return word_of<jitgemm:
 const char* jitgemm_bias_name(jitgemm_bias bias) { return word_of<jitgemm::Bias>(bias); }
 const char* jitgemm_activation_name(jitgemm_activation activation) { return word_of<jitgemm::Activation>(activation); }
 const char* jitgemm_scaling_name(jitgemm_scaling scaling) { return word_of<jitgemm::Scaling>(scaling); }
+const char* jitgemm_batch_mode_name(jitgemm_batch_mode batch_mode) { return word_of<jitgemm::BatchMode>(batch_mode); }
 const char* jitgemm_grouping_name(jitgemm_grouping grouping) { return word_of<jitgemm::Grouping>(grouping); }
 const char* jitgemm_accumulation_name(jitgemm_accumulation accumulation) {
   return word_of<jitgemm::Accumulation>(accumulation);
@@ -60,6 +61,9 @@ jitgemm_status jitgemm_activation_parse(const char* text, jitgemm_activation* ac
 }
 jitgemm_status jitgemm_scaling_parse(const char* text, jitgemm_scaling* scaling) {
   return parse_word<jitgemm::Scaling>(text, scaling, "scaling", jitgemm::parse_scaling);
+}
+jitgemm_status jitgemm_batch_mode_parse(const char* text, jitgemm_batch_mode* batch_mode) {
+  return parse_word<jitgemm::BatchMode>(text, batch_mode, "batch mode", jitgemm::parse_batch_mode);
 }
 jitgemm_status jitgemm_grouping_parse(const char* text, jitgemm_grouping* grouping) {
   return parse_word<jitgemm::Grouping>(text, grouping, "grouping", jitgemm::parse_grouping);

@@ -17,7 +17,7 @@ void check_reserved(const char* name, const std::int64_t (&words)[count], std::i
 }
 
 jitgemm_matrix to_c(const Matrix& matrix) {
-  const auto& [type, layout, ld, stride, alignment, scaling] = matrix;
+  const auto& [type, layout, ld, stride, alignment, scaling, batch_mode] = matrix;
   jitgemm_matrix to{};
   to.type = number_of(type);
   to.layout = number_of(layout);
@@ -25,19 +25,21 @@ jitgemm_matrix to_c(const Matrix& matrix) {
   to.stride = stride;
   to.alignment = alignment;
   to.scaling = number_of(scaling);
+  to.batch_mode = number_of(batch_mode);
   return to;
 }
 
 Matrix matrix_of(const jitgemm_matrix& from, const char* name) {
-  check_reserved(name, from.reserved);
+  check_reserved(name, from.reserved, from.reserved_word);
   Matrix to;
-  auto& [type, layout, ld, stride, alignment, scaling] = to;
+  auto& [type, layout, ld, stride, alignment, scaling, batch_mode] = to;
   type = enumerator_of<DataType>(from.type);
   layout = enumerator_of<Layout>(from.layout);
   ld = from.ld;
   stride = from.stride;
   alignment = from.alignment;
   scaling = enumerator_of<Scaling>(from.scaling);
+  batch_mode = enumerator_of<BatchMode>(from.batch_mode);
   return to;
 }
 

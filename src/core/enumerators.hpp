@@ -39,6 +39,8 @@ inline constexpr std::string_view enumeration_name<Scaling> = "scaling";
 template <>
 inline constexpr std::string_view enumeration_name<Grouping> = "grouping";
 template <>
+inline constexpr std::string_view enumeration_name<BatchMode> = "batch mode";
+template <>
 inline constexpr std::string_view enumeration_name<Accumulation> = "accumulation";
 
 template <typename Enum>

@@ -1,6 +1,7 @@
 #include "core/groups.hpp"
 
 #include "core/data_types.hpp"
+#include "core/enumerators.hpp"
 #include "core/operand_matrix.hpp"
 
 namespace jitgemm {
@@ -60,6 +61,14 @@ NormalProblem typical_along_k(const NormalProblem& problem) {
 std::string why_groups_unsupported(const Problem& p) {
   if (has_groups_of_rows(p) && p.a.layout != Layout::row_major)
     return "groups are of rows, and A is column-major: give a row-major A, or groups along k";
+  for (const Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
+    if (!is_known(matrix->batch_mode)) return "unknown batch mode: use " + names_of_all<BatchMode>();
+  for (const Matrix* matrix : {&p.a, &p.c, &p.d})
+    if (matrix->batch_mode != BatchMode::strided)
+      return "pointers name the matrices of B alone: leave batch_mode_a, batch_mode_c and batch_mode_d at strided";
+  if (has_pointers_to_b(p) && !has_groups_of_rows(p))
+    return "pointers name the B of each group of rows, and the problem has no such groups: use grouping = offsets or "
+           "counts, or batch_mode_b = strided";
   return {};
 }
 
@@ -103,6 +112,7 @@ NormalProblem as_batch(const NormalProblem& typical) {
   if (!has_groups(p)) return p;
   p.grouping = Grouping::none;
   p.expected_m = 0;
+  p.b.batch_mode = BatchMode::strided;
   if (typical.grouping == Grouping::offsets) {
     p.m = typical.m / std::max<std::int64_t>(1, typical.batch);
     one_behind_the_other(p, p.m);

@@ -17,6 +17,9 @@ inline bool has_groups_of_rows(const Problem& problem) {
   return has_groups(problem) && problem.grouping != Grouping::along_k;
 }
 
+/// Whether each group's B lies where a pointer on the device says.
+inline bool has_pointers_to_b(const Problem& problem) { return problem.b.batch_mode == BatchMode::pointers; }
+
 /// Empty, or the rule for groups that the problem breaks and the way out.
 std::string why_groups_unsupported(const Problem& problem);
 

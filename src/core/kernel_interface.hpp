@@ -1,6 +1,7 @@
 #pragma once
 
 // The templates that the host compiles too.
+#include "address_map.cuh"
 #include "arguments.cuh"
 #include "begin_call_arguments.cuh"
 #include "block_scales_arguments.cuh"

@@ -34,4 +34,11 @@ inline std::int64_t interleaved_columns(const Problem& problem) {
   return (columns_of_d(problem) + pair_columns - 1) / pair_columns * (2 * pair_columns);
 }
 
+/// Whether TMA copies groups of pairs one at a time: the last is not whole, or each matrix is found by its pointer,
+/// which takes the dimensions that a map has for groups.
+inline bool has_ragged_pairs(const Problem& problem) {
+  return has_pairs(problem) &&
+         (columns_of_d(problem) % pair_columns != 0 || problem.b.batch_mode == BatchMode::pointers);
+}
+
 }  // namespace jitgemm

@@ -46,7 +46,7 @@ void normalise_matrix(const std::string& name, const std::string& ld_name, const
                       const Problem& problem) {
   const std::int64_t size = std::int64_t(size_of(operand.type));
   const Matrix given = matrix;
-  auto& [type, layout, ld, stride, alignment, scaling] = matrix;
+  auto& [type, layout, ld, stride, alignment, scaling, batch_mode] = matrix;
   if (ld == 0) ld = operand.packed_ld();
   if (ld < operand.packed_ld()) {
     invalid(ErrorCode::invalid_problem,
@@ -64,6 +64,7 @@ void normalise_matrix(const std::string& name, const std::string& ld_name, const
   if (__builtin_mul_overflow(ld, std::max<std::int64_t>(1, operand.vectors), &elements) ||
       __builtin_mul_overflow(elements, size, &bytes) || bytes > most_matrix_bytes)
     too_large(ld_name, ld, given.ld == 0, "the matrix larger than 2^50");
+  if (batch_mode == BatchMode::pointers) stride = packed_stride;  // as what is measured in their place lies
   if (operand.batch <= 1) stride = 0;
   if (stride == packed_stride) stride = elements;
   if (stride < 0) {
@@ -364,11 +365,15 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
 
   if (reads_ab(p)) {
     const Operand a{"A", operands.a, matrix_a(p).batch_bytes()};
-    const Operand b{"B", operands.b, matrix_b(p).batch_bytes()};
     check_input(a, p.a.type);
-    check_input(b, p.b.type);
     set_alignment(p.a, a);
-    set_alignment(p.b, b);
+    if (has_pointers_to_b(p)) {
+      check_aligned({"B, pointers to it,", operands.b, p.batch * std::int64_t(sizeof(void*))}, sizeof(void*));
+    } else {
+      const Operand b{"B", operands.b, matrix_b(p).batch_bytes()};
+      check_input(b, p.b.type);
+      set_alignment(p.b, b);
+    }
   }
   if (reads_c(p)) {
     const Operand c{"C", operands.c, matrix_c(p).batch_bytes()};

@@ -59,6 +59,10 @@ constexpr void for_each_field(Visit&& visit) {
   visit(ProblemField{"scaling_b"}, [](auto& p) -> auto& { return p.b.scaling; });
   visit(ProblemField{"scaling_c"}, [](auto& p) -> auto& { return p.c.scaling; });
   visit(ProblemField{"scaling_d"}, [](auto& p) -> auto& { return p.d.scaling; });
+  visit(ProblemField{"batch_mode_a"}, [](auto& p) -> auto& { return p.a.batch_mode; });
+  visit(ProblemField{"batch_mode_b"}, [](auto& p) -> auto& { return p.b.batch_mode; });
+  visit(ProblemField{"batch_mode_c"}, [](auto& p) -> auto& { return p.c.batch_mode; });
+  visit(ProblemField{"batch_mode_d"}, [](auto& p) -> auto& { return p.d.batch_mode; });
   visit(ProblemField{"align_a"}, [](auto& p) -> auto& { return p.a.alignment; });
   visit(ProblemField{"align_b"}, [](auto& p) -> auto& { return p.b.alignment; });
   visit(ProblemField{"align_c"}, [](auto& p) -> auto& { return p.c.alignment; });

@@ -18,7 +18,7 @@ struct RowPairs {
 };
 
 /// One box of a matrix of a batch that TMA copies between global and shared memory: a 3-D tensor, inner dimension
-/// contiguous; with rows in pairs 5-D.
+/// contiguous; with rows in pairs, or wherever a pointer says, 5-D.
 struct TensorMapSpec {
   const void* address = nullptr;  ///< 16-byte aligned
   DataType type = f16;
@@ -28,6 +28,8 @@ struct TensorMapSpec {
   int box_inner = 0,
       box_outer = 0;    ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
   RowPairs pairs = {};  ///< groups 0: none
+  /// In the place of `address`, groups of pairs and matrices of a batch, each one of them: templates/address_map.cuh.
+  bool of_all_addresses = false;
 
   bool operator==(const TensorMapSpec&) const = default;
 };

@@ -61,6 +61,13 @@ std::span<const Enumerator<Grouping>> enumerators() {
 }
 
 template <>
+std::span<const Enumerator<BatchMode>> enumerators() {
+  static constexpr std::array all{Enumerator<BatchMode>{BatchMode::strided, "strided"},
+                                  Enumerator<BatchMode>{BatchMode::pointers, "pointers"}};
+  return all;
+}
+
+template <>
 std::span<const Enumerator<Accumulation>> enumerators() {
   static constexpr std::array all{Enumerator<Accumulation>{Accumulation::fast, "fast"},
                                   Enumerator<Accumulation>{Accumulation::promoted, "promoted"}};
@@ -76,6 +83,7 @@ std::string_view to_string(Bias bias) { return name_of(bias); }
 std::string_view to_string(Activation activation) { return name_of(activation); }
 std::string_view to_string(Scaling scaling) { return name_of(scaling); }
 std::string_view to_string(Grouping grouping) { return name_of(grouping); }
+std::string_view to_string(BatchMode batch_mode) { return name_of(batch_mode); }
 std::string_view to_string(Accumulation accumulation) { return name_of(accumulation); }
 
 std::optional<DataType> parse_data_type(std::string_view text) { return parse_enumerator<DataType>(text); }
@@ -84,6 +92,7 @@ std::optional<Bias> parse_bias(std::string_view text) { return parse_enumerator<
 std::optional<Activation> parse_activation(std::string_view text) { return parse_enumerator<Activation>(text); }
 std::optional<Scaling> parse_scaling(std::string_view text) { return parse_enumerator<Scaling>(text); }
 std::optional<Grouping> parse_grouping(std::string_view text) { return parse_enumerator<Grouping>(text); }
+std::optional<BatchMode> parse_batch_mode(std::string_view text) { return parse_enumerator<BatchMode>(text); }
 std::optional<Accumulation> parse_accumulation(std::string_view text) { return parse_enumerator<Accumulation>(text); }
 
 }  // namespace jitgemm

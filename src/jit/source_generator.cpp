@@ -36,6 +36,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
   TemplateValues values = files_of({"types.cuh",
                                     "schedule.cuh",
                                     "arguments.cuh",
+                                    "address_map.cuh",
                                     "custom_epilogue_arguments.cuh",
                                     "work_tile.cuh",
                                     "group_schedule.cuh",
@@ -133,7 +134,7 @@ std::string nonzero_scalars(const Problem& p) {
 std::string describe_epilogue(const Problem& p) {
   std::string text;
   if (has_groups(p))
-    text += ", groups by " + std::string(to_string(p.grouping));
+    text += ", groups by " + std::string(to_string(p.grouping)) + (has_pointers_to_b(p) ? ", each B by a pointer" : "");
   else if (p.batch > 1)
     text += ", batched";
   if (reads_c(p)) text += ", with C";
@@ -260,13 +261,14 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"entry", source.entry},
             {"scaling_d", std::string(to_string(p.d.scaling))},
             {"grouping", std::string(to_string(p.grouping))},
+            {"b_by_pointers", flag(has_pointers_to_b(asked))},
             {"sharding", std::string(sharding_name(asked.sharding))},
             {"arguments", arguments_of(p, asked.sharding)},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"narrows", flag(narrows(c, p))},
             {"fetches", flag(fetches(c, p))},
             {"pairing", std::string(to_string(pairing_of(p)))},
-            {"ragged_pairs", flag(has_pairs(asked) && columns_of_d(asked) % pair_columns != 0)},
+            {"ragged_pairs", flag(has_ragged_pairs(asked))},
             {"up_step", std::to_string(up_step(asked))},
             {"custom_epilogue",
              has_epilogue_function(p) ? custom_epilogue_source(epilogue_function(p), compute_type_of(p)) : ""},

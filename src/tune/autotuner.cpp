@@ -140,7 +140,7 @@ class Tuner {
     kernels_.emplace(backend_, configs.size(), [this, configs](std::size_t i) {
       return get_kernels(store_, problem_, configs[i], backend_.device());
     });
-    check_.emplace(backend_, store_, as_batch(problem_), sampler_->operands(), sampler_->stream());
+    check_.emplace(backend_, store_, as_batch(problem_), sampler_->operands_as_batch(), sampler_->stream());
     std::vector<std::size_t> pending(candidates_.size());
     std::iota(pending.begin(), pending.end(), 0);
     while (!pending.empty() && !(admission_deadline_ && admission_deadline_->over())) {

@@ -24,7 +24,7 @@ class Sampler {
  public:
   Sampler(Backend& backend, const NormalProblem& problem, std::size_t workspace_bytes, int counters);
 
-  Operands operands() const { return scratch_.operands(0); }
+  Operands operands_as_batch() const { return scratch_.operands_as_batch(0); }
   Stream stream() const { return timer_.stream(); }
   /// Once, on operands(); done on return.
   void run(const Runnable& runnable);

@@ -1,6 +1,7 @@
 #include "tune/scratch.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
@@ -55,6 +56,7 @@ Scratch::Scratch(Backend& backend, const NormalProblem& p, std::size_t workspace
   }
   zero_counters();
   deal_rows_to_groups();
+  point_to_b();
   backend.fill_random(inputs_.get(), std::int64_t(input_bytes() / size_of(p.a.type)), p.a.type, seed);
   if (const std::size_t bytes = std::size_t(sets_) * (c_bytes_ + bias_bytes_); bytes > 0) {
     backend.fill_random(addends_.get(), std::int64_t(bytes / size_of(addend)), addend, seed + 1);
@@ -88,7 +90,31 @@ void* Scratch::group_table(Distribution distribution) const {
   return at(group_rows_.get(), std::size_t(distribution) * group_table_bytes(problem_));
 }
 
+/// Each group's to the matrix that a batch would have there.
+void Scratch::point_to_b() {
+  if (!has_pointers_to_b(problem_)) return;
+  pointers_ = allocate_memory(backend_, std::size_t(sets_ * problem_.batch) * sizeof(void*));
+  const std::size_t stride = std::size_t(problem_.b.stride) * size_of(problem_.b.type);
+  for (int set = 0; set < sets_; ++set) {
+    std::vector<const void*> pointers;
+    for (std::int64_t group = 0; group < problem_.batch; ++group)
+      pointers.push_back(at(const_cast<void*>(operands_as_batch(set).b), std::size_t(group) * stride));
+    backend_.copy_to_device(pointers_to_b(set), pointers.data(), pointers.size() * sizeof(void*));
+  }
+}
+
+void* Scratch::pointers_to_b(int set) const {
+  return at(pointers_.get(), std::size_t(set * problem_.batch) * sizeof(void*));
+}
+
 Operands Scratch::operands(int set, Distribution distribution) const {
+  Operands operands = operands_as_batch(set);
+  if (has_pointers_to_b(problem_)) operands.b = pointers_to_b(set);
+  if (has_groups(problem_)) operands.group_rows = static_cast<const std::int32_t*>(group_table(distribution));
+  return operands;
+}
+
+Operands Scratch::operands_as_batch(int set) const {
   const std::size_t input = std::size_t(set) * (a_bytes_ + b_bytes_),
                     addend = std::size_t(set) * (c_bytes_ + bias_bytes_);
   Operands operands;
@@ -101,7 +127,6 @@ Operands Scratch::operands(int set, Distribution distribution) const {
     operands.scale_a = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes));
     operands.scale_b = reinterpret_cast<const float*>(at(scales_.get(), std::size_t(set) * bytes + scale_a_bytes_));
   }
-  if (has_groups(problem_)) operands.group_rows = static_cast<const std::int32_t*>(group_table(distribution));
   return operands;
 }
 

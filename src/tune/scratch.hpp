@@ -18,6 +18,8 @@ class Scratch {
   int sets() const { return sets_; }
   /// Of a problem with groups: how rows come to them. A problem without has no other operands for it.
   Operands operands(int set, Distribution distribution = Distribution::equal) const;
+  /// The same of the problem as a batch (core/groups.hpp).
+  Operands operands_as_batch(int set) const;
   Workspace workspace() const;
   void zero_counters();
 
@@ -31,6 +33,8 @@ class Scratch {
  private:
   void allocate_sets();
   void deal_rows_to_groups();
+  void point_to_b();
+  void* pointers_to_b(int set) const;
   void* group_table(Distribution distribution) const;
 
   Backend& backend_;
@@ -39,7 +43,7 @@ class Scratch {
   std::size_t workspace_bytes_;
   int counters_;
   int sets_ = 1;
-  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_, scales_, group_rows_;
+  DeviceMemory workspace_memory_, counter_memory_, inputs_, addends_, outputs_, scales_, group_rows_, pointers_;
 };
 
 }  // namespace jitgemm

@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_name(text, parse_layout(text));
   check_name(text, parse_activation(text));
   check_name(text, parse_scaling(text));
+  check_name(text, parse_batch_mode(text));
   check_name(text, parse_accumulation(text));
   check_name(text, parse_schedule(text));
   parse_log_level(text);

@@ -264,3 +264,27 @@ def test_refusals(arguments, message):
         jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), np.array([1, 2]))
     with pytest.raises(ValueError, match="K"):
         jitgemm.grouped_mm(random((16, 5)), random((2, 4, 8)), np.array([1, 2], "int32"))
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_weights_that_lie_apart(by_columns):
+    a, offs = random((40, 24)), np.array([7, 7, 31, 40], "int32")
+    stack = random((4, 16, 24)).swapaxes(1, 2) if by_columns else random((4, 24, 16))
+    apart = jitgemm.MatrixPointers([np.array(matrix.T, order="C").T if by_columns else matrix.copy() for matrix in stack])
+    assert len(apart) == 4 and np.array_equal(apart[2], stack[2]) and "(4, 24, 16)" in repr(apart)
+    check(jitgemm.grouped_mm(a, apart, offs), a, stack, offs)
+    out = jitgemm.grouped_mm(np.stack([a[:10]] * 4), apart, counts=np.array([3, 0, 10, 1], "int32"))
+    assert np.allclose(out[2], a[:10] @ stack[2], atol=1e-4)
+
+
+def test_weights_that_lie_apart_and_do_not_go_together():
+    with pytest.raises(ValueError, match="there is no matrix"):
+        jitgemm.MatrixPointers([])
+    with pytest.raises(ValueError, match="alike"):
+        jitgemm.MatrixPointers([random((4, 8)), random((8, 4))])
+    with pytest.raises(ValueError, match="pass matrices"):
+        jitgemm.MatrixPointers([random((2, 4, 8))])
+    with pytest.raises(TypeError, match="MatrixPointers"):
+        jitgemm.grouped_mm(random((16, 4)), [random((4, 8))] * 2, np.array([5, 16], "int32"))
+    with pytest.raises(ValueError, match="number for each group"):
+        jitgemm.grouped_mm(random((16, 4)), jitgemm.MatrixPointers([random((4, 8))] * 2), np.array([16], "int32"))

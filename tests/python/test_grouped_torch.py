@@ -118,3 +118,17 @@ def test_an_epilogue_has_no_gradients_and_loses_none():
     d, outputs = jitgemm.grouped_mm(a, b, offs, epilogue=epilogues.silu("f32"))
     assert torch.allclose(outputs["before"], by_torch(a, b, [3, 9]), atol=1e-4)
     assert torch.allclose(d, torch.nn.functional.silu(outputs["before"]), atol=1e-4)
+
+
+def test_weights_that_lie_apart_have_no_gradients():
+    a, offs = torch.randn(9, 16), torch.tensor([4, 9], dtype=torch.int32)
+    layers = [torch.nn.Linear(16, 8, bias=False) for _ in range(2)]
+    experts = jitgemm.MatrixPointers([layer.weight.T for layer in layers])
+    with pytest.raises(RuntimeError, match="MatrixPointers have none"):
+        jitgemm.grouped_mm(a, experts, offs)
+    with torch.no_grad():
+        d = jitgemm.grouped_mm(a, experts, offs)
+    assert torch.allclose(d, torch.cat([layers[0](a[:4]), layers[1](a[4:])]), atol=1e-4)
+    with torch.no_grad():  # as they are in memory now
+        layers[1].weight.mul_(2)
+        assert torch.allclose(jitgemm.grouped_mm(a, experts, offs)[4:], 2 * d[4:], atol=1e-4)

@@ -44,7 +44,7 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
       spec.outer > 1 ? cuuint64_t(spec.stride) * size : (cuuint64_t(spec.inner) * size + 15) / 16 * 16;
   const cuuint64_t batch_stride = spec.batch > 1 ? cuuint64_t(spec.batch_stride) * size : stride;
   const RowPairs& pairs = spec.pairs;
-  const cuuint64_t pair_stride = cuuint64_t(pairs.stride) * size,
+  const cuuint64_t pair_stride = pairs.groups > 0 ? cuuint64_t(pairs.stride) * size : stride,
                    group_stride = pairs.groups > 1 ? cuuint64_t(pairs.group_stride) * size : pair_stride;
   struct Dimension {
     cuuint64_t size, stride;  // bytes from the last one to the next
@@ -55,11 +55,15 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
       Dimension{cuuint64_t(spec.outer), stride, cuuint32_t(spec.box_outer)},
   };
   cuuint32_t rank = 2;
-  if (pairs.groups > 0) {
-    dimensions[rank++] = {2, pair_stride, 2};
-    dimensions[rank++] = {cuuint64_t(pairs.groups), group_stride, cuuint32_t(pairs.box_groups)};
+  const bool in_pairs = pairs.groups > 0;
+  if (in_pairs || spec.of_all_addresses) dimensions[rank++] = {in_pairs ? 2u : 1u, pair_stride, in_pairs ? 2u : 1u};
+  if (spec.of_all_addresses) {
+    dimensions[rank++] = {device::LOW_COUNT, device::LOW_STEP, 1};
+    dimensions[rank++] = {device::HIGH_COUNT, device::HIGH_STEP, 1};
+  } else {
+    if (in_pairs) dimensions[rank++] = {cuuint64_t(pairs.groups), group_stride, cuuint32_t(pairs.box_groups)};
+    dimensions[rank++] = {cuuint64_t(spec.batch), batch_stride, 1};
   }
-  dimensions[rank++] = {cuuint64_t(spec.batch), batch_stride, 1};
   cuuint64_t sizes[5], strides[4];
   cuuint32_t box[5];
   const cuuint32_t element_strides[] = {1, 1, 1, 1, 1};
@@ -69,8 +73,10 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
     if (i > 0) strides[i - 1] = dimensions[i].stride;
   }
   CUtensorMap encoded;
+  void* const address =
+      spec.of_all_addresses ? std::bit_cast<void*>(device::FIRST_ADDRESS) : const_cast<void*>(spec.address);
   const CUresult result = api.tensor_map_encode_tiled(
-      &encoded, tensor_map_type(spec.type), rank, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
+      &encoded, tensor_map_type(spec.type), rank, address, sizes, strides, box, element_strides,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {

@@ -29,8 +29,10 @@ struct Map {
   long long inner_bytes, outer, batch;
   u64 stride_bytes, batch_stride_bytes;
   u32 box_outer;
-  u32 row_bytes;          // of the box
-  u32 pairs, box_groups;  // 2 and its groups where rows are pairs in turn, else 1 and 1
+  u32 row_bytes;  // of the box
+  unsigned short dimensions;
+  unsigned short pairs;  // 2 where rows are pairs in turn, else 1
+  u32 box_groups;        // groups of them, else 1
   long long groups;
   u64 pair_stride_bytes, group_stride_bytes;
   unsigned char rest[32];
@@ -179,25 +181,25 @@ void fire_copy(Thread& thread) {
 namespace {
 
 /// That the instruction has as many coordinates as the map has dimensions.
-void check_rank(Thread& thread, const TensorMap* opaque, bool in_pairs, const char* operation) {
+void check_rank(Thread& thread, const TensorMap* opaque, int dimensions, const char* operation) {
   const Map map = decode(thread, opaque, operation);
-  if ((map.pairs == 2) != in_pairs)
-    thread.launch->fault("%s: the tensor map has %d dimensions", operation, in_pairs ? 3 : 5);
+  if (map.dimensions != dimensions)
+    thread.launch->fault("%s: the tensor map has %d dimensions", operation, map.dimensions);
 }
 
-void load(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, bool in_pairs, const char* operation) {
+void load(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, int dimensions, const char* operation) {
   Thread& thread = *current;
   thread.launch->preempt();
-  check_rank(thread, map, in_pairs, operation);
+  check_rank(thread, map, dimensions, operation);
   issue(thread, {thread.block, *map, shared, barrier, place}, box_alignment(decode(*map)), operation);
 }
 
-void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, u16 blocks, bool in_pairs,
+void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlace& place, u16 blocks, int dimensions,
                     const char* operation) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
   launch.preempt();
-  check_rank(thread, map, in_pairs, operation);
+  check_rank(thread, map, dimensions, operation);
   if (blocks == 0 || blocks >> launch.cluster_size() != 0)
     launch.fault("%s to blocks 0x%x of a cluster of %u", operation, blocks, launch.cluster_size());
   PendingLoad load{nullptr, *map, shared, barrier, place};
@@ -211,18 +213,18 @@ void load_multicast(u32 shared, const TensorMap* map, u32 barrier, const BoxPlac
 }  // namespace
 
 void tma_load_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch) {
-  load(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, false, "tma_load_3d");
+  load(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, 3, "tma_load_3d");
 }
 void tma_load_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int pair, int group, int batch) {
-  load(shared, map, barrier, {inner, outer, pair, group, batch}, true, "tma_load_5d");
+  load(shared, map, barrier, {inner, outer, pair, group, batch}, 5, "tma_load_5d");
 }
 void tma_load_multicast_3d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int batch, u16 blocks) {
-  load_multicast(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, blocks, false,
+  load_multicast(shared, map, barrier, {.inner = inner, .outer = outer, .batch = batch}, blocks, 3,
                  "tma_load_multicast_3d");
 }
 void tma_load_multicast_5d(u32 shared, const TensorMap* map, u32 barrier, int inner, int outer, int pair, int group,
                            int batch, u16 blocks) {
-  load_multicast(shared, map, barrier, {inner, outer, pair, group, batch}, blocks, true, "tma_load_multicast_5d");
+  load_multicast(shared, map, barrier, {inner, outer, pair, group, batch}, blocks, 5, "tma_load_multicast_5d");
 }
 
 void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
@@ -238,6 +240,7 @@ void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
   map.inner_bytes = map.row_bytes = 16;
   map.outer = map.box_outer = bytes / 16;
   map.stride_bytes = 16;
+  map.dimensions = 3;
   map.batch = map.pairs = map.box_groups = 1;
   map.groups = 1;
   device::TensorMap opaque;
@@ -269,7 +272,7 @@ void tma_store_3d(const TensorMap* opaque, u32 shared, int inner, int outer, int
   Block& block = *thread.block;
   launch.preempt();
   launch.check_dependencies(thread, "tma_store_3d");
-  check_rank(thread, opaque, false, "tma_store_3d");
+  check_rank(thread, opaque, 3, "tma_store_3d");
   const Map map = decode(thread, opaque, "tma_store_3d");
   if (map.inner_bytes % 16 != 0)  // seen on an H200: it clips at 16 bytes, and writes beside the row
     launch.fault("tma_store_3d: rows of %lld bytes, which is not a multiple of 16", map.inner_bytes);
@@ -328,14 +331,15 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_operand, "a matrix that TMA cannot copy: " + why + "; use the sm80 main loop");
   };
-  if (!spec.address) refuse("its address is null");
-  if (reinterpret_cast<std::uintptr_t>(spec.address) % 16 != 0) refuse("its address is not a multiple of 16");
+  const u64 address = spec.of_all_addresses ? device::FIRST_ADDRESS : reinterpret_cast<std::uintptr_t>(spec.address);
+  if (address == 0) refuse("its address is null");
+  if (address % 16 != 0) refuse("its address is not a multiple of 16");
   if (const std::string why = why_unmappable(spec); !why.empty()) refuse(why);
   const long long size = (long long)size_of(spec.type), row_bytes = spec.box_inner * size;
   Map map{};
   map.magic = map_magic;
   map.element_bytes = u32(size);
-  map.address = reinterpret_cast<std::uintptr_t>(spec.address);
+  map.address = address;
   map.inner_bytes = spec.inner * size;
   map.outer = spec.outer;
   map.batch = spec.batch;
@@ -344,11 +348,16 @@ device::TensorMap encode_tensor_map(const TensorMapSpec& spec) {
   map.box_outer = u32(spec.box_outer);
   map.row_bytes = u32(row_bytes);
   const bool in_pairs = spec.pairs.groups > 0;
+  map.dimensions = in_pairs || spec.of_all_addresses ? 5 : 3;
   map.pairs = in_pairs ? 2 : 1;
   map.groups = in_pairs ? spec.pairs.groups : 1;
   map.box_groups = in_pairs ? u32(spec.pairs.box_groups) : 1;
   map.pair_stride_bytes = in_pairs ? u64(spec.pairs.stride * size) : 0;
   map.group_stride_bytes = spec.pairs.groups > 1 ? u64(spec.pairs.group_stride * size) : 0;
+  if (spec.of_all_addresses) {
+    map.groups = (long long)device::LOW_COUNT, map.group_stride_bytes = device::LOW_STEP;
+    map.batch = (long long)device::HIGH_COUNT, map.batch_stride_bytes = device::HIGH_STEP;
+  }
   device::TensorMap result;
   std::memcpy(&result, &map, sizeof map);
   return result;

@@ -1,5 +1,6 @@
 #include "kernels/sm90/tensor_maps.hpp"
 
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/pairing.hpp"
 #include "geometry_sm90.cuh"
@@ -21,13 +22,20 @@ TensorMapSpec map_of(const OperandMatrix& matrix, int box_inner, int box_outer) 
           .box_outer = box_outer};
 }
 
+/// Of B, where each group's lies wherever its pointer says.
+void find_by_address(TensorMapSpec& map) {
+  map.of_all_addresses = true;
+  map.batch = 1;
+  map.batch_stride = 0;
+}
+
 /// Makes the map of a K-major operand, whose rows are columns of the product, one whose rows are pairs in turn. Of
 /// whole groups a box has as many as the tile. Else no map of groups ends where both of the pair's rows do: rows are
 /// one dimension then, and a box has one group of them.
 void pair_rows(const NormalProblem& p, const OperandMatrix& matrix, TensorMapSpec& map) {
   const bool halves = pairing_of(p) == Pairing::halves;
   const std::int64_t width = columns_of_d(p), row = halves ? matrix.ld : 2 * matrix.ld;
-  const bool ragged = width % pair_columns != 0;
+  const bool ragged = has_ragged_pairs(p);
   map.outer = ragged ? width : pair_columns;
   map.stride = row;
   map.pairs = {.stride = halves ? width * matrix.ld : matrix.ld,
@@ -53,6 +61,7 @@ TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& 
     else
       map.inner = interleaved_columns(normalised);  // as they were packed
   }
+  if (has_pointers_to_b(normalised)) find_by_address(c.swap_ab ? maps.a : maps.b);
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   if (geometry.tma_store)
     maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d.type)), geometry.d_box_rows);

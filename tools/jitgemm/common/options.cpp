@@ -141,6 +141,8 @@ void ProblemOptions::add_to(CLI::App& app, Scope scope) {
   add_field("--grouping", "grouping",
             "Of matrices as groups: " + names_of_all(parse_grouping) + " [none, with --groups offsets]");
   add_size("--expected-m", "expected_m", "Rows, or of k, that a group is expected to have, for the choice [all alike]");
+  add_field("--batch-mode-b", "batch_mode_b",
+            "Where the B of each group of rows lies: " + names_of_all(parse_batch_mode) + " on the device [strided]");
   add_size("--stride-a", "stride_a", "Elements from one A to the next; 0 uses one for all [packed]");
   add_size("--stride-b", "stride_b", "Of B");
   add_size("--stride-c", "stride_c", "Of C");

@@ -4,6 +4,7 @@
 
 #include "backend/backend.hpp"
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
@@ -70,6 +71,7 @@ void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Proble
     if (each.epilogue.bias != Bias::none && !own_bias_)
       grow(bias_, std::size_t(bias_elements(each)) * size_of(addend), addend, 4);
   }
+  point_to_b(p);
   vectors_a_ = p.a.scaling != Scaling::value;
   vectors_b_ = p.b.scaling != Scaling::value;
   if (vectors_a_) grow(scales_a_, std::size_t(scales_of_a(p)) * sizeof(float), f32, 5);
@@ -122,6 +124,20 @@ void InputPools::add_scales() {
   backend_.copy_to_device(scale_.data(), &one, sizeof one);
 }
 
+void InputPools::point_to_b(const Problem& p) {
+  pointers_ = DeviceMemory();
+  step_pointers_ = 0;
+  if (!has_pointers_to_b(p)) return;
+  const std::size_t stride = std::size_t(p.b.stride) * size_of(p.b.type);
+  step_pointers_ = std::size_t(p.batch) * sizeof(void*);
+  pointers_ = DeviceMemory(backend_, std::max<std::size_t>(std::size_t(sets_) * step_pointers_, 256));
+  std::vector<const void*> pointers;
+  for (std::size_t set = 0; set < std::size_t(sets_); ++set)
+    for (std::int64_t group = p.batch; group-- > 0;)
+      pointers.push_back(b_.data() + set * step_b_ + std::size_t(group) * stride);
+  if (!pointers.empty()) backend_.copy_to_device(pointers_.data(), pointers.data(), pointers.size() * sizeof(void*));
+}
+
 void InputPools::set_group_rows(const std::vector<std::int32_t>& table) {
   const std::size_t bytes = table.size() * sizeof(std::int32_t);
   group_rows_ = DeviceMemory(backend_, std::max<std::size_t>(bytes, 256));
@@ -136,7 +152,8 @@ Operands InputPools::operands(int set) const {
     return own ? values_[std::size_t(set)][*own].in : pool;
   };
   return {.a = a_.data() + std::size_t(set) * step_a_,
-          .b = b_.data() + std::size_t(set) * step_b_,
+          .b = step_pointers_ > 0 ? pointers_.data() + std::size_t(set) * step_pointers_
+                                  : b_.data() + std::size_t(set) * step_b_,
           .c = shared_or(own_c_, c_.data() + std::size_t(set) * step_c_),
           .d = d_.data() + std::size_t(set) * step_d_,
           .bias = shared_or(own_bias_, bias_.data()),

@@ -51,13 +51,16 @@ class InputPools {
   void prepare_own(const Problem& p);
   /// The first operand that is read, of this shape and type.
   std::optional<std::size_t> find_own(OperandShape shape, DataType type) const;
+  /// The pointers of each set name its matrices from the last to the first, as no stride does.
+  void point_to_b(const Problem& p);
   void grow(DeviceMemory& pool, std::size_t bytes, DataType type, std::uint64_t seed);
 
   Backend& backend_;
   DataType type_a_, type_b_;
   std::uint64_t seed_;
-  DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_, group_rows_;
+  DeviceMemory a_, b_, c_, d_, bias_, scale_, scales_a_, scales_b_, group_rows_, pointers_;
   std::size_t step_a_ = 0, step_b_ = 0, step_c_ = 0, step_d_ = 0;
+  std::size_t step_pointers_ = 0;  // 0: B lies by its stride
   bool vectors_a_ = false, vectors_b_ = false;
   int sets_ = 1;
   std::vector<Own> own_;

@@ -35,6 +35,10 @@ Reference::Reference(Backend& backend, const NormalProblem& problem, const Opera
       scales_a_(scales(reads_ab(problem) ? operands.scale_a : nullptr, scales_of_a(problem))),
       scales_b_(scales(reads_ab(problem) ? operands.scale_b : nullptr, scales_of_b(problem))),
       scale_d_(scales(operands.scale_d, 1).front()) {
+  if (has_pointers_to_b(problem)) {
+    pointers_to_b_.resize(std::size_t(problem.batch));
+    backend_.copy_to_host(pointers_to_b_.data(), operands.b, pointers_to_b_.size() * sizeof(void*));
+  }
   if (problem.grouping != Grouping::along_k) return;
   std::vector<std::int32_t> ends(std::size_t(problem.batch), 0);
   backend_.copy_to_host(ends.data(), operands.group_rows, ends.size() * sizeof ends[0]);
@@ -51,18 +55,23 @@ std::vector<float> Reference::scales(const float* memory, std::int64_t count) {
 void Reference::fetch(std::int64_t batch, const std::vector<std::int64_t>& rows,
                       const std::vector<std::int64_t>& columns) {
   if (!reads_ab(problem_)) return;
-  fetch_vectors(matrix_a(problem_), operands_.a, problem_.a.layout == Layout::row_major, batch, rows, rows_);
-  fetch_vectors(matrix_b(problem_), operands_.b, problem_.b.layout == Layout::column_major, batch, columns, columns_);
+  const auto its = [batch](const OperandMatrix& matrix, const void* operand) -> const void* {
+    return static_cast<const char*>(operand) + batch * matrix.stride * std::int64_t(size_of(matrix.type));
+  };
+  const OperandMatrix a = matrix_a(problem_), b = matrix_b(problem_);
+  fetch_vectors(a, its(a, operands_.a), problem_.a.layout == Layout::row_major, batch, rows, rows_);
+  fetch_vectors(b, pointers_to_b_.empty() ? its(b, operands_.b) : pointers_to_b_[std::size_t(batch)],
+                problem_.b.layout == Layout::column_major, batch, columns, columns_);
 }
 
-void Reference::fetch_vectors(const OperandMatrix& matrix, const void* operand, bool k_adjacent, std::int64_t batch,
+void Reference::fetch_vectors(const OperandMatrix& matrix, const void* of_batch, bool k_adjacent, std::int64_t batch,
                               const std::vector<std::int64_t>& indices, Vectors& vectors) {
   std::vector<std::int64_t> missing;
   std::copy_if(indices.begin(), indices.end(), std::back_inserter(missing),
                [&](std::int64_t index) { return !vectors.contains({batch, index}); });
   if (missing.empty()) return;
   const std::int64_t k = problem_.k, size = std::int64_t(size_of(matrix.type));
-  const char* const memory = static_cast<const char*>(operand) + batch * matrix.stride * size;
+  const char* const memory = static_cast<const char*>(of_batch);
   for (std::int64_t index : missing) vectors[{batch, index}].resize(std::size_t(k));
 
   std::vector<char> chunk;

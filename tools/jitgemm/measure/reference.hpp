@@ -37,6 +37,7 @@ class Reference {
   NormalProblem problem_;
   Operands operands_;
   std::vector<RowRange> of_k_;              ///< of groups along k: what each has
+  std::vector<const void*> pointers_to_b_;  ///< each group's, or none
   std::vector<float> scales_a_, scales_b_;  ///< as many as there are, at least one
   double scale_d_ = 1;
   Vectors rows_, columns_;

@@ -92,9 +92,8 @@ class Run {
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_.counters();
-    const bool tune = !config_ && multiplies(problem_) && problem_.grouping != Grouping::along_k &&
-                      context_options_.tuning.value_or(Tuning::on) == Tuning::on && plan_.source != PlanSource::exact &&
-                      plan_.source != PlanSource::measured;
+    const bool tune = !config_ && multiplies(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
+                      plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");
       const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });

@@ -10,8 +10,8 @@ several GPUs together. `jitgemm.torch` has operators for torch.compile and autog
 """
 
 from jitgemm import _compile, _compilers
-from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, ParallelPlan,
-                           Plan, Problem, TensorParallel, TunedCandidate, TuneReport, default_context, devices, explain,
+from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, MatrixPointers,
+                           ParallelPlan, Plan, Problem, TensorParallel, TunedCandidate, TuneReport, default_context, devices, explain,
                            grouped_mm, set_default_context, source)
 
 TYPE_CHECKING = False  # as typing has it, without the time to import that
@@ -29,7 +29,7 @@ else:
     from jitgemm._core import _matmul as matmul
 
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
-           "Matmul", "ParallelPlan", "Plan", "Problem", "TensorParallel", "TuneReport", "TunedCandidate", "__version__",
+           "Matmul", "MatrixPointers", "ParallelPlan", "Plan", "Problem", "TensorParallel", "TuneReport", "TunedCandidate", "__version__",
            "bench", "block_scales", "cache", "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear",
            "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
 

@@ -173,7 +173,8 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
       "out_dtype"_a = nb::none(), nb::kw_only(), "counts"_a = nb::none(), "out"_a = nb::none(),
       "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "beta"_a = 0.0, "expected_m"_a = 0, "config"_a = nb::none(),
       "stream"_a = nb::none(), "context"_a = nb::none(), "epilogue"_a = nb::none(), "operands"_a = nb::none(),
-      nb::sig("def grouped_mm(a: Array, b: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: "
+      nb::sig("def grouped_mm(a: Array, b: Array | MatrixPointers, offs: Array | None = None, bias: Array | None = "
+              "None, out_dtype: "
               "object = None, *, counts: Array | None = None, out: Array | None = None, scale_a: Array | None = None, "
               "scale_b: Array | None = None, beta: float = 0.0, expected_m: int = 0, config: str | None = None, "
               "stream: object = None, context: Context | None = None, epilogue: Epilogue | str | None = None, "
@@ -182,6 +183,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
 
 a, b       (M, K) and (groups, K, N); a's rows lie contiguous, and b's matrices or their transposes do. Or (M, K) and
            (K, N), of which each group has some of K, as gradients of weights do: a[:, its k] @ b[its k] for each.
+           Matrices that lie apart are MatrixPointers of (K, N) each.
 offs       int32 on the arrays' device: the row, or k, at which each group ends and the next one begins. Any number of
            them, none too; they are read when the kernel runs, so that a captured graph may be replayed with others.
 bias       (N,), the same for all groups, of the result's type.
@@ -199,8 +201,8 @@ epilogue   as matmul's, in the place of bias and beta; of pairs out has N / 2 co
 operands   as matmul's. A value a row is (M,), with counts (groups, M); a value a column (N,), or (groups, N) where each
            group has its own; a matrix is as out.
 
-Of torch's tensors with offs there are gradients for a, b and bias. Context.check() says whether offs or counts were out of range; nothing beside the result is ever
-written.)");
+Of torch's tensors with offs there are gradients for a, b and bias, but none with MatrixPointers. Context.check() says
+whether offs or counts were out of range; nothing beside the result is ever written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
   module.def(

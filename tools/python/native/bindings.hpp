@@ -12,7 +12,8 @@ namespace jitgemm::python {
 // Each adds its subject to the module.
 void bind_context(nb::module_& module);
 void bind_epilogue(nb::module_& module);
-void bind_matmul(nb::module_& module);  // after bind_epilogue(), too
+void bind_matmul(nb::module_& module);           // after bind_epilogue(), too
+void bind_matrix_pointers(nb::module_& module);  // before bind_matmul(), which takes them
 void bind_tensor_parallel(nb::module_& module);
 void bind_cache(nb::module_& module);  // after bind_context(), whose types it shows
 

@@ -10,6 +10,7 @@
 #include "core/type_rules.hpp"
 #include "epilogue.hpp"
 #include "imported.hpp"
+#include "matrix_pointers.hpp"
 #include "torch_state.hpp"
 #include "util/integers.hpp"
 
@@ -147,9 +148,10 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
 }
 
 /// Whether autograd records it.
-bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays,
+bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays, const MatrixPointers* pointers,
                      const std::optional<EpilogueCall>& epilogue) {
   bool of_torch = false, asks_for_gradients = false;
+  if (pointers && knows_torch() && pointers->requires_gradients()) of_torch = asks_for_gradients = true;
   for (const auto* array : arrays) {
     if (!*array || !(*array)->type().is_torch()) continue;
     of_torch = true;
@@ -190,11 +192,16 @@ nb::object grouped_mm(const GroupedArguments& it) {
     if (!argument.is_none()) array.emplace(argument, name, written, used);
     return array;
   };
-  const std::optional<Array> a = loaded(it.a, "a"), b = loaded(it.b, "b"), bias = loaded(it.bias, "bias"),
+  const MatrixPointers* pointers = nullptr;
+  if (nb::isinstance<MatrixPointers>(it.b)) pointers = nb::cast<const MatrixPointers*>(it.b);
+  if (nb::isinstance<nb::list>(it.b) || nb::isinstance<nb::tuple>(it.b))
+    throw nb::type_error("b is several arrays; make jitgemm.MatrixPointers of them once, and pass those");
+  const std::optional<Array> a = loaded(it.a, "a"), b = pointers ? std::nullopt : loaded(it.b, "b"),
+                             bias = loaded(it.bias, "bias"),
                              table = by_counts ? loaded(it.counts, "counts") : loaded(it.offs, "offs"),
                              scale_a = loaded(it.scale_a, "scale_a"), scale_b = loaded(it.scale_b, "scale_b");
   std::optional<Array> d = loaded(it.out, "out", true);
-  if (!a || !b) throw nb::type_error("a and b are arrays; pass both");
+  if (!a || !(b || pointers)) throw nb::type_error("a and b are arrays; pass both");
   for (const auto& [array, name] : {std::pair{&b, "b"},
                                     {&bias, "bias"},
                                     {&table, by_counts ? "counts" : "offs"},
@@ -204,19 +211,25 @@ nb::object grouped_mm(const GroupedArguments& it) {
     if (*array && (*array)->place() != a->place())
       refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
              "; move one of them");
+  if (pointers && pointers->place() != a->place())
+    refuse("b is on " + to_string(pointers->place()) + ", and a on " + to_string(a->place()) + "; move one of them");
   std::optional<EpilogueCall> epilogue;
   if (!it.epilogue.is_none())
     epilogue.emplace(it.epilogue, it.operands, a->place(), used);
   else if (!it.operands.is_none())
     refuse("operands are an epilogue's, which is not there; pass epilogue");
-  if (wants_gradients({&a, &b, &bias, &d}, epilogue)) {
+  if (wants_gradients({&a, &b, &bias, &d}, pointers, epilogue)) {
+    if (pointers)
+      throw std::runtime_error(
+          "one of the arguments requires a gradient, and products with MatrixPointers have none; pass the weights as "
+          "one array, or use torch.no_grad()");
     if (!epilogue) return recorded(it);
     throw std::runtime_error(
         "one of the arguments requires a gradient, and a product with an epilogue of one's own has none; use "
         "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function");
   }
 
-  const View &left = a->view(), &right = b->view(), &rows = table->view();
+  const View &left = a->view(), &right = pointers ? pointers->view() : b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
     refuse(described("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
   const bool along_k = !by_counts && right.rank == 2;
@@ -248,6 +261,10 @@ nb::object grouped_mm(const GroupedArguments& it) {
                                      : default_output(left.type);
   set_matrix(p.a, left, "a", along_k);
   set_matrix(p.b, right, "b", true);
+  if (pointers) {
+    p.b.batch_mode = BatchMode::pointers;
+    p.b.alignment = std::max(pointers->alignment(), int(size_of(p.b.type)));
+  }
   Operands operands;
   for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
     if (*scales && (*scales)->view().type != DataType::f32)
@@ -299,7 +316,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     operands.c = result.data;
   }
   operands.a = left.data;
-  operands.b = right.data;
+  operands.b = pointers ? pointers->table() : right.data;
   operands.d = result.data;
   operands.group_rows = static_cast<const std::int32_t*>(rows.data);
   std::vector<EpilogueValue> values;
@@ -323,7 +340,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   std::optional<KernelConfig> config;
   if (!it.config.is_none()) config = parse_kernel_config(nb::cast<std::string>(it.config));
   if (it.stream.is_none()) stream = current_stream(a->type(), a->place());
-  bool waits = false;
+  bool waits = pointers && pointers->must_wait();
   for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
   waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());
   run_product(**context, product, operands, stream, config ? &*config : nullptr, waits);

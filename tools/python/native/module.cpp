@@ -16,6 +16,7 @@ NB_MODULE(_core, module) {
   jitgemm::python::register_errors(module);
   jitgemm::python::bind_context(module);
   jitgemm::python::bind_epilogue(module);
+  jitgemm::python::bind_matrix_pointers(module);
   jitgemm::python::bind_matmul(module);
   jitgemm::python::bind_tensor_parallel(module);
   jitgemm::python::bind_cache(module);

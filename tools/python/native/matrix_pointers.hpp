@@ -1,0 +1,36 @@
+#pragma once
+
+#include "contexts.hpp"
+#include "tune/device_memory.hpp"
+
+namespace jitgemm::python {
+
+/// Matrices of one shape and layout, each in memory of its own, and a table of pointers to them on their device: the
+/// weights of groups (BatchMode::pointers).
+class MatrixPointers {
+ public:
+  /// Of arrays (K, N). The table is there on return. Throws TypeError and ValueError for what does not go together.
+  MatrixPointers(nb::iterable arrays, nb::handle context);
+
+  /// (groups, K, N), as if the matrices had no distance; without memory.
+  const View& view() const { return view_; }
+  const Place& place() const { return place_; }
+  const void* table() const { return table_.get(); }
+  /// Bytes that all pointers are multiples of, 16 at most.
+  int alignment() const { return alignment_; }
+  bool requires_gradients() const;
+  /// Whether whoever uses them waits for the device, see must_wait().
+  bool must_wait() const { return must_wait_; }
+  const nb::list& arrays() const { return arrays_; }
+
+ private:
+  nb::list arrays_;  // whose memory it is
+  nb::object context_;
+  View view_;
+  Place place_;
+  DeviceMemory table_;
+  int alignment_ = 16;
+  bool must_wait_ = false;
+};
+
+}  // namespace jitgemm::python
