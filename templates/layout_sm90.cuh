@@ -20,6 +20,8 @@ constexpr int COUNT = GEOMETRY.accumulators;           // a thread
 constexpr bool TAKES_TURNS = GEOMETRY.turn_bytes > 0;  // promoting consumers, to multiply
 // A group's last tile may have no rows for some consumers.
 constexpr bool MAY_PASS = GROUPED && !ALONG_K && !SWAP_AB && !PING_PONG && CONSUMERS > 1;
+// Or for the second half of a consumer's.
+constexpr bool MAY_SHORTEN = GROUPED && !ALONG_K && !SWAP_AB && MMAS_M == 2;
 constexpr int CLUSTER = GEOMETRY.cluster;
 
 // 65536 registers an SM are 512 a thread of each of four warpgroups. One consumer has enough as it is.

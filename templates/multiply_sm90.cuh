@@ -64,10 +64,10 @@ __device__ __forceinline__ void wait_for_all_but(int pending) {
     ptx::wgmma_wait_group<3>();
 }
 
-/// Of columns, as a constant.
-template <int WIDTH>
-struct Width {
-  static constexpr int value = WIDTH;
+/// Of columns, or of 64 rows each, as a constant.
+template <int COUNT_OF>
+struct Constant {
+  static constexpr int value = COUNT_OF;
 };
 
 /// The accumulators of 64 rows of a consumer's, of which `down` times as many are before.
@@ -75,11 +75,13 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
   return reinterpret_cast<Accumulator(&)[BLOCK_N / 2]>(of_tile[down * BLOCK_N / 2]);
 }
 
-/// What adds up the products of a tile's k-blocks, from the state of the pipeline on. `release` is given the empty
-/// barrier of each stage that has been read, `between` the number of each k-block that is being multiplied; `scales`
-/// are those of blocks of k, or nothing; `k_count` is what there is of k.
-template <int WIDTH, typename Release, typename Between, typename OfBlocks>
+/// What adds up the products of MMAS times 64 rows and WIDTH columns of a tile's k-blocks, from the state of the
+/// pipeline on. `release` is given the empty barrier of each stage that has been read, `between` the number of each
+/// k-block that is being multiplied; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
+template <int WIDTH, int MMAS, typename Release, typename Between, typename OfBlocks>
 struct TileProducts {
+  static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
+
   const SharedMemory& smem;
   u32 consumer, thread, first_row;
   int k_blocks, k_count;
@@ -137,15 +139,22 @@ struct TileProducts {
     }
   }
 
+  /// Of rows that nobody multiplies, which are never stored.
+  __device__ __forceinline__ void clear_rest() {
+#pragma unroll
+    for (int i = MMAS * BLOCK_N / 2; i < COUNT; ++i) accumulators[i] = 0;
+  }
+
   /// In f32, by wgmma.
   __device__ __forceinline__ void add() {
+    clear_rest();
     u32 previous = 0;
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
       const KBlock k_block = await_k_block(step);
       ptx::wgmma_fence();
 #pragma unroll
-      for (int down = 0; down < MMAS_M; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
+      for (int down = 0; down < MMAS; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
       ptx::wgmma_commit_group();
       between(step);
       ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
@@ -163,27 +172,27 @@ struct TileProducts {
     release(previous);
   }
 
-  /// Promotes one k-block's products, those of 64 MMAS_AT_ONCE rows at a time.
+  /// Promotes one k-block's products, those of 64 AT_ONCE rows at a time.
   __device__ __forceinline__ void promote_k_block(int step) {
     const KBlock k_block = await_k_block(step);
 #pragma unroll
-    for (int first = 0; first < MMAS_M; first += MMAS_AT_ONCE) {
-      Accumulator products[MMAS_AT_ONCE][BLOCK_N / 2];
+    for (int first = 0; first < MMAS; first += AT_ONCE) {
+      Accumulator products[AT_ONCE][BLOCK_N / 2];
       take_turn();
       ptx::wgmma_fence();
 #pragma unroll
-      for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+      for (int i = 0; i < AT_ONCE; ++i) {
         multiply<WIDTH>(k_block, first + i, false, products[i]);
         ptx::wgmma_commit_group();
       }
       give_turn();
       if (first == 0) between(step);
 #pragma unroll
-      for (int i = 0; i < MMAS_AT_ONCE; ++i) {
+      for (int i = 0; i < AT_ONCE; ++i) {
         const int down = first + i;
         load_scales(state.stage, down);  // while the products are made
-        wait_for_all_but(MMAS_AT_ONCE - 1 - i);
-        if (down == MMAS_M - 1) {
+        wait_for_all_but(AT_ONCE - 1 - i);
+        if (down == MMAS - 1) {
           release_read(smem.empty(state.stage));
           state.advance();
         }
@@ -255,10 +264,10 @@ struct TileProducts {
 template <int WIDTH, typename Multiply>
 __device__ __forceinline__ void with_width(int columns, const Multiply& multiply) {
   if constexpr (WIDTH >= BLOCK_N) {
-    multiply(Width<BLOCK_N>{});
+    multiply(Constant<BLOCK_N>{});
   } else {
     if (columns <= WIDTH)
-      multiply(Width<WIDTH>{});
+      multiply(Constant<WIDTH>{});
     else
       with_width<WIDTH + GROUP_STEP>(columns, multiply);
   }

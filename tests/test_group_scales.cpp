@@ -237,7 +237,10 @@ TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scale
                              "sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
                              "sm90 64x48x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
                              "sm90 128x128x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132",
-                             "sm90 256x96x128 group_m=8 stages=4 warps=8 swap_ab=true schedule=persistent grid=132"})
+                             "sm90 256x96x128 group_m=8 stages=4 warps=8 swap_ab=true schedule=persistent grid=132",
+                             "sm90 256x128x128 group_m=8 stages=3 warps=8 schedule=persistent grid=132",
+                             "sm90 256x112x128 group_m=8 stages=4 warps=8 schedule=persistent grid=132",
+                             "sm90 128x128x128 group_m=8 stages=5 warps=4 schedule=persistent grid=132"})
     for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
       Problem p = scaled_problem(4096, 7168, {4096, 4096});
       p.grouping = grouping;
