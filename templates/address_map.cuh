@@ -8,18 +8,21 @@
 
 namespace jitgemm::device {
 
-/// The least address of such a map, which the driver wants to be none of 0 and a multiple of 16 bytes.
-constexpr u64 FIRST_ADDRESS = 16;
-/// Bytes, and how many there are: coordinates are of 31 bits, strides less than 2^40.
-constexpr u64 LOW_STEP = 16, LOW_COUNT = 1ull << 31, HIGH_STEP = LOW_STEP * LOW_COUNT, HIGH_COUNT = 1ull << 22;
+/// Bytes, and how many there are: coordinates are of 31 bits, strides less than 2^40, and all together 2^64, so that
+/// what lies before the map's own address is reached, too (seen on an H100).
+constexpr u64 LOW_STEP = 16, LOW_COUNT = 1ull << 31, HIGH_STEP = LOW_STEP * LOW_COUNT, HIGH_COUNT = 1ull << 29;
+
+/// The map's own address is memory that there is, the table's of the pointers: a box that has nothing in bounds reads
+/// there (an H100 calls anything else an illegal address).
+constexpr u64 map_address(u64 table) { return table / LOW_STEP * LOW_STEP; }
 
 /// Coordinates of an address of a multiple of 16 bytes. Of address 0 they are out of bounds, where a map has zeros.
 struct AddressPlace {
   int low, high;
 };
-constexpr AddressPlace place_of_address(u64 address) {
-  if (address < FIRST_ADDRESS) return {0, -1};
-  const u64 offset = address - FIRST_ADDRESS;
+constexpr AddressPlace place_of_address(u64 address, u64 table) {
+  if (address == 0) return {0, -1};
+  const u64 offset = address - map_address(table);
   return {int(offset / LOW_STEP % LOW_COUNT), int(offset / HIGH_STEP)};
 }
 

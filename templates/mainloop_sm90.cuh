@@ -135,7 +135,7 @@ struct Producer {
   template <bool IS_B>
   __device__ __forceinline__ auto matrix_of(const void* operand, int group, int number) const {
     if constexpr (IS_B && B_BY_POINTERS)
-      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, group, true))};
+      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, group, true), u64(operand))};
     else
       return MatrixOfMap<false>{number};
   }

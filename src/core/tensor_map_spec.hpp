@@ -28,7 +28,7 @@ struct TensorMapSpec {
   int box_inner = 0,
       box_outer = 0;    ///< elements; box_inner spans 128, 64, 32 or 16 bytes, and the swizzle as many (16: none)
   RowPairs pairs = {};  ///< groups 0: none
-  /// In the place of `address`, groups of pairs and matrices of a batch, each one of them: templates/address_map.cuh.
+  /// In the place of groups of pairs and matrices of a batch, of which there is one each: templates/address_map.cuh.
   bool of_all_addresses = false;
 
   bool operator==(const TensorMapSpec&) const = default;

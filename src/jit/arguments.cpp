@@ -84,6 +84,11 @@ void pack_pairs(device::PackedOperand& b, const NormalProblem& p, std::int64_t h
   }
 }
 
+const void* address_of(const TensorMapSpec& map, const void* operand) {
+  if (!map.of_all_addresses) return operand;
+  return std::bit_cast<const void*>(device::map_address(std::bit_cast<std::uintptr_t>(operand)));
+}
+
 /// What the GEMM kernel and the checking kernel are told alike.
 template <typename Arguments>
 void set_extents(Arguments& args, const Problem& p) {
@@ -150,8 +155,8 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
 
   if (const auto tensor_maps = family_of(c).tensor_maps) {
     TensorMaps maps = tensor_maps(normalised, p, c);
-    maps.a.address = args.a;
-    maps.b.address = args.b;
+    maps.a.address = address_of(maps.a, args.a);
+    maps.b.address = address_of(maps.b, args.b);
     maps.d.address = args.d;
     args.map_a = encode(maps.a);
     args.map_b = encode(maps.b);

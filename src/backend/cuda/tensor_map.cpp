@@ -73,10 +73,8 @@ device::TensorMap encode_tensor_map(const DriverApi& api, const TensorMapSpec& s
     if (i > 0) strides[i - 1] = dimensions[i].stride;
   }
   CUtensorMap encoded;
-  void* const address =
-      spec.of_all_addresses ? std::bit_cast<void*>(device::FIRST_ADDRESS) : const_cast<void*>(spec.address);
   const CUresult result = api.tensor_map_encode_tiled(
-      &encoded, tensor_map_type(spec.type), rank, address, sizes, strides, box, element_strides,
+      &encoded, tensor_map_type(spec.type), rank, const_cast<void*>(spec.address), sizes, strides, box, element_strides,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(spec.box_inner * int(size)), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // out of bounds reads as zero
   if (result != CUDA_SUCCESS) {

@@ -1,5 +1,7 @@
 #include "matrix_pointers.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <bit>
 #include <string>
