@@ -1,7 +1,7 @@
-// A tensor map of all addresses, for matrices that lie where pointers on the device say: two dimensions, one of steps of
-// 16 bytes and one of steps of 2^35, stand in the place of the matrix's number, so that a pointer becomes coordinates.
-// Nothing on the device edits a map, and a graph that is replayed reads the pointers that are there then. Plain C++, also
-// compiled on the host, which encodes it.
+// A tensor map of all addresses, for matrices that lie where pointers on the device say: two dimensions, one of steps
+// of 16 bytes and one of steps of 2^35, stand in the place of the matrix's number, so that a pointer becomes
+// coordinates. Nothing on the device edits a map, and a graph that is replayed reads the pointers that are there then.
+// Plain C++, also compiled on the host, which encodes it.
 #ifndef JITGEMM_ADDRESS_MAP_CUH
 #define JITGEMM_ADDRESS_MAP_CUH
 #include "types.cuh"

@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "context_fixtures.hpp"
 #include "core/groups.hpp"
+#include "core/kernel_interface.hpp"
 #include "group_cases.hpp"
 #include "jitgemm/jitgemm.hpp"
 
@@ -39,9 +40,10 @@ void ways_to_b(TestDevice& device, Random& random) {
     const KernelConfig config = parse_kernel_config(text);
     for (const Layout layout : {Layout::column_major, Layout::row_major}) {
       const std::vector<std::int32_t> sizes{0, 1, 64, 65, 0, 128 + random.between(1, 63), 3};
-      const Case one = by_pointers({.problem = problem_of(8 * random.between(1, 17), 8 * random.between(1, 20), sizes, layout),
-                                    .table = ends_of(sizes),
-                                    .config = &config});
+      const Case one =
+          by_pointers({.problem = problem_of(8 * random.between(1, 17), 8 * random.between(1, 20), sizes, layout),
+                       .table = ends_of(sizes),
+                       .config = &config});
       CAPTURE(text, to_string(one.problem));
       CHECK(run(device, one, random) == "");
       CHECK(run(device, with_counts(one, sizes, random.between(0, 5)), random) == "");
@@ -64,10 +66,10 @@ void as_chosen(TestDevice& device, Random& random) {
     for (const int pad : {0, 1}) {
       const std::vector<std::int32_t> sizes{random.between(1, 50), 0, random.between(1, 50)};
       const DataType d = default_output(type);
-      const Case one = by_pointers({.problem = problem_of(random.between(1, 90), random.between(1, 70), sizes,
-                                                          Layout::column_major, type, d),
-                                    .table = ends_of(sizes),
-                                    .pad = pad});
+      const Case one = by_pointers(
+          {.problem = problem_of(random.between(1, 90), random.between(1, 70), sizes, Layout::column_major, type, d),
+           .table = ends_of(sizes),
+           .pad = pad});
       CAPTURE(to_string(one.problem), pad);
       CHECK(run(device, one, random) == "");
     }
@@ -80,8 +82,9 @@ void as_chosen(TestDevice& device, Random& random) {
 }
 
 void scales_of_blocks(TestDevice& device, Random& random) {
-  for (const char* const text : {"sm90 128x128x128 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
-                                 "sm90 128x32x128 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=2"}) {
+  for (const char* const text :
+       {"sm90 128x128x128 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
+        "sm90 128x32x128 group_m=8 stages=3 warps=4 swap_ab=true schedule=persistent grid=2"}) {
     const KernelConfig config = parse_kernel_config(text);
     const std::vector<std::int32_t> sizes{70, 0, 3, 131};
     Case one = by_pointers({.problem = problem_of(144, 320, sizes, Layout::column_major, e4m3, bf16),
@@ -100,9 +103,8 @@ void pointers_that_are_none(TestDevice& device, Random& random) {
   for (const char* const text : {configs[0], configs[1], configs[4], configs[5]}) {
     const KernelConfig config = parse_kernel_config(text);
     const std::vector<std::int32_t> sizes{20, 70, 0, 33, 5};
-    Case one = by_pointers({.problem = problem_of(48, 80, sizes, Layout::column_major),
-                            .table = ends_of(sizes),
-                            .config = &config});
+    Case one = by_pointers(
+        {.problem = problem_of(48, 80, sizes, Layout::column_major), .table = ends_of(sizes), .config = &config});
     one.compares_with_dense = false;
     one.problem.epilogue.bias = Bias::along_n;
     CAPTURE(text);
@@ -209,6 +211,23 @@ TEST_CASE("Pointers to B are of groups of rows alone", "[groups][pointers][error
   CHECK_THROWS_WITH(with_operands(normalise(packed), operands), Catch::Contains("pointers to it"));
   operands.b = memory + 4096;
   CHECK_THROWS_WITH(with_operands(normalise(packed), operands), Catch::Contains("overlaps"));
+}
+
+TEST_CASE("A pointer's coordinates are its place behind the table, whichever comes first", "[groups][pointers]") {
+  constexpr std::uint64_t table = 0x7f5f12000218;
+  for (const std::uint64_t address :
+       {std::uint64_t(16), std::uint64_t(0x7f5f12000200), std::uint64_t(0x7f5f12000210), std::uint64_t(0x7f5d10000010),
+        std::uint64_t(0x1fffffffffff0), ~std::uint64_t(15)}) {
+    const device::AddressPlace place = device::place_of_address(address, table);
+    CAPTURE(address, place.low, place.high);
+    CHECK(place.low >= 0);
+    CHECK(place.high >= 0);
+    CHECK(std::uint64_t(place.high) < device::HIGH_COUNT);
+    CHECK(device::map_address(table) + std::uint64_t(place.low) * device::LOW_STEP +
+              std::uint64_t(place.high) * device::HIGH_STEP ==
+          address);
+  }
+  CHECK(device::place_of_address(0, table).high == -1);  // out of bounds
 }
 
 TEST_CASE("Groups by pointers are tuned as they are called", "[groups][pointers][tuning]") {

@@ -95,6 +95,7 @@ ALLOWED = [
     ("multiply_sm90.cuh", "ptx::mbarrier_wait_parity(smem.promotion_turn(consumer), turn)", "", "only saves time: who multiplies first changes no sum"),
     ("store_sm90.cuh", "j < columns / 8", "", "beyond it are no accumulators, so that the compiler leaves the rest of the loop out anyway"),
     ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu)", "", "only launches that run at once would lose a count, and one is enough"),
+    ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(group_arguments(args).broken_groups + 1, 0xffffffffu)", "", "only tiles that run at once would lose a count, and one is enough"),
     ("work_queue_sm90.cuh", "ptx::atom_inc_acq_rel_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")

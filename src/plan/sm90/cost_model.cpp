@@ -93,7 +93,13 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
     const double tiles = expected_tile_rows(problem_.n, c.block_n);
     launch.columns = std::min(launch.columns, double(problem_.n) / tiles + device::width_step(c.block_n) / 2.);
   }
-  launch.elements = launch.rows * launch.columns;
+  launch.multiplied_rows = launch.rows;
+  if (has_groups_of_rows(problem_) && !c.swap_ab) {  // consumers pass, and multiply half, where a group has no more
+    const double multiplied = wgmma_rows * expected_tile_rows(problem_.m, std::int64_t(wgmma_rows)),
+                 tiles = expected_tile_rows(problem_.m, group_tile_rows(c)) * c.cluster_m;
+    launch.multiplied_rows = std::min(launch.rows, multiplied / tiles);
+  }
+  launch.elements = launch.multiplied_rows * launch.columns;
   launch.loaded_columns = b_k_major_ ? c.block_n : double(round_up(c.block_n, box_columns));
   return launch;
 }
@@ -113,7 +119,7 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
                  l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
 
   step.product_clocks =
-      m / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
+      l.multiplied_rows / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
   // Of halves, as many columns lie side by side as D has.
   const int adjacent = pairing_of(problem_) == Pairing::halves && !c.swap_ab ? c.block_n / 2 : c.block_n;
   if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % adjacent != 0 && adjacent % scale_columns != 0)

@@ -33,6 +33,7 @@ class CostModelSm90 {
     int usable = 1, resident = 1;                ///< SMs, and blocks that share one
     std::int64_t tiles = 0;                      ///< of all blocks
     double rows = 0, columns = 0, elements = 0;  ///< of a tile
+    double multiplied_rows = 0;                  ///< of them, on average
     double loaded_columns = 0;                   ///< of B, for one
   };
   /// One k-block of a block, in what it asks of an SM alone and of the L2 with all others.

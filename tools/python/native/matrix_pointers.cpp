@@ -20,9 +20,9 @@ MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : contex
     const Array array(object, "matrix");
     const View& view = array.view();
     if (view.rank != 2)
-      throw nb::value_error(("matrix " + std::to_string(pointers.size()) + " is " + to_string(shape_of(view)) +
-                             ": pass matrices (K, N)")
-                                .c_str());
+      throw nb::value_error(
+          ("matrix " + std::to_string(pointers.size()) + " is " + to_string(shape_of(view)) + ": pass matrices (K, N)")
+              .c_str());
     if (pointers.empty()) {
       view_ = view;
       place_ = array.place();
@@ -67,8 +67,9 @@ bool MatrixPointers::requires_gradients() const {
 
 void bind_matrix_pointers(nb::module_& module) {
   using namespace nb::literals;
-  nb::class_<MatrixPointers>(module, "MatrixPointers",
-                             R"(Matrices (K, N) that lie apart, as the weights of grouped_mm() in the place of a stack of them.
+  nb::class_<MatrixPointers>(
+      module, "MatrixPointers",
+      R"(Matrices (K, N) that lie apart, as the weights of grouped_mm() in the place of a stack of them.
 
     experts = jitgemm.MatrixPointers([expert.weight.T for expert in layer.experts])
     routed = jitgemm.grouped_mm(a, experts, offs)
@@ -80,12 +81,13 @@ it may run; whoever gives a matrix other memory makes another. Such weights have
            nb::sig("def __init__(self, matrices: collections.abc.Iterable[typing.Any], *, context: Context | None = "
                    "None) -> None"))
       .def("__len__", [](const MatrixPointers& self) { return self.view().shape[0]; })
-      .def("__getitem__",
-           [](const MatrixPointers& self, std::int64_t group) -> nb::object {
-             if (group < 0 || group >= self.view().shape[0]) throw nb::index_error("there are fewer matrices");
-             return nb::borrow(self.arrays()[std::size_t(group)]);
-           },
-           "group"_a, nb::sig("def __getitem__(self, group: int) -> typing.Any"))
+      .def(
+          "__getitem__",
+          [](const MatrixPointers& self, std::int64_t group) -> nb::object {
+            if (group < 0 || group >= self.view().shape[0]) throw nb::index_error("there are fewer matrices");
+            return nb::borrow(self.arrays()[std::size_t(group)]);
+          },
+          "group"_a, nb::sig("def __getitem__(self, group: int) -> typing.Any"))
       .def("__repr__", [](const MatrixPointers& self) {
         return "jitgemm.MatrixPointers of " + form_text(self.view()) + " on " + to_string(self.place());
       });
