@@ -75,7 +75,7 @@ check() {  # python, its version, wheel
   ms=$(cd "$work" && for _ in 1 2 3 4 5; do "$environment/bin/python" -X importtime -c 'import jitgemm' 2>&1 |
     awk -F'|' 'END { printf "%d\n", $2 / 1000 }'; done | sort -n | head -n 1)
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
-  quietly "$environment/bin/pip" install -q numpy pytest
+  quietly "$environment/bin/pip" install -q numpy ml_dtypes pytest
   # A shell's background jobs ignore Ctrl-C, which is tested.
   if [[ -e $fake_nccl ]]; then export JITGEMM_FAKE_NCCL=$fake_nccl; fi
   (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
