@@ -213,6 +213,26 @@ TEST_CASE("Pointers to B are of groups of rows alone", "[groups][pointers][error
   CHECK_THROWS_WITH(with_operands(normalise(packed), operands), Catch::Contains("overlaps"));
 }
 
+TEST_CASE("Pointers to a B that nobody reads are not read either, on the emulator", "[groups][pointers][emulator]") {
+  TestDevice device(GemmDevice::emulator());
+  says_broken(device);
+  for (const bool without_k : {false, true}) {
+    Problem p = problem_of(24, without_k ? 0 : 40, {5, 3}, Layout::column_major, f32, f32);
+    p.b.batch_mode = BatchMode::pointers;
+    p.b.stride = -7;
+    if (!without_k) p.alpha = 0;
+    const auto d = device.buffer(8 * 24, f32, 0xff, nullptr);
+    const auto table = table_of(device, {5, 8});
+    Operands operands{.d = d.to_device()};
+    operands.group_rows = groups::on_device(table);
+    device.context.gemm(p, operands, nullptr);
+    device.wait();
+    d.from_device();
+    for (std::int64_t i = 0; i < 8 * 24; ++i) REQUIRE(load(d.host(), i, f32) == 0);
+    CHECK_FALSE(says_broken(device));
+  }
+}
+
 TEST_CASE("A pointer's coordinates are its place behind the table, whichever comes first", "[groups][pointers]") {
   constexpr std::uint64_t table = 0x7f5f12000218;
   for (const std::uint64_t address :

@@ -452,7 +452,8 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_workspace_size(jitgemm_context* context,
 /// Frees all workspaces that neither a call in progress nor a graph uses, and waits for the device to do so.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_trim(jitgemm_context* context);
 /// Waits for the stream. JITGEMM_STATUS_INVALID_OPERAND: a call that has run since the last check was given
-/// jitgemm_operands.group_rows that go backwards or out of range. Not in stream capture.
+/// jitgemm_operands.group_rows that go backwards or out of range, or pointers to b that are none. Not in
+/// stream capture.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_check(jitgemm_context* context, jitgemm_stream stream);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_device(const jitgemm_context* context, jitgemm_device* device);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_counters(const jitgemm_context* context, jitgemm_counters* counters);

@@ -142,8 +142,9 @@ struct Operands {
   const void* a = nullptr;
   /// With BatchMode::pointers not B but an array of pointers to it, one for each group, in memory as the matrices',
   /// aligned to 8 bytes and read while the call runs on the device. Each is a multiple of b.alignment bytes and names
-  /// memory as the matrices', two may be the same; where a group has rows and its pointer is null or aligned to less,
-  /// its product is zero and Context::check() says so. That what they name overlaps no D nor workspace is not checked.
+  /// memory as the matrices'; two may be the same. Where a group has rows, and its pointer is null or aligned to less
+  /// than b.alignment and the rows of B have in common, its product is zero and Context::check() says so. That what
+  /// they name overlaps no D nor workspace is not checked.
   const void* b = nullptr;
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;

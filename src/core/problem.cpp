@@ -269,7 +269,10 @@ NormalProblem normalise(const Problem& problem) {
   });
   if (!is_fp8(p.a.type)) p.accumulation = defaults.accumulation;
   if (has_block_scales(p)) p.accumulation = Accumulation::promoted;
-  if (!reads_ab(p)) p.a.scaling = p.b.scaling = Scaling::value;
+  if (!reads_ab(p)) {
+    p.a.scaling = p.b.scaling = Scaling::value;
+    if (has_pointers_to_b(p)) p.b.batch_mode = BatchMode::strided, p.b.stride = packed_stride;  // nor is their table
+  }
   p.c.type = type_of_c(p);
   normalise_groups(p, problem);
   normalise_matrix("a", "lda", matrix_a(p), p.a, problem);

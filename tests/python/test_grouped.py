@@ -282,6 +282,14 @@ def test_weights_that_lie_apart_and_do_not_go_together():
         jitgemm.MatrixPointers([])
     with pytest.raises(ValueError, match="alike"):
         jitgemm.MatrixPointers([random((4, 8)), random((8, 4))])
+    shifted = np.zeros(4 * 8 * 4 + 1, "uint8")[1:].view("float32").reshape(4, 8)
+    with pytest.raises(ValueError, match="matrix 1 is not a multiple of 4 bytes"):
+        jitgemm.MatrixPointers([random((4, 8)), shifted])
+    weights = random((2, 4, 8))
+    with pytest.raises(ValueError, match="out overlaps"):
+        jitgemm.grouped_mm(random((4, 4)), jitgemm.MatrixPointers(list(weights)), np.array([1, 4], "int32"), out=weights[1])
+    with pytest.raises(TypeError, match="matrix 1"):
+        jitgemm.MatrixPointers([random((4, 8)), "no array"])
     with pytest.raises(ValueError, match="pass matrices"):
         jitgemm.MatrixPointers([random((2, 4, 8))])
     with pytest.raises(TypeError, match="MatrixPointers"):

@@ -409,7 +409,7 @@ void bind_context(nb::module_& module) {
           },
           "stream"_a = nb::none(), nb::sig("def check(self, stream: object = None) -> None"),
           "Waits for the stream. Raises where offs or counts of a grouped_mm() since the last check went backwards or "
-          "out of range.")
+          "out of range, or a matrix of its MatrixPointers had no memory.")
       .def_prop_ro("device", [](ContextHandle& self) { return self->device(); })
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),

@@ -202,7 +202,7 @@ operands   as matmul's. A value a row is (M,), with counts (groups, M); a value 
            group has its own; a matrix is as out.
 
 Of torch's tensors with offs there are gradients for a, b and bias, but none with MatrixPointers. Context.check() says
-whether offs or counts were out of range; nothing beside the result is ever written.)");
+whether offs or counts were out of range, or a matrix had no memory; nothing beside the result is ever written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
   module.def(

@@ -303,6 +303,8 @@ nb::object grouped_mm(const GroupedArguments& it) {
   if (result.rank != shape.rank ||
       !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
     refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
+  if (pointers && !made_out && pointers->overlap(result))
+    refuse("out overlaps a matrix of b in memory; give it memory of its own");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
   set_matrix(p.d, result, "out", false);
   if (it.beta != 0) {

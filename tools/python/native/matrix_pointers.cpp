@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <string>
-#include <vector>
 
 #include "bindings.hpp"
 #include "context_internals.hpp"
@@ -14,35 +13,37 @@
 namespace jitgemm::python {
 
 MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : context_(nb::borrow(context)) {
-  std::vector<std::uintptr_t> pointers;
   std::uintptr_t bits = std::uintptr_t(alignment_);
   for (nb::handle object : arrays) {
-    const Array array(object, "matrix");
+    const std::string name = "matrix " + std::to_string(addresses_.size());
+    const Array array(object, name.c_str());
     const View& view = array.view();
     if (view.rank != 2)
-      throw nb::value_error(
-          ("matrix " + std::to_string(pointers.size()) + " is " + to_string(shape_of(view)) + ": pass matrices (K, N)")
-              .c_str());
-    if (pointers.empty()) {
+      throw nb::value_error((name + " is " + to_string(shape_of(view)) + ": pass matrices (K, N)").c_str());
+    if (std::bit_cast<std::uintptr_t>(view.data) % size_of(view.type) != 0)
+      throw nb::value_error((name + " is not a multiple of " + std::to_string(size_of(view.type)) +
+                             " bytes in memory; pass an aligned copy")
+                                .c_str());
+    if (addresses_.empty()) {
       view_ = view;
       place_ = array.place();
     } else if (!alike(view, view_) || array.place() != place_) {
-      throw nb::value_error(("matrix " + std::to_string(pointers.size()) + " is " + form_text(view) + " on " +
-                             to_string(array.place()) + ", and the first " + form_text(view_) + " on " +
-                             to_string(place_) + ": pass matrices that are alike")
+      throw nb::value_error((name + " is " + form_text(view) + " on " + to_string(array.place()) + ", and the first " +
+                             form_text(view_) + " on " + to_string(place_) + ": pass matrices that are alike")
                                 .c_str());
     }
     must_wait_ = must_wait_ || (place_.cuda && !array.type().follows_stream());
-    pointers.push_back(std::bit_cast<std::uintptr_t>(view.data));
-    bits |= pointers.back();
+    addresses_.push_back(std::bit_cast<std::uintptr_t>(view.data));
+    bits |= addresses_.back();
     arrays_.append(object);
   }
-  if (pointers.empty()) throw nb::value_error("there is no matrix: pass one for each group, and none for no groups");
+  if (addresses_.empty())
+    throw nb::value_error("there is no matrix; without groups pass an array (0, K, N) in the place of MatrixPointers");
   alignment_ = int(bits & -bits);
   std::copy_backward(view_.shape.begin(), view_.shape.begin() + 2, view_.shape.begin() + 3);
   std::copy_backward(view_.strides.begin(), view_.strides.begin() + 2, view_.strides.begin() + 3);
   view_.rank = 3;
-  view_.shape[0] = std::int64_t(pointers.size());
+  view_.shape[0] = std::int64_t(addresses_.size());
   view_.strides[0] = 0;
   view_.data = nullptr;
 
@@ -54,9 +55,21 @@ MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : contex
   else
     handle->require(place_);
   Backend& backend = ContextInternals::backend(**handle);
-  const std::size_t bytes = pointers.size() * sizeof pointers[0];
+  const std::size_t bytes = addresses_.size() * sizeof addresses_[0];
   table_ = allocate_memory(backend, bytes);
-  backend.copy_to_device(table_.get(), pointers.data(), bytes);
+  backend.copy_to_device(table_.get(), addresses_.data(), bytes);
+}
+
+bool MatrixPointers::overlap(const View& other) const {
+  const auto bytes = [](const View& view, std::size_t first) {
+    std::int64_t last = 0;
+    for (std::size_t i = first; i < std::size_t(view.rank); ++i) last += (view.shape[i] - 1) * view.strides[i];
+    return std::uintptr_t(last + 1) * size_of(view.type);
+  };
+  if (view_.elements() == 0 || other.elements() == 0) return false;
+  const auto begin = std::bit_cast<std::uintptr_t>(other.data);
+  const std::uintptr_t end = begin + bytes(other, 0), of_one = bytes(view_, 1);
+  return std::ranges::any_of(addresses_, [&](std::uintptr_t at) { return begin < at + of_one && at < end; });
 }
 
 bool MatrixPointers::requires_gradients() const {
@@ -84,7 +97,8 @@ it may run; whoever gives a matrix other memory makes another. Such weights have
       .def(
           "__getitem__",
           [](const MatrixPointers& self, std::int64_t group) -> nb::object {
-            if (group < 0 || group >= self.view().shape[0]) throw nb::index_error("there are fewer matrices");
+            if (group < 0 || group >= self.view().shape[0])
+              throw nb::index_error("there is no such matrix; they count from 0");
             return nb::borrow(self.arrays()[std::size_t(group)]);
           },
           "group"_a, nb::sig("def __getitem__(self, group: int) -> typing.Any"))

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "contexts.hpp"
 #include "tune/device_memory.hpp"
 
@@ -19,12 +22,15 @@ class MatrixPointers {
   /// Bytes that all pointers are multiples of, 16 at most.
   int alignment() const { return alignment_; }
   bool requires_gradients() const;
+  /// Whether one shares memory with an array, whose strides do not count down.
+  bool overlap(const View& other) const;
   /// Whether whoever uses them waits for the device, see must_wait().
   bool must_wait() const { return must_wait_; }
   const nb::list& arrays() const { return arrays_; }
 
  private:
   nb::list arrays_;  // whose memory it is
+  std::vector<std::uintptr_t> addresses_;
   nb::object context_;
   View view_;
   Place place_;
