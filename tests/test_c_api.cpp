@@ -495,7 +495,8 @@ TEST_CASE("A reserved word that is not 0 is refused, whose it is", "[c][hostile]
     CHECK_THAT(invalid_argument(jitgemm_problem_to_string(&problem, nullptr, 0, &needed)), ContainsSubstring(message));
     CHECK(needed == 0);
   };
-  refuses("jitgemm_problem.a has a reserved word", [](jitgemm_problem& p) { p.a.reserved[3] = -1; });
+  refuses("jitgemm_problem.a has a reserved word", [](jitgemm_problem& p) { p.a.reserved[2] = -1; });
+  refuses("jitgemm_problem.d has a reserved word", [](jitgemm_problem& p) { p.d.reserved_word = 1; });
   refuses("jitgemm_problem.b has a reserved word", [](jitgemm_problem& p) { p.b.reserved[0] = 1; });
   refuses("jitgemm_problem.c has a reserved word", [](jitgemm_problem& p) { p.c.reserved[0] = 1; });
   refuses("jitgemm_problem.d has a reserved word", [](jitgemm_problem& p) { p.d.reserved[1] = 1; });
