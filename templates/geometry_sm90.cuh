@@ -109,7 +109,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
   // Where a turn is long enough: at 128x128 with scales of blocks it saves 5 to 8 %, with three consumers 2, while two
   // that promote one k-block at a time, or whose sums are only added up, lose up to 5 (tools/results/NOTES.md, 44).
-  const bool gains = p.block_scales && !p.column_scales && (g.consumers == 3 || g.k_blocks_promoted > 1);
+  const bool gains =
+      p.block_scales && !p.column_scales && g.consumer_rows == 64 && (g.consumers == 3 || g.k_blocks_promoted > 1);
   g.turn_bytes = gains && g.consumers > 1 && !p.ping_pong ? g.consumers * 8 : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
                  (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes +

@@ -44,6 +44,10 @@ struct ThisWarp {
   static __device__ __forceinline__ int get(int x, int lane) { return int(ptx::shuffle(u32(x), u32(lane))); }
   static __device__ __forceinline__ int up(int x, int by) { return int(ptx::shuffle_up(u32(x), u32(by))); }
   static __device__ __forceinline__ int lowest_bit(u32 bits) { return ptx::lowest_bit(bits); }
+  /// What is the same in all lanes, so that the compiler knows it. It sees that of no loop which ends by what shuffles
+  /// said, and keeps in it what TMA and wgmma are told in the lanes' registers, from where it has to be moved each
+  /// time.
+  static __device__ __forceinline__ int uniform(int x) { return int(ptx::warp_uniform(u32(x))); }
   static __device__ __forceinline__ int load(const int* from) { return ptx::ld_global<int>(from); }
 };
 
@@ -83,7 +87,10 @@ struct GroupScheduler {
 
   __device__ __forceinline__ bool at(int index, Work& work) {
     work = {index, 0, args.decomposition.k_blocks, 1, 0};
-    return scan.find(index, tile);
+    const bool exists = ThisWarp::uniform(scan.find(index, tile)) != 0;
+    tile = {ThisWarp::uniform(tile.group), ThisWarp::uniform(tile.row), ThisWarp::uniform(tile.row_end),
+            ThisWarp::uniform(tile.across)};
+    return exists;
   }
 };
 

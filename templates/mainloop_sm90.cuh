@@ -122,11 +122,14 @@ __device__ __forceinline__ void await_barriers() {
   }
 }
 
-/// What the producer's one thread does with a tile, and at the end.
+/// What the producer does with a tile, and at the end: one thread, or a warp of which one thread `issues` the copies.
+/// That all of a warp's threads count the stages leaves the numbers uniform, which TMA takes them from: the one thread
+/// of many would move a dozen from its own registers first, some 100 clocks a k-block.
 struct Producer {
   const Arguments& args;
   const SharedMemory& smem;
   const ClusterPlace& place;
+  bool issues;
   u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
   SourceOfA source_a{args};
@@ -140,26 +143,40 @@ struct Producer {
       return MatrixOfMap<false>{number};
   }
 
-  template <typename FirstK>
-  __device__ __forceinline__ void load(const Work& work, const WorkTile& tile, const FirstK& its_k) {
+  /// `items` gave the work. Where it is fetched, the next is asked for as many k-blocks before the end as there are
+  /// stages.
+  template <typename Items, typename FirstK>
+  __device__ __forceinline__ void load(Items& items, const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const TensorMap* const map_a = source_a.map(tile.batch);
     const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile.batch, source_a.matrix(tile.batch));
     // Without a stride all use one matrix.
     const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile.batch, BATCHED && args.stride_b != 0 ? tile.batch : 0);
-    const int k_end = k_begin_of(work, place.k + 1);
+    int k = k_begin_of(work, place.k);
+    const auto load_to = [&](int end) {
 #pragma unroll 1
-    for (int k = k_begin_of(work, place.k); k < k_end; ++k) {
-      const u32 full = smem.full(state.stage);
-      ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
-      ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-      load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
-          smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
-      load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(
-          smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, place.m, sharers_of_b);
-      scales.copy(smem, state.stage, full, k);
-      state.advance();
+      for (; k < end; ++k) {
+        const u32 full = smem.full(state.stage);
+        ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
+        if constexpr (GROUPED) ptx::warp_sync();  // none is left behind, who would find the stage full again
+        if (issues) {
+          ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
+          load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
+              smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
+          load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full,
+                                                                        tile.column, its_k.at(k * BLOCK_K), matrix_b,
+                                                                        place.m, sharers_of_b);
+          scales.copy(smem, state.stage, full, k);
+        }
+        state.advance();
+      }
+    };
+    const int k_end = k_begin_of(work, place.k + 1);
+    if constexpr (FETCHES) {
+      load_to(k_end - STAGES);
+      if (issues) items.fetch();
     }
+    load_to(k_end);
   }
   /// The block outlives what others do at its barriers.
   __device__ __forceinline__ void await_sharers() {
@@ -175,34 +192,33 @@ struct Producer {
 /// One warp.
 __device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
   Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
-  Producer producer{args, smem, place};
   Work work{};
   if constexpr (GROUPED) {
     // Memory that a kernel before may write says what there is to do, and it takes the warp to find out.
     await_barriers();
     const bool is_elected = ptx::elect_one();
+    Producer producer{args, smem, place, is_elected};
     if constexpr (DEPENDENT_LAUNCH) {
       ptx::griddepcontrol_wait();
       if (is_elected) ptx::griddepcontrol_launch_dependents();
     }
-    auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem);
+    auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem, place, is_elected);
     for (bool more = items.first(work); more; more = items.next(work))
-      if (is_elected) producer.load(work, tile_of(args, scheduler, work, place), first_k(scheduler));
-    if (is_elected) {
-      producer.await_sharers();
-      report(scheduler);
-    }
+      producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler));
+    producer.await_sharers();
+    if (is_elected) report(scheduler);
   } else {
     bool more = scheduler.first(work);
     WorkTile tile = tile_of(args, scheduler, work, place);
     await_barriers();
     if (!ptx::elect_one()) return;
+    Producer producer{args, smem, place, true};
     if constexpr (DEPENDENT_LAUNCH) {
       ptx::griddepcontrol_wait();
       ptx::griddepcontrol_launch_dependents();
     }
     while (more) {
-      producer.load(work, tile, first_k(scheduler));
+      producer.load(scheduler, work, tile, first_k(scheduler));
       more = scheduler.next(work);
       if (more) tile = tile_of(args, scheduler, work, place);
     }
@@ -266,12 +282,11 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     const int rows = MAY_PASS || MAY_SHORTEN ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
-    const bool all_multiply = rows > BLOCK_M - CONSUMER_ROWS;
     const auto products = [&](auto width, auto mmas) {
       return TileProducts<decltype(width)::value, decltype(mmas)::value, decltype(release), decltype(between),
                           decltype(scales_of_blocks)>{
-          smem,    consumer,         thread,      first_row,    k_blocks,    count_k(args, scheduler), state, release,
-          between, scales_of_blocks, turn_parity, all_multiply, accumulators};
+          smem,  consumer, thread,  first_row,        k_blocks,    count_k(args, scheduler),
+          state, release,  between, scales_of_blocks, turn_parity, accumulators};
     };
     using All = Constant<MMAS_M>;
     if (MAY_PASS && rows <= int(first_row)) {
@@ -339,7 +354,7 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
 }
 
 __device__ __forceinline__ void gemm(const Arguments& args) {
-  const SharedMemory smem{(ptx::dynamic_smem() + 1023) / 1024 * 1024};
+  const SharedMemory smem{ptx::warp_uniform((ptx::dynamic_smem() + 1023) / 1024 * 1024)};
   const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 

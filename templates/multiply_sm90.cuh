@@ -16,15 +16,12 @@ namespace jitgemm::device {
 
 /// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart
 /// (stride offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored
-/// otherwise). `address` is that of wgmma_address.
-__device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
+/// otherwise).
+__device__ __forceinline__ u64 wgmma_descriptor(u32 smem) {
   constexpr u64 SWIZZLE_128B = 1ull << 62;
-  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
-}
-__device__ __forceinline__ u32 wgmma_address(u32 smem) {
-  u32 address = (smem & 0x3ffff) >> 4;
-  ptx::compute_now(address);
-  return address;
+  u32 low = u32(BOX_BYTES / 16) << 16 | (smem & 0x3ffff) >> 4;
+  ptx::compute_now(low);
+  return SWIZZLE_128B | u64(1024 / 16) << 32 | low;
 }
 
 /// Bytes from one wgmma's 32 bytes of k to the next.
@@ -37,9 +34,10 @@ constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 /// Of a k-block what a consumer multiplies, as wgmma is told of it: its rows of A, and B.
 struct KBlock {
   u64 a, b;
+  bool is_there = false;  // its stage is known to be full
 
   __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
-      : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
+      : a(wgmma_descriptor(smem_a)), b(wgmma_descriptor(smem_b)) {}
 };
 
 /// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
@@ -89,18 +87,30 @@ struct TileProducts {
   const Release& release;
   const Between& between;
   OfBlocks& scales;
-  u32& turn;          // parity that ends the wait for the next one
-  bool all_multiply;  // all consumers; else they take no turns
+  u32& turn;  // parity that ends the wait for the next one
   Accumulator (&accumulators)[COUNT];
 
-  /// The next one, once it is there.
-  __device__ __forceinline__ KBlock await_k_block(int step) const {
+  __device__ __forceinline__ KBlock next_k_block() const {
+    return {smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage)};
+  }
+  /// The same, which may be there already. Found out before the last one's products are added up, nothing of it is left
+  /// to do between these and its own.
+  __device__ __forceinline__ KBlock peek() const {
+    KBlock k_block = next_k_block();
+    k_block.is_there = ptx::mbarrier_test_parity(smem.full(state.stage), state.phase);
+    return k_block;
+  }
+  __device__ __forceinline__ void await(const KBlock& k_block, int step) const {
     if constexpr (ALONG_K) {
       const int k_left = k_count - step * BLOCK_K;
       if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
     }
-    const KBlock k_block(smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage));
-    ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+    if (!k_block.is_there) ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+  }
+  /// The next one, once it is there.
+  __device__ __forceinline__ KBlock await_k_block(int step) const {
+    const KBlock k_block = next_k_block();
+    await(k_block, step);
     return k_block;
   }
   /// Once the tile's last products have begun: the other consumer's may.
@@ -111,13 +121,12 @@ struct TileProducts {
   /// to do the same at the same time, and the tensor cores wait.
   __device__ __forceinline__ void take_turn() const {
     if constexpr (TAKES_TURNS) {
-      if (!all_multiply) return;
       ptx::mbarrier_wait_parity(smem.promotion_turn(consumer), turn);
       turn ^= 1;
     }
   }
   __device__ __forceinline__ void give_turn() const {
-    if (TAKES_TURNS && all_multiply && thread % 32 == 0)
+    if (TAKES_TURNS && thread % 32 == 0)
       ptx::mbarrier_arrive(smem.promotion_turn(consumer + 1 == u32(CONSUMERS) ? 0 : consumer + 1));
   }
   /// Of a stage whose products, and scales, are in registers.
@@ -173,8 +182,9 @@ struct TileProducts {
   }
 
   /// Promotes one k-block's products, those of 64 AT_ONCE rows at a time.
-  __device__ __forceinline__ void promote_k_block(int step) {
-    const KBlock k_block = await_k_block(step);
+  __device__ __forceinline__ void promote_k_block(int step, KBlock& next) {
+    const KBlock k_block = next;
+    await(k_block, step);
 #pragma unroll
     for (int first = 0; first < MMAS; first += AT_ONCE) {
       Accumulator products[AT_ONCE][BLOCK_N / 2];
@@ -195,6 +205,7 @@ struct TileProducts {
         if (down == MMAS - 1) {
           release_read(smem.empty(state.stage));
           state.advance();
+          next = peek();
         }
         promote(products[i], down);  // what is left of these products, and the other consumers' are made meanwhile
       }
@@ -204,12 +215,13 @@ struct TileProducts {
   /// Promotes those of several, of 64 rows: one k-block's while the next ones' are made. That none is on its way behind
   /// them is what ptxas asks for: it serialises wgmma whose products are read while others go on into the next
   /// iteration (C7514).
-  __device__ __forceinline__ void promote_k_blocks(int step) {
+  __device__ __forceinline__ void promote_k_blocks(int step, KBlock& next) {
     Accumulator products[K_BLOCKS_AT_ONCE][BLOCK_N / 2];
     PipelineState read = state;
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
-      const KBlock k_block = await_k_block(step + i);
+      const KBlock k_block = i == 0 ? next : next_k_block();
+      await(k_block, step + i);
       if (i == 0) take_turn();
       ptx::wgmma_fence();
       multiply<WIDTH>(k_block, 0, false, products[i]);
@@ -224,6 +236,7 @@ struct TileProducts {
       wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
       release_read(smem.empty(read.stage));
       read.advance();
+      if (i == K_BLOCKS_AT_ONCE - 1) next = peek();
       promote(products[i], 0);
     }
   }
@@ -232,23 +245,29 @@ struct TileProducts {
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
     int step = 0;
+    KBlock next = next_k_block();
     if constexpr (K_BLOCKS_AT_ONCE > 1) {
 #pragma unroll 1
-      for (; step + K_BLOCKS_AT_ONCE <= k_blocks; step += K_BLOCKS_AT_ONCE) promote_k_blocks(step);
+      for (; step + K_BLOCKS_AT_ONCE <= k_blocks; step += K_BLOCKS_AT_ONCE) promote_k_blocks(step, next);
     }
 #pragma unroll 1
-    for (; step < k_blocks; ++step) promote_k_block(step);
+    for (; step < k_blocks; ++step) promote_k_block(step, next);
     pass_turn();
   }
 
-  /// Of a consumer that has no rows: its part in the ring.
+  /// Of a consumer that has no rows: its part in the ring, and in turns.
   __device__ __forceinline__ void pass() {
 #pragma unroll 1
-    for (int step = 0; step < k_blocks; ++step) {
-      ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
-      ptx::warp_sync();  // the lane that releases speaks for all who wait
-      release(smem.empty(state.stage));
-      state.advance();
+    for (int step = 0; step < k_blocks;) {
+      const int end = step + K_BLOCKS_AT_ONCE <= k_blocks ? step + K_BLOCKS_AT_ONCE : step + 1;
+      for (; step < end; ++step) {
+        ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+        ptx::warp_sync();  // the lane that releases speaks for all who wait
+        release(smem.empty(state.stage));
+        state.advance();
+      }
+      take_turn();
+      give_turn();
     }
   }
 

@@ -1,16 +1,20 @@
 // Tiles of groups take as long as they have rows, so every ctas-th of them would be more work for one CTA than for
-// another: 12 % for the one with most, of twelve tiles whose rows vary by a third. Here a CTA's producer takes the next
-// tile from a counter in memory when it has loaded one, and hands its number to the consumers through a ring in shared
-// memory. Which CTA computes a tile changes none of its bits.
+// another: 12 % for the one with most, of twelve tiles whose rows vary by a third. Here a CTA's producer, of a cluster
+// that of its first block, takes the next tile from a counter in memory before it has loaded all of one, and hands its
+// number to all others who work on it, through a ring in their shared memory. Which CTA computes a tile changes none of
+// its bits.
 //
-// barrier         who arrives                                     how many       who waits
-// fetched full    lane 0 of the producer's warp                   1              consumers
-// fetched empty   a lane of each consumer warp that has read it   4 a consumer   lane 0 of the producer's warp
+// barrier         who arrives                                       how many             who waits
+// fetched full    the first block's producer, a lane for each       1 (a cluster: and    consumers, and the other
+//                 block                                             the number's bytes)  blocks' producers
+// fetched empty   of the first block: a lane of each warp of those  4 a consumer, and 1  the first block's producer
+//                 who have read the number                          a producer
 #pragma once
 #include "groups.cuh"
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/global.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
@@ -42,13 +46,22 @@ class WorkQueue {
   static __device__ __forceinline__ void initialise(const SharedMemory& smem) {
     for (WorkQueue queue(smem); queue.phase == 0; queue.advance()) {
       ptx::mbarrier_init(queue.full(), 1);
-      ptx::mbarrier_init(queue.empty(), CONSUMERS * 4);
+      ptx::mbarrier_init(queue.empty(), CLUSTER * CONSUMERS * 4 + CLUSTER - 1);
     }
   }
 
+  /// The first block's producer.
   __device__ __forceinline__ void put(int tile) {
-    if (ThisWarp::lanes() == 0) {
-      ptx::mbarrier_wait_parity(empty(), phase ^ 1);  // passes in the first pass
+    ptx::mbarrier_wait_parity(empty(), phase ^ 1);  // passes in the first pass
+    ptx::warp_sync();  // none is left behind, whom the next phase would find waiting for this one
+    const u32 lane = u32(ThisWarp::lanes());
+    if constexpr (CLUSTER > 1) {
+      if (lane < CLUSTER) {
+        const u32 its_full = ptx::map_to_rank(full(), lane);
+        ptx::mbarrier_arrive_expect_tx_cluster(its_full, 4);
+        ptx::st_async_cluster(ptx::map_to_rank(number(), lane), u32(tile), its_full);
+      }
+    } else if (lane == 0) {
       ptx::st_shared_u32(number(), u32(tile));
       ptx::mbarrier_arrive(full());
     }
@@ -58,42 +71,72 @@ class WorkQueue {
     ptx::mbarrier_wait_parity(full(), phase);
     const u32 tile = ptx::ld_shared_u32(number());
     ptx::warp_sync();  // the lane that arrives speaks for all
-    if (ThisWarp::lanes() == 0) ptx::mbarrier_arrive(empty());
+    if (ThisWarp::lanes() == 0) {
+      if constexpr (CLUSTER > 1)
+        ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty(), 0));
+      else
+        ptx::mbarrier_arrive(empty());
+    }
     advance();
-    return int(ptx::warp_uniform(tile));
+    return ThisWarp::uniform(int(tile));
+  }
+  /// Until all have taken what was put.
+  __device__ __forceinline__ void await_takers() {
+    for (int i = 0; i < sm90::queue_slots; ++i) {
+      ptx::mbarrier_wait_parity(empty(), phase ^ 1);
+      advance();
+    }
   }
 };
 
-/// The producer's work, one tile after the other, which it tells the consumers.
+/// A producer's work, one tile after the other: what the first block's fetches, and tells the others.
 template <typename ItsScheduler>
 class FetchedWork {
   ItsScheduler& scheduler;
   const Arguments& args;
   WorkQueue queue;
+  bool fetches;
+  u32 loader;  // the lane that loads, and fetches
   int tile;
+  u32 before = 0;  // fetches before the loader's last one
 
   __device__ __forceinline__ bool take(Work& work) {
-    queue.put(tile);
+    if (fetches)
+      queue.put(tile);
+    else
+      tile = queue.take();
     if (scheduler.at(tile, work)) return true;
-    // Each tile was followed by one fetch. Who had the last one leaves the counter as it was.
-    const int fetches_before = tile - args.decomposition.ctas;
-    if (fetches_before == scheduler.scan.tiles() - 1 && ThisWarp::lanes() == 0) ptx::st_global(args.counters, 0u);
+    if (fetches) {
+      // Each tile comes with one fetch. Who had the last one leaves the counter as it was.
+      const int fetches_before = tile - args.decomposition.ctas;
+      if (fetches_before == scheduler.scan.tiles() - 1 && ThisWarp::lanes() == 0)
+        ptx::atom_inc_relaxed_gpu(args.counters, 0);
+      if constexpr (CLUSTER > 1) queue.await_takers();  // other blocks arrive in this one's memory
+    }
     return false;
   }
 
  public:
   __device__ __forceinline__ FetchedWork(ItsScheduler& its_scheduler, const Arguments& arguments,
-                                         const SharedMemory& smem)
-      : scheduler(its_scheduler), args(arguments), queue(smem), tile(its_scheduler.cta) {}
+                                         const SharedMemory& smem, const ClusterPlace& place, bool loads)
+      : scheduler(its_scheduler),
+        args(arguments),
+        queue(smem),
+        fetches(CLUSTER == 1 || place.rank == 0),
+        loader(ThisWarp::lowest_bit(ThisWarp::ballot(loads))),
+        tile(its_scheduler.cta) {}
 
   __device__ __forceinline__ bool first(Work& work) {
     scheduler.prefetch();
     return take(work);
   }
+  /// The loader asks for the next tile, while it has some of this one left to load: the answer takes longer than the
+  /// consumers have k-blocks for, where a tile is bound by what the SM takes in.
+  __device__ __forceinline__ void fetch() {
+    if (fetches) before = ptx::atom_inc_relaxed_gpu(args.counters, 0xffffffffu);
+  }
   __device__ __forceinline__ bool next(Work& work) {
-    u32 before = 0;
-    if (ThisWarp::lanes() == 0) before = ptx::atom_inc_acq_rel_gpu(args.counters, 0xffffffffu);
-    tile = args.decomposition.ctas + int(ptx::shuffle(before, 0));
+    if (fetches) tile = args.decomposition.ctas + int(ptx::shuffle(before, loader));
     return take(work);
   }
 };
@@ -120,7 +163,7 @@ template <bool ANY>
 struct WorkOf {
   template <typename ItsScheduler>
   static __device__ __forceinline__ ItsScheduler& producer(ItsScheduler& scheduler, const Arguments&,
-                                                           const SharedMemory&) {
+                                                           const SharedMemory&, const ClusterPlace&, bool) {
     return scheduler;
   }
   template <typename ItsScheduler>
@@ -132,8 +175,9 @@ template <>
 struct WorkOf<true> {
   template <typename ItsScheduler>
   static __device__ __forceinline__ FetchedWork<ItsScheduler> producer(ItsScheduler& scheduler, const Arguments& args,
-                                                                       const SharedMemory& smem) {
-    return {scheduler, args, smem};
+                                                                       const SharedMemory& smem,
+                                                                       const ClusterPlace& place, bool loads) {
+    return {scheduler, args, smem, place, loads};
   }
   template <typename ItsScheduler>
   static __device__ __forceinline__ ToldWork<ItsScheduler> consumer(ItsScheduler& scheduler, const SharedMemory& smem) {

@@ -15,7 +15,7 @@ device::KernelParameters parameters_of(const KernelConfig& config, const KernelP
 bool narrows(const KernelConfig& config, const KernelProblem& kernel_problem);
 
 /// Whether CTAs take the tiles of groups, which take unlike long, one by one as they are done, instead of every
-/// ctas-th each. Those of a cluster would have to tell each other.
+/// ctas-th each; of a cluster the first block takes them, and tells the others.
 bool fetches(const KernelConfig& config, const KernelProblem& kernel_problem);
 
 /// Thread blocks.

@@ -37,6 +37,21 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
 
+/// mbarrier_arrive_expect_tx at the barrier of any block of the cluster, given by map_to_rank: of stores that
+/// st_async_cluster makes.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx_cluster(u32 mapped, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(mapped), "r"(bytes)
+               : "memory");
+}
+
+/// Stores to the shared memory of any block of the cluster, and completes 4 bytes of a barrier of the same block, whose
+/// waiters see what was stored. Both addresses are given by map_to_rank.
+__device__ __forceinline__ void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(mapped), "r"(x),
+               "r"(mapped_barrier)
+               : "memory");
+}
+
 /// Stores to another block's shared memory, at an address given by map_to_rank.
 __device__ __forceinline__ void st_cluster_v4(u32 mapped, const float (&x)[4]) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "f"(x[0]), "f"(x[1]), "f"(x[2]),

@@ -78,5 +78,13 @@ __device__ __forceinline__ u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
   return old;
 }
 
+/// The same, but nothing is released and nothing acquired, so that the thread waits for the value alone, where it is
+/// used.
+__device__ __forceinline__ u32 atom_inc_relaxed_gpu(u32* address, u32 limit) {
+  u32 old;
+  asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(limit) : "memory");
+  return old;
+}
+
 }  // namespace jitgemm::device::ptx
 #endif

@@ -91,6 +91,14 @@ void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
   complete_phase(*thread.launch, barrier);
 }
 
+void expect_at(Thread& thread, Mbarrier& barrier, u32 bytes, const char* operation) {
+  check_init_visible(thread, barrier, operation);
+  if (bytes >= 1u << 20)
+    thread.launch->fault("%s(0x%x, %u): at most 2^20 - 1 bytes", operation, barrier.address, bytes);
+  barrier.bytes += bytes;
+  arrive_at(thread, barrier, operation);
+}
+
 void check_usable_by_tma(Thread& thread, const Mbarrier& barrier) {
   check_init_visible(thread, barrier, "TMA load");
   if (barrier.fenced.time == 0 || !thread.knows(barrier.fenced))
@@ -189,25 +197,38 @@ void mbarrier_arrive(u32 address) {
 void mbarrier_arrive_expect_tx(u32 address, u32 bytes) {
   Thread& thread = *current;
   thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, "mbarrier_arrive_expect_tx");
-  check_init_visible(thread, barrier, "mbarrier_arrive_expect_tx");
-  if (bytes >= 1u << 20)
-    thread.launch->fault("mbarrier_arrive_expect_tx(0x%x, %u): at most 2^20 - 1 bytes", address, bytes);
-  barrier.bytes += bytes;
-  arrive_at(thread, barrier, "mbarrier_arrive_expect_tx");
+  const char* const operation = "mbarrier_arrive_expect_tx";
+  expect_at(thread, mbarrier_at(thread, *thread.block, address, operation), bytes, operation);
 }
+
+namespace {
+
+Mbarrier& waited_for(Thread& thread, u32 address, u32 parity, const char* operation) {
+  thread.launch->preempt();
+  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, operation);
+  check_init_visible(thread, barrier, operation);
+  if (parity > 1) thread.launch->fault("%s(0x%x, %u): a parity is 0 or 1", operation, address, parity);
+  return barrier;
+}
+
+}  // namespace
 
 void mbarrier_wait_parity(u32 address, u32 parity) {
   Thread& thread = *current;
-  thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, "mbarrier_wait_parity");
-  check_init_visible(thread, barrier, "mbarrier_wait_parity");
-  if (parity > 1) thread.launch->fault("mbarrier_wait_parity(0x%x, %u): a parity is 0 or 1", address, parity);
+  Mbarrier& barrier = waited_for(thread, address, parity, "mbarrier_wait_parity");
   while ((barrier.phase & 1) == parity) {
     barrier.waiting.push_back(&thread);
     thread.launch->wait(Wait::mbarrier, address, parity);
   }
   acquire(thread, barrier.completed);
+}
+
+bool mbarrier_test_parity(u32 address, u32 parity) {
+  Thread& thread = *current;
+  const Mbarrier& barrier = waited_for(thread, address, parity, "mbarrier_test_parity");
+  if ((barrier.phase & 1) == parity) return false;
+  acquire(thread, barrier.completed);
+  return true;
 }
 
 void fence_proxy_async() {

@@ -153,6 +153,38 @@ void mbarrier_arrive_cluster(u32 mapped) {
   arrive_at(thread, mbarrier_at(thread, block, address, operation), operation, release_to_without_remote_stores);
 }
 
+void mbarrier_arrive_expect_tx_cluster(u32 mapped, u32 bytes) {
+  Thread& thread = *current;
+  const char* const operation = "mbarrier_arrive_expect_tx_cluster";
+  thread.launch->preempt();
+  const auto [block, address] = target_of(thread, mapped, operation);
+  if (&block != thread.block) block.remote_accesses.raise(thread.now);
+  expect_at(thread, mbarrier_at(thread, block, address, operation), bytes, operation);
+}
+
+void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
+  Thread& thread = *current;
+  const char* const operation = "st_async_cluster";
+  thread.launch->preempt();
+  const auto [block, address] = target_of(thread, mapped, operation);
+  const auto [block_of_barrier, barrier_address] = target_of(thread, mapped_barrier, operation);
+  if (&block_of_barrier != &block)
+    thread.launch->fault("%s to block %u, with a barrier of block %u: both are of one block", operation, block.index,
+                         block_of_barrier.index);
+  unsigned char* to = block.memory.at(thread, address, 4, 4, operation);
+  Mbarrier& barrier = mbarrier_at(thread, block, barrier_address, operation);
+  if (&block != thread.block) {
+    check_has_started(thread, block, operation);
+    block.remote_accesses.raise(thread.now);
+  }
+  block.memory.write(thread, address, 4, thread.now, Proxy::generic, operation);
+  std::memcpy(to, &x, 4);
+  barrier.arriving.raise(thread.now);
+  ++thread.now.time;
+  barrier.bytes -= 4;
+  complete_phase(*thread.launch, barrier);
+}
+
 void st_cluster_v4(u32 mapped, const void* data) {
   Thread& thread = *current;
   const char* const operation = "st_cluster_v4";

@@ -105,12 +105,31 @@ void ld_global_cg(const void* address, void* data) {
   std::memcpy(data, cell.data, sizeof cell.data);
 }
 
+namespace {
+
+void begin_atomic(Thread& thread, const u32* address, const char* operation) {
+  thread.launch->preempt();
+  thread.launch->check_dependencies(thread, operation);
+  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) broken_global(address, 4);
+}
+
+u32 increment(u32* address, u32 limit) {
+  const u32 old = *address;
+  *address = old >= limit ? 0 : old + 1;
+  return old;
+}
+
+}  // namespace
+
+u32 atom_inc_relaxed_gpu(u32* address, u32 limit) {
+  begin_atomic(*current, address, "atom_inc_relaxed_gpu");
+  return increment(address, limit);
+}
+
 u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
   Thread& thread = *current;
   Launch& launch = *thread.launch;
-  launch.preempt();
-  launch.check_dependencies(thread, "atom_inc_acq_rel_gpu");
-  if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0) broken_global(address, 4);
+  begin_atomic(thread, address, "atom_inc_acq_rel_gpu");
   LaunchGlobalMemory& global = launch.global();
   ClusterGlobalMemory& mine = thread.block->cluster->global;
   const u32 position = global.increments[address]++;
@@ -127,8 +146,7 @@ u32 atom_inc_acq_rel_gpu(u32* address, u32 limit) {
     }
   }
   mine.unreleased.erase(rest, mine.unreleased.end());
-  const u32 old = *address;
-  *address = old >= limit ? 0 : old + 1;
+  const u32 old = increment(address, limit);
   mine.acquisitions.push_back({address, position, thread.now});
   return old;
 }
