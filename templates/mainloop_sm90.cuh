@@ -35,7 +35,6 @@
 // which consumers ask for as they come to it. Blocks of a cluster are resident together and may wait for each other; no
 // cluster waits for another (fixup.cuh).
 #pragma once
-#include "address_map.cuh"
 #include "arguments.cuh"
 #include "block_scales_sm90.cuh"
 #include "cluster_sum.cuh"
@@ -45,11 +44,10 @@
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
 #include "multiply_sm90.cuh"
-#include "ptx/barrier.cuh"
+#include "producer_sm90.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/dependent_launch.cuh"
 #include "ptx/elect.cuh"
-#include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/special_registers.cuh"
@@ -61,170 +59,6 @@
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
-
-/// Which of its matrices a map's operand is: by number, or by address (address_map.cuh).
-template <bool BY_POINTERS>
-struct MatrixOfMap {
-  int number;
-};
-template <>
-struct MatrixOfMap<true> {
-  AddressPlace place;
-};
-
-/// Copies this block's part of a tile's operand to all blocks that share it. GATED: its rows are pairs, which the map
-/// puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
-template <int BLOCK, bool K_MAJOR, int SHARERS, bool GATED, bool BY_POINTERS>
-__device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k,
-                                             const MatrixOfMap<BY_POINTERS>& matrix, int part, u16 sharers) {
-  constexpr int ROWS = (K_MAJOR ? BLOCK : BLOCK_K) / SHARERS;
-  const auto copy_5d = [&](u32 to, int inner, int outer, int group, int batch) {
-    if constexpr (SHARERS == 1)
-      ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
-    else
-      ptx::tma_load_multicast_5d(to, map, barrier, inner, outer, 0, group, batch, sharers);
-  };
-  const auto copy = [&](u32 to, int inner, int outer) {
-    if constexpr (BY_POINTERS)
-      copy_5d(to, inner, outer, matrix.place.low, matrix.place.high);
-    else if constexpr (SHARERS == 1)
-      ptx::tma_load_3d(to, map, barrier, inner, outer, matrix.number);
-    else
-      ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, matrix.number, sharers);
-  };
-  [[maybe_unused]] const auto copy_pairs = [&](u32 to, int outer, [[maybe_unused]] int group) {
-    if constexpr (BY_POINTERS)
-      copy(to, k, outer);
-    else
-      copy_5d(to, k, outer, group, matrix.number);
-  };
-  smem += part * ROWS * 128;
-  if constexpr (K_MAJOR && GATED && RAGGED_PAIRS) {
-#pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) copy_pairs(smem + i * (16 * 128), (mn + part * ROWS) / 2 + i * 8, 0);
-  } else if constexpr (K_MAJOR && GATED) {
-    copy_pairs(smem, 0, (mn + part * ROWS) / 16);
-  } else if constexpr (K_MAJOR) {
-    copy(smem, k, mn + part * ROWS);
-  } else {
-#pragma unroll
-    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
-  }
-}
-
-/// Returns once the barriers of all blocks of the cluster are initialised.
-__device__ __forceinline__ void await_barriers() {
-  if constexpr (CLUSTER > 1) {
-    ptx::cluster_arrive_relaxed();
-    ptx::cluster_wait();
-  } else {
-    ptx::bar_sync(0, THREADS);
-  }
-}
-
-/// What the producer does with a tile, and at the end: one thread, or a warp of which one thread `issues` the copies.
-/// That all of a warp's threads count the stages leaves the numbers uniform, which TMA takes them from: the one thread
-/// of many would move a dozen from its own registers first, some 100 clocks a k-block.
-struct Producer {
-  const Arguments& args;
-  const SharedMemory& smem;
-  const ClusterPlace& place;
-  bool issues;
-  u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
-  PipelineState state = {};
-  SourceOfA source_a{args};
-
-  /// Of an operand, which IS_B of the problem or not.
-  template <bool IS_B>
-  __device__ __forceinline__ auto matrix_of(const void* operand, int group, int number) const {
-    if constexpr (IS_B && B_BY_POINTERS)
-      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, group, true), u64(operand))};
-    else
-      return MatrixOfMap<false>{number};
-  }
-
-  /// `items` gave the work. Where it is fetched, the next is asked for as many k-blocks before the end as there are
-  /// stages.
-  template <typename Items, typename FirstK>
-  __device__ __forceinline__ void load(Items& items, const Work& work, const WorkTile& tile, const FirstK& its_k) {
-    const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
-    const TensorMap* const map_a = source_a.map(tile.batch);
-    const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile.batch, source_a.matrix(tile.batch));
-    // Without a stride all use one matrix.
-    const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile.batch, BATCHED && args.stride_b != 0 ? tile.batch : 0);
-    int k = k_begin_of(work, place.k);
-    const auto load_to = [&](int end) {
-#pragma unroll 1
-      for (; k < end; ++k) {
-        const u32 full = smem.full(state.stage);
-        ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
-        if constexpr (GROUPED) ptx::warp_sync();  // none is left behind, who would find the stage full again
-        if (issues) {
-          ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-          load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
-              smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
-          load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full,
-                                                                        tile.column, its_k.at(k * BLOCK_K), matrix_b,
-                                                                        place.m, sharers_of_b);
-          scales.copy(smem, state.stage, full, k);
-        }
-        state.advance();
-      }
-    };
-    const int k_end = k_begin_of(work, place.k + 1);
-    if constexpr (FETCHES) {
-      load_to(k_end - STAGES);
-      if (issues) items.fetch();
-    }
-    load_to(k_end);
-  }
-  /// The block outlives what others do at its barriers.
-  __device__ __forceinline__ void await_sharers() {
-    if constexpr (ClusterPlace::SHARERS > 1) {
-      for (int stage = 0; stage < STAGES; ++stage) {
-        ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
-        state.advance();
-      }
-    }
-  }
-};
-
-/// One warp.
-__device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
-  Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
-  Work work{};
-  if constexpr (GROUPED) {
-    // Memory that a kernel before may write says what there is to do, and it takes the warp to find out.
-    await_barriers();
-    const bool is_elected = ptx::elect_one();
-    Producer producer{args, smem, place, is_elected};
-    if constexpr (DEPENDENT_LAUNCH) {
-      ptx::griddepcontrol_wait();
-      if (is_elected) ptx::griddepcontrol_launch_dependents();
-    }
-    auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem, place, is_elected);
-    for (bool more = items.first(work); more; more = items.next(work))
-      producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler));
-    producer.await_sharers();
-    if (is_elected) report(scheduler);
-  } else {
-    bool more = scheduler.first(work);
-    WorkTile tile = tile_of(args, scheduler, work, place);
-    await_barriers();
-    if (!ptx::elect_one()) return;
-    Producer producer{args, smem, place, true};
-    if constexpr (DEPENDENT_LAUNCH) {
-      ptx::griddepcontrol_wait();
-      ptx::griddepcontrol_launch_dependents();
-    }
-    while (more) {
-      producer.load(scheduler, work, tile, first_k(scheduler));
-      more = scheduler.next(work);
-      if (more) tile = tile_of(args, scheduler, work, place);
-    }
-    producer.await_sharers();
-  }
-}
 
 /// One consumer warpgroup; `thread` counts within it.
 __device__ __forceinline__ void consume(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place,
@@ -354,7 +188,11 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
 }
 
 __device__ __forceinline__ void gemm(const Arguments& args) {
-  const SharedMemory smem{ptx::warp_uniform((ptx::dynamic_smem() + 1023) / 1024 * 1024)};
+  u32 base = (ptx::dynamic_smem() + 1023) / 1024 * 1024;
+  // A value that ptxas cannot make again: where registers are scarce it reads the block's window (S2UR) once a k-block
+  // rather than keep it, between the last products and the next.
+  if constexpr (GROUPED || HAS_BLOCK_SCALES) base = ptx::warp_uniform(base);
+  const SharedMemory smem{base};
   const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
   const ClusterPlace place;
 

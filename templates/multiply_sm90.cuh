@@ -16,12 +16,22 @@ namespace jitgemm::device {
 
 /// Describes a 128-byte swizzled operand to wgmma (PTX ISA, "Matrix descriptor"): 8-row groups lie 1024 bytes apart
 /// (stride offset), and of an M- or N-major operand the next 64 elements of M or N one box on (leading offset; ignored
-/// otherwise).
-__device__ __forceinline__ u64 wgmma_descriptor(u32 smem) {
+/// otherwise). `address` is that of wgmma_address.
+__device__ __forceinline__ u64 wgmma_descriptor(u32 address) {
   constexpr u64 SWIZZLE_128B = 1ull << 62;
-  u32 low = u32(BOX_BYTES / 16) << 16 | (smem & 0x3ffff) >> 4;
+  return SWIZZLE_128B | u64(1024 / 16) << 32 | u64(BOX_BYTES / 16) << 16 | address;
+}
+__device__ __forceinline__ u32 wgmma_address(u32 smem) {
+  u32 address = (smem & 0x3ffff) >> 4;
+  ptx::compute_now(address);
+  return address;
+}
+
+/// All of a descriptor that is not a constant.
+__device__ __forceinline__ void compute_low_now(u64& descriptor) {
+  u32 low = u32(descriptor);
   ptx::compute_now(low);
-  return SWIZZLE_128B | u64(1024 / 16) << 32 | low;
+  descriptor = descriptor >> 32 << 32 | low;
 }
 
 /// Bytes from one wgmma's 32 bytes of k to the next.
@@ -37,7 +47,7 @@ struct KBlock {
   bool is_there = false;  // its stage is known to be full
 
   __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
-      : a(wgmma_descriptor(smem_a)), b(wgmma_descriptor(smem_b)) {}
+      : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
 };
 
 /// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
@@ -79,6 +89,8 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
 template <int WIDTH, int MMAS, typename Release, typename Between, typename OfBlocks>
 struct TileProducts {
   static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
+  // Single-scaled sums, which are done in half the instructions, have shown no gain (tools/results/NOTES.md, 47).
+  static constexpr bool PEEKS = HAS_BLOCK_SCALES;
 
   const SharedMemory& smem;
   u32 consumer, thread, first_row;
@@ -97,6 +109,8 @@ struct TileProducts {
   /// to do between these and its own.
   __device__ __forceinline__ KBlock peek() const {
     KBlock k_block = next_k_block();
+    compute_low_now(k_block.a);
+    compute_low_now(k_block.b);
     k_block.is_there = ptx::mbarrier_test_parity(smem.full(state.stage), state.phase);
     return k_block;
   }
@@ -183,7 +197,7 @@ struct TileProducts {
 
   /// Promotes one k-block's products, those of 64 AT_ONCE rows at a time.
   __device__ __forceinline__ void promote_k_block(int step, KBlock& next) {
-    const KBlock k_block = next;
+    const KBlock k_block = PEEKS ? next : next_k_block();
     await(k_block, step);
 #pragma unroll
     for (int first = 0; first < MMAS; first += AT_ONCE) {
@@ -205,7 +219,7 @@ struct TileProducts {
         if (down == MMAS - 1) {
           release_read(smem.empty(state.stage));
           state.advance();
-          next = peek();
+          if constexpr (PEEKS) next = peek();
         }
         promote(products[i], down);  // what is left of these products, and the other consumers' are made meanwhile
       }
@@ -220,7 +234,7 @@ struct TileProducts {
     PipelineState read = state;
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
-      const KBlock k_block = i == 0 ? next : next_k_block();
+      const KBlock k_block = PEEKS && i == 0 ? next : next_k_block();
       await(k_block, step + i);
       if (i == 0) take_turn();
       ptx::wgmma_fence();
@@ -236,7 +250,7 @@ struct TileProducts {
       wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
       release_read(smem.empty(read.stage));
       read.advance();
-      if (i == K_BLOCKS_AT_ONCE - 1) next = peek();
+      if (PEEKS && i == K_BLOCKS_AT_ONCE - 1) next = peek();
       promote(products[i], 0);
     }
   }
@@ -267,6 +281,7 @@ struct TileProducts {
         state.advance();
       }
       take_turn();
+      ptx::warp_sync();  // as wgmma does elsewhere: the lane that gives speaks for all who took
       give_turn();
     }
   }

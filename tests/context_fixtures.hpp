@@ -27,6 +27,13 @@ inline ContextOptions briefly_tuning(const TemporaryDirectory& cache) {
   return options;
 }
 
+/// Measures as many as a test of what tuning finds needs.
+inline ContextOptions tuning_on_emulator(const TemporaryDirectory& cache) {
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.tuning_budget_seconds = 20;
+  return options;
+}
+
 inline ContextOptions compile_only(const TemporaryDirectory& cache, const std::string& architecture = "sm_80") {
   return {.device = Device::compile_only, .architecture = architecture, .cache_dir = cache.path().string()};
 }

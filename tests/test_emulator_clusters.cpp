@@ -105,6 +105,37 @@ __device__ void signal(const Arguments& p, int omit) {
   }
 }
 
+// The first block tells all blocks numbers, through a ring of two each, and they tell it which they have read.
+__device__ void told(const Arguments& p, int omit) {
+  const u32 t = thread_index(), rank = cluster_rank(), blocks = p.k, smem = dynamic_smem(), barriers = smem + 16;
+  if (t == 0) {
+    for (u32 s = 0; s < 2; ++s) {
+      mbarrier_init(barriers + 16 * s, 1);
+      mbarrier_init(barriers + 16 * s + 8, 2 * blocks);
+    }
+    fence_mbarrier_init();
+  }
+  if (omit & 16)
+    bar_sync(0, 64);
+  else
+    relaxed_cluster_sync();
+  u32 sum = 0;
+  for (u32 i = 0; i < 5; ++i) {
+    const u32 number = smem + i % 2 * 4, full = barriers + i % 2 * 16, empty = full + 8;
+    if (rank == 0 && t < blocks) {
+      if (!(omit & 1)) mbarrier_wait_parity(empty, i / 2 % 2 ^ 1);
+      mbarrier_arrive_expect_tx_cluster(map_to_rank(full, t), omit & 2 ? 0 : 4);
+      st_async_cluster(map_to_rank(number, t), 10 * i + t, map_to_rank(full, omit & 4 ? 0 : t));
+    }
+    if (!(omit & 8)) mbarrier_wait_parity(full, i / 2 % 2);
+    sum = 3 * sum + ld_shared_u32(number);
+    warp_sync();
+    if (t % 32 == 0) mbarrier_arrive_cluster(map_to_rank(empty, 0));
+  }
+  static_cast<u32*>(p.d)[block_index() * 64 + t] = sum;
+  if (!(omit & 32)) cluster_sync();
+}
+
 // The second block stores what the first one stores by TMA.
 __device__ void staged(const Arguments& p, int omit) {
   const u32 t = thread_index(), smem = (dynamic_smem() + 1023) / 1024 * 1024;
@@ -186,12 +217,12 @@ __device__ void misuse(const Arguments& p, int wrong) {
 }
 
 __device__ void run(const Arguments& p) {
-  void (*const kernels[])(const Arguments&, int) = {ring, exchange, signal, staged, partials, bases, misuse};
+  void (*const kernels[])(const Arguments&, int) = {ring, exchange, signal, told, staged, partials, bases, misuse};
   kernels[p.m](p, p.n);
 }
 )";
 
-enum Kernel { ring, exchange, signal, staged, partials, bases, misuse };
+enum Kernel { ring, exchange, signal, told, staged, partials, bases, misuse };
 enum RingOmit {
   first_sync = 1,
   init_fence = 2,
@@ -257,6 +288,13 @@ TEST_CASE("The emulator runs synchronised kernels in clusters of every size unde
           const int from = block / cluster * cluster + (block + cluster - 1) % cluster;
           REQUIRE(f.d[block * 64 + t] == std::uint32_t(3 * (100 * from + (t + 1) % 64) + 3));
         }
+      REQUIRE(f.run(told, 0, cluster, options) == "");
+      for (int block = 0; block < f.clusters * cluster; ++block)
+        for (int t = 0; t < 64; ++t) {
+          std::uint32_t sum = 0;
+          for (int i = 0; i < 5; ++i) sum = 3 * sum + std::uint32_t(10 * i + block % cluster);
+          REQUIRE(f.d[block * 64 + t] == sum);
+        }
       REQUIRE(f.run(partials, 0, cluster, options) == "");
       const int grid = f.clusters * cluster;
       REQUIRE(f.d[63] == std::uint32_t(grid * (grid + 1) / 2));
@@ -308,6 +346,17 @@ TEST_CASE("The emulator finds missing barriers around stores to other blocks und
       for (const int block_barrier : {0, 8})
         CHECK_THAT(f.run(signal, 1 | 4 | block_barrier, cluster, options),
                    ContainsSubstring("race: ") && ContainsSubstring(" of block "));
+      CHECK_THAT(f.run(told, 1, cluster, options),
+                 ContainsSubstring("race: ") || ContainsSubstring("all 1 threads have arrived in phase"));
+      CHECK_THAT(f.run(told, 2, cluster, options), ContainsSubstring("hangs") || ContainsSubstring("race: "));
+      CHECK_THAT(f.run(told, 4, cluster, options),
+                 ContainsSubstring("st_async_cluster to block") && ContainsSubstring("with a barrier of block"));
+      CHECK_THAT(f.run(told, 8, cluster, options), ContainsSubstring("race: "));
+      CHECK_THAT(f.run(told, 16, cluster, options), ContainsSubstring("which may not have started") ||
+                                                        ContainsSubstring("there is no initialised mbarrier") ||
+                                                        ContainsSubstring("it has not synchronised with"));
+      CHECK_THAT(f.run(told, 32, cluster, options),
+                 ContainsSubstring("which has ended") || ContainsSubstring("the block ends, not synchronised"));
       CHECK_THAT(f.run(staged, 2, cluster, options), ContainsSubstring("without a fence_proxy_async in block"));
       CHECK_THAT(f.run(partials, 1, cluster, options), ContainsSubstring("ld_global_cg"));
     }

@@ -252,10 +252,7 @@ TEST_CASE("A pointer's coordinates are its place behind the table, whichever com
 
 TEST_CASE("Groups by pointers are tuned as they are called", "[groups][pointers][tuning]") {
   const TemporaryDirectory cache;
-  ContextOptions options = emulator_options(cache);
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 20;
-  Context context(options);
+  Context context(tuning_on_emulator(cache));
   Problem p = problem_of(64, 64, {30, 3, 40}, Layout::column_major);
   p.b.batch_mode = BatchMode::pointers;
   const TuneReport report = context.tune(p);

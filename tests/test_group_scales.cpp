@@ -51,6 +51,8 @@ constexpr std::array configs{
     "sm90 64x64x128 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x128 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
     "sm90 256x112x128 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
+    "sm90 128x64x128 group_m=8 stages=4 warps=8 cluster=1x2x1 schedule=persistent grid=4",
+    "sm90 192x32x128 group_m=8 stages=3 warps=12 cluster=2x1x1 schedule=persistent grid=4",
 };
 
 /// Groups that begin at each place within four rows, are empty, of one row, of a tile and a row, and end raggedly.
@@ -68,6 +70,16 @@ void ways_to_a_group(TestDevice& device, Random& random) {
       CHECK(run(device, with_counts(one, sizes, random.between(0, 5)), random) == "");
     }
   }
+}
+
+/// A group that leaves the last of three consumers half of its rows, or none.
+void tails_of_consumers(TestDevice& device, Random& random) {
+  const KernelConfig config =
+      parse_kernel_config("sm90 384x80x128 group_m=8 stages=2 warps=12 cluster=1x2x1 schedule=persistent grid=4");
+  const std::vector<std::int32_t> sizes{random.between(257, 320), random.between(129, 256), random.between(1, 64)};
+  const Case one = by_offsets(scaled_problem(160, 16 * random.between(17, 40), sizes), sizes, config);
+  CAPTURE(to_string(one.problem));
+  CHECK(run(device, one, random) == "");
 }
 
 void epilogues_and_types(TestDevice& device, Random& random) {
@@ -146,7 +158,7 @@ void batches(GemmDevice& device) {
 
 TEST_CASE("Groups have scales of blocks, wherever they begin, on the emulator", "[groups][scales][emulator]") {
   for (const std::uint64_t seed : {std::uint64_t(0), test_seed()})
-    run_all_on(GemmDevice::emulator(seed), ways_to_a_group);
+    run_all_on(GemmDevice::emulator(seed), ways_to_a_group, tails_of_consumers);
 }
 
 TEST_CASE("Scaled groups of other types, with epilogues, on the emulator", "[groups][scales][emulator]") {
@@ -250,7 +262,7 @@ TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scale
 
 TEST_CASE("Scaled groups and batches are as on the emulator, on a GPU", "[groups][scales][gpu]") {
   if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_a_group, epilogues_and_types, hostile_tables);
+  run_all_on(GemmDevice::cuda(), ways_to_a_group, tails_of_consumers, epilogues_and_types, hostile_tables);
   GemmDevice of_batches(GemmDevice::cuda());
   batches(of_batches);
 }

@@ -114,10 +114,7 @@ TEST_CASE("Rows come to groups by chance, to each as many as it must have", "[gr
 
 TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[groups][tuning][emulator]") {
   const TemporaryDirectory cache;
-  ContextOptions options = emulator_options(cache);
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 20;
-  Context context(options);
+  Context context(tuning_on_emulator(cache));
   const auto small = [](std::int64_t m, std::int64_t groups) {
     Problem p = experts(m, groups, 8);
     p.n = 64, p.k = 128;
@@ -139,10 +136,7 @@ TEST_CASE("A tuned choice of groups serves all sizes of its expectation", "[grou
 TEST_CASE("A tuned choice along k serves all sizes of its expectation", "[groups][along_k][tuning][emulator]") {
   const auto a = GENERATE(Layout::column_major, Layout::row_major);
   const TemporaryDirectory cache;
-  ContextOptions options = emulator_options(cache);
-  options.tuning = Tuning::on;
-  options.tuning_budget_seconds = 20;
-  Context context(options);
+  Context context(tuning_on_emulator(cache));
   const auto gradients = [a](std::int64_t k, std::int64_t groups) {
     Problem p{.m = 48, .n = 72, .k = k, .batch = groups, .beta = 1, .grouping = Grouping::along_k};
     p.a.type = p.b.type = DataType::bf16;

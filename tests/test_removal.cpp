@@ -1,6 +1,7 @@
 // What tools/removal.py runs on templates with one barrier, fence, wait, mask or release removed: few and small kernels
 // that go through every path, several tiles a CTA, in many adversarial orders. Hidden: the script looks for
 // failures.
+#include <array>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -204,16 +205,19 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
     one.problem.grouping = Grouping::offsets;
     cases.push_back(one);
   }
-  // Consumers take turns, and those without rows do not.
-  const KernelConfig in_turns =
-      parse_kernel_config("sm90 128x32x128 group_m=8 stages=8 warps=8 schedule=persistent grid=1");
-  groups::Case scaled{.problem = groups::problem_of(64, 656, sizes, columns, e4m3, bf16),
-                      .table = groups::ends_of(sizes),
-                      .config = &in_turns,
-                      .compares_with_dense = false};
-  scaled.problem.a.scaling = Scaling::block_1x128;
-  scaled.problem.b.scaling = Scaling::block_128x128;
-  cases.push_back(scaled);
+  // Consumers take turns, those without rows, too.
+  const std::array in_turns{
+      parse_kernel_config("sm90 128x32x128 group_m=8 stages=8 warps=8 schedule=persistent grid=1"),
+      parse_kernel_config("sm90 192x32x128 group_m=8 stages=2 warps=12 cluster=1x2x1 schedule=persistent grid=2")};
+  for (const KernelConfig& config : in_turns) {
+    groups::Case scaled{.problem = groups::problem_of(64, 656, sizes, columns, e4m3, bf16),
+                        .table = groups::ends_of(sizes),
+                        .config = &config,
+                        .compares_with_dense = false};
+    scaled.problem.a.scaling = Scaling::block_1x128;
+    scaled.problem.b.scaling = Scaling::block_128x128;
+    cases.push_back(scaled);
+  }
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     groups::TestDevice device(GemmDevice::emulator(seed, 2));
     Random random(seed);

@@ -27,6 +27,8 @@ TEMPLATES = ROOT / "templates"
 FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
          "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",
                                "parallel"],
+         "producer_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",
+                               "parallel"],
          "multiply_sm90.cuh": ["sm90", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k", "parallel"],
          "work_queue_sm90.cuh": ["groups"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
@@ -44,7 +46,7 @@ SYNCHRONISATION = {
     "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "tma_store_wait_group",
              "wgmma_wait_group", "griddepcontrol_wait"],
     "release": ["cp_async_commit_group", "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-                "mbarrier_arrive_cluster", "tma_store_commit_group", "wgmma_commit_group",
+                "mbarrier_arrive_cluster", "mbarrier_arrive_expect_tx_cluster", "st_async_cluster", "tma_store_commit_group", "wgmma_commit_group",
                 "griddepcontrol_launch_dependents", "st_release_sys"],
 }
 # Functions of the templates' own that do nothing else.
@@ -54,10 +56,12 @@ OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
     "ld_acquire_sys": ("scope", lambda arguments: f"ptx::ld_global<u32>({arguments[0]})"),
-    "atom_inc_acq_rel_gpu": ("release", lambda arguments:
-                             "[](u32* p, u32 limit) { const u32 old = *p; *p = old >= limit ? 0 : old + 1; return old; }"
-                             f"({', '.join(arguments)})"),
+    "mbarrier_test_parity": ("wait", lambda arguments: "true"),
 }
+for name, kind in (("atom_inc_acq_rel_gpu", "release"), ("atom_inc_relaxed_gpu", "scope")):
+    WITH_RESULT[name] = (kind, lambda arguments:
+                         "[](u32* p, u32 limit) { const u32 old = *p; *p = old >= limit ? 0 : old + 1; return old; }"
+                         f"({', '.join(arguments)})")
 for name, other in (("ld_relaxed_sys", "x[i] = ptx::ld_global<u64>(p + i)"), ("st_relaxed_sys", "ptx::st_global(p + i, x[i])")):
     WITH_RESULT[name] = ("scope", lambda arguments, other=other:
                          f"[](u64* p, auto& x) {{ for (int i = 0; i < WORDS; ++i) {other}; }}({', '.join(arguments)})")
@@ -77,7 +81,7 @@ LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
 # Compared with one of these, what lets one thread of many, or a few, act: a mask too.
 ELECTED = r"thread|lane|warp|ptx::thread_index\(\)"
-ELECTING = r"0|1|2|CLUSTER_K|ClusterPlace::SHARERS"
+ELECTING = r"0|1|2|CLUSTER|CLUSTER_K|ClusterPlace::SHARERS"
 
 # Removals that change no result by their nature: file, code (alone or -> what is left of it), what its line contains,
 # reason.
@@ -97,10 +101,11 @@ ALLOWED = [
     ("store_sm90.cuh", "j < columns / 8", "", "beyond it are no accumulators, so that the compiler leaves the rest of the loop out anyway"),
     ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu)", "", "only launches that run at once would lose a count, and one is enough"),
     ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(group_arguments(args).broken_groups + 1, 0xffffffffu)", "", "only tiles that run at once would lose a count, and one is enough"),
-    ("work_queue_sm90.cuh", "ptx::atom_inc_acq_rel_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
+    ("work_queue_sm90.cuh", "ptx::atom_inc_relaxed_gpu(args.counters, 0)", "", "nobody counts any more: an ordinary store would do"),
+    ("work_queue_sm90.cuh", "ptx::atom_inc_relaxed_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),
     *((file, "ptx::griddepcontrol_launch_dependents()", "", "only saves time: the next kernel starts early")
-      for file in ("mainloop_sm80.cuh", "mainloop_sm90.cuh", "pack.cuh", "begin_call.cuh", "one_shot.cuh")),
+      for file in ("mainloop_sm80.cuh", "producer_sm90.cuh", "pack.cuh", "begin_call.cuh", "one_shot.cuh")),
     ("one_shot.cuh", "ptx::atom_inc_acq_rel_gpu(args.tickets, last)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("one_shot.cuh", "rank < args.ranks", "ld_relaxed_sys", "only saves work: what is loaded of a rank that is none, nothing is made of"),
     ("shards_sm90.cuh", "lane == 0", "once is enough", "only saves work: the others would store the same"),

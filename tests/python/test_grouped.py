@@ -37,6 +37,13 @@ def test_offsets(dtype, transposed):
     check(jitgemm.grouped_mm(a, b, offs), a, b, offs)
 
 
+@pytest.mark.parametrize("shape_a, shape_b", [((0, 16), (2, 16, 8)), ((3, 0), (2, 0, 8)), ((3, 16), (2, 16, 0))])
+def test_empty(shape_a, shape_b):
+    d = jitgemm.grouped_mm(random(shape_a), random(shape_b), np.array([0, shape_a[0]], "int32"))
+    assert d.shape == (shape_a[0], shape_b[2])
+    assert not np.any(d)
+
+
 def test_counts_bias_and_types():
     a, b, bias = random((3, 10, 32), "bfloat16"), random((3, 32, 16), "bfloat16"), random(16)
     counts = np.array([10, 0, 3], "int32")

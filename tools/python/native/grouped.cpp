@@ -32,9 +32,10 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
   if (!as_rows && !as_columns && view.elements() > 0)
     refuse(described(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
            " not lie contiguous in memory; pass a contiguous one");
-  matrix.layout = as_rows ? Layout::row_major : Layout::column_major;
-  const std::size_t lines = as_rows ? rows : columns;
-  matrix.ld = view.shape[lines] <= 1 ? 0 : view.strides[lines];
+  const bool by_columns = as_columns && !as_rows;  // steps of an empty one say nothing
+  matrix.layout = by_columns ? Layout::column_major : Layout::row_major;
+  const std::size_t lines = by_columns ? columns : rows;
+  matrix.ld = view.shape[lines] <= 1 || view.elements() == 0 ? 0 : view.strides[lines];
   if (view.rank == 3 && view.shape[0] > 1) matrix.stride = view.strides[0];
 }
 
@@ -263,7 +264,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   set_matrix(p.b, right, "b", true);
   if (pointers) {
     p.b.batch_mode = BatchMode::pointers;
-    p.b.alignment = std::max(pointers->alignment(), int(size_of(p.b.type)));
+    p.b.alignment = pointers->alignment();
   }
   Operands operands;
   for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
