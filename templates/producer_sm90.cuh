@@ -1,5 +1,5 @@
-// The producer of the Hopper loop: one warp that copies a tile's k-blocks by TMA into the ring of stages, each as soon as
-// consumers have passed its stage back, and is at the next tile meanwhile (mainloop_sm90.cuh has the barriers).
+// The producer of the Hopper loop: one warp that copies a tile's k-blocks by TMA into the ring of stages, each as soon
+// as consumers have passed its stage back, and is at the next tile meanwhile (mainloop_sm90.cuh has the barriers).
 #pragma once
 #include "address_map.cuh"
 #include "arguments.cuh"
@@ -118,9 +118,9 @@ struct Producer {
         ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
         load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
             smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
-        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(
-            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, place.m,
-            sharers_of_b);
+        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full,
+                                                                      tile.column, its_k.at(k * BLOCK_K), matrix_b,
+                                                                      place.m, sharers_of_b);
         scales.copy(smem, state.stage, full, k);
       }
       state.advance();
