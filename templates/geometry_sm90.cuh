@@ -109,6 +109,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
   // Where a turn is long enough: at 128x128 with scales of blocks it saves 5 to 8 %, with three consumers 2, while two
   // that promote one k-block at a time, or whose sums are only added up, lose up to 5 (tools/results/NOTES.md, 44).
+  // Of 64 rows alone: a consumer of 128, of which a group may leave 64, would take one turn where others take two.
   const bool gains =
       p.block_scales && !p.column_scales && g.consumer_rows == 64 && (g.consumers == 3 || g.k_blocks_promoted > 1);
   g.turn_bytes = gains && g.consumers > 1 && !p.ping_pong ? g.consumers * 8 : 0;

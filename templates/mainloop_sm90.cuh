@@ -7,7 +7,8 @@
 // full(stage)   the producer's thread, and the bytes of A    1, and the bytes    consumers that     one a pass of
 //               and B, from each block that fetches them                         multiply it        the ring
 // empty(stage)  a lane of each warp that has multiplied it,  4 warps, x          the producer's     one a pass; the
-//               in each block that the stage is sent to      consumers, SHARERS  thread             first wait passes
+//               in each block that the stage is sent to      consumers, SHARERS  thread (of groups  first wait passes
+//                                                                                its warp)
 // turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
 //               consumer, once its products are issued                                              of 0 one passes
 // promotion_    consumers that promote in turns: a lane of   4                   consumer c         one a turn, of 0

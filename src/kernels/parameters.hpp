@@ -10,8 +10,7 @@ namespace jitgemm {
 device::KernelParameters parameters_of(const KernelConfig& config, const KernelProblem& kernel_problem);
 
 /// Whether a group's rows are split evenly among its tiles, which are then narrower than BLOCK_N: where these rows are
-/// wgmma's columns, and no other block of a cluster has the next ones. Not with promotion: several loops of it are too
-/// much for ptxas, which then serialises wgmma for want of registers (C7511).
+/// wgmma's columns, and no other block of a cluster has the next ones.
 bool narrows(const KernelConfig& config, const KernelProblem& kernel_problem);
 
 /// Whether CTAs take the tiles of groups, which take unlike long, one by one as they are done, instead of every
