@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "command.hpp"
+#include "sandbox.hpp"
 
 using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
@@ -157,4 +158,14 @@ TEST_CASE("The emulator that nobody asked for is spoken of only once it runs som
     CHECK_THAT(output.err, !ContainsSubstring("emulator, times"));
   }
   CHECK_THAT(jitgemm("run -m 8 -n 8 -k 8 --tuning off").err, ContainsSubstring("running on the emulator"));
+}
+
+TEST_CASE("What an option says goes before an environment that is wrong", "[command_line]") {
+  const Command jitgemm;
+  const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
+  CHECK(jitgemm("run -m 8 -n 8 -k 8 --device emulator --tuning off").status == 0);
+  CHECK(jitgemm("run --help").status == 0);
+  const Output output = jitgemm("run -m 8 -n 8 -k 8 --device emulator");
+  CHECK(output.status == 1);
+  CHECK_THAT(output.err, ContainsSubstring("JITGEMM_TUNING=sometimes is not known"));
 }

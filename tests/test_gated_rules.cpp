@@ -40,8 +40,11 @@ TEST_CASE("A text says which columns are pairs, and its function takes two sums"
   CHECK(why("  //pairs  neighbours \r\n" + two) == "");
   CHECK_THAT(why(two),
              ContainsSubstring("line 1: the function takes a pair") && ContainsSubstring("\"// pairs halves\""));
-  CHECK_THAT(why("// pairs thirds\n" + two), ContainsSubstring("line 2: the function takes a pair"));
-  CHECK_THAT(why("// pairs halves and more\n" + two), ContainsSubstring("line 2: the function takes a pair"));
+  for (const char* misspelt : {"// pairs thirds\n", "// pairs halves and more\n", "// pairs\n", "// pairs none\n"})
+    for (const std::string& function : {one, two})
+      CHECK_THAT(why(misspelt + function), ContainsSubstring("line 1: no pairs are called that"));
+  CHECK_THAT(why("// pairs of a kind\n" + two), ContainsSubstring("line 2: the function takes a pair"));
+  CHECK(why("// pairs of a kind\n" + one) == "");
   CHECK_THAT(why("// pairs halves\n" + one), ContainsSubstring("line 2: the function is not one of a pair") &&
                                                  ContainsSubstring("float gate, float up"));
   CHECK_THAT(why("// pairs halves\nconstexpr float y = 1;\n"),

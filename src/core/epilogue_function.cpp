@@ -77,6 +77,13 @@ std::optional<Pairing> take_pairs(std::string_view line) {
   return known != Pairing::none && next_word(line).empty() ? known : std::nullopt;
 }
 
+/// Whether a first line that is no such one was meant to be: of one word at most, or of a known one and more.
+bool is_misspelt_pairs(std::string_view line) {
+  if (!take_mark(line, "pairs")) return false;
+  const bool known = parse_enumerator<Pairing>(next_word(line)).has_value();
+  return known || next_word(line).empty();
+}
+
 void check(const EpilogueFunction& function) {
   if (!is_known(function.pairs)) refuse("its pairs are unknown: use " + names_of_all<Pairing>());
   if (function.operands.size() > most_epilogue_operands)
@@ -102,6 +109,9 @@ void check(const EpilogueFunction& function) {
            " at most");
   // Else the text would read back as another function, of the same digest.
   int number = first_code_line(function);
+  if (const std::string_view line = std::string_view(function.code).substr(0, function.code.find('\n'));
+      number == 1 && !take_pairs(line) && is_misspelt_pairs(line))
+    refuse("line 1: no pairs are called that: write \"// pairs halves\" or \"// pairs neighbours\", and no more");
   for (std::string_view rest = function.code; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);

@@ -255,9 +255,9 @@ void DeviceOptions::add_to(CLI::App& app) {
 }
 
 void DeviceOptions::add_tuning_to(CLI::App& app) {
-  app.add_option("--tuning", tuning_, "off: the cost model; cached: earlier results; on: measure what is new [on]")
+  app.add_option("--tuning", tuning_,
+                 "off: the cost model; cached: earlier results; on: measure what is new [JITGEMM_TUNING, else on]")
       ->check(CLI::IsMember({"off", "cached", "on"}))
-      ->envname("JITGEMM_TUNING")
       ->group("Choice");
   add_budget_to(app);
 }
