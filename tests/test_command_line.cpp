@@ -160,7 +160,7 @@ TEST_CASE("The emulator that nobody asked for is spoken of only once it runs som
   CHECK_THAT(jitgemm("run -m 8 -n 8 -k 8 --tuning off").err, ContainsSubstring("running on the emulator"));
 }
 
-TEST_CASE("What an option says goes before an environment that is wrong", "[command_line]") {
+TEST_CASE("What an option says goes before an environment that is wrong", "[cli]") {
   const Command jitgemm;
   const ScopedEnvironment tuning("JITGEMM_TUNING", "sometimes");
   CHECK(jitgemm("run -m 8 -n 8 -k 8 --device emulator --tuning off").status == 0);
