@@ -77,7 +77,7 @@ std::optional<Pairing> take_pairs(std::string_view line) {
   return known != Pairing::none && next_word(line).empty() ? known : std::nullopt;
 }
 
-/// Whether a first line that is no such one was meant to be: of one word at most, or of a known one and more.
+/// Whether a line that is no such one was meant to be: no word follows, an unknown one alone, or more than a known one.
 bool is_misspelt_pairs(std::string_view line) {
   if (!take_mark(line, "pairs")) return false;
   const bool known = parse_enumerator<Pairing>(next_word(line)).has_value();
@@ -109,14 +109,13 @@ void check(const EpilogueFunction& function) {
            " at most");
   // Else the text would read back as another function, of the same digest.
   int number = first_code_line(function);
-  if (const std::string_view line = std::string_view(function.code).substr(0, function.code.find('\n'));
-      number == 1 && !take_pairs(line) && is_misspelt_pairs(line))
-    refuse("line 1: no pairs are called that: write \"// pairs halves\" or \"// pairs neighbours\", and no more");
   for (std::string_view rest = function.code; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
     if (take_pairs(line))
       refuse("line " + std::to_string(number) + ": pairs come first, once, before operands and all else");
+    if (number == 1 && is_misspelt_pairs(line))
+      refuse("line 1: no pairs are called that: write \"// pairs halves\" or \"// pairs neighbours\", and no more");
     if (take_mark(line, "operand")) refuse("line " + std::to_string(number) + ": operands come first, before all else");
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

@@ -256,7 +256,8 @@ void DeviceOptions::add_to(CLI::App& app) {
 
 void DeviceOptions::add_tuning_to(CLI::App& app) {
   app.add_option("--tuning", tuning_,
-                 "off: the cost model; cached: earlier results; on: measure what is new [JITGEMM_TUNING, else on]")
+                 "off: the cost model; cached: earlier results; on: measure what is new [JITGEMM_TUNING, else on, on "
+                 "the emulator cached]")
       ->check(CLI::IsMember({"off", "cached", "on"}))
       ->group("Choice");
   add_budget_to(app);
