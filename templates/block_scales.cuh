@@ -78,65 +78,48 @@ struct BlockFactors {
   float a[OF_A], b[OF_B];
   int second_block;  // without UPS_BEGIN_BLOCKS: from the thread's first column on, where the ups' second block begins
 
-  /// sums += a * b * of_block, the product of the scales rounded, and then all else once. The fragment begins at
-  /// `first_column` of all of D; what is beyond WIDTH columns stays.
-  template <int WIDTH = PAIRS * 8, int COUNT>
-  __device__ __forceinline__ void add(int first_column, const Accumulator (&of_block)[COUNT],
+  /// sums += a * b * of_block, the product of the scales rounded, and then all else once, of the WIDTH columns from FIRST
+  /// on. The fragment begins at `begin` of its first block.
+  template <int FIRST, int WIDTH, int COUNT>
+  __device__ __forceinline__ void add(int begin, const Accumulator (&of_block)[COUNT],
                                       Accumulator (&sums)[COUNT]) const {
-    if constexpr (OF_EACH_COLUMN)
-      add_from<0, WIDTH>(of_block, sums);
-    else
-      add_within<0, EXTENT, WIDTH>(first_column % EXTENT, of_block, sums);
-  }
-
- private:
-  /// Of a fragment that begins in [LOW, HIGH) of its first block: one loop for each place, in which every column's
-  /// block is known. To choose between blocks for each column would cost half as much again as to multiply.
-  template <int LOW, int HIGH, int WIDTH, int COUNT>
-  __device__ __forceinline__ void add_within(int begin, const Accumulator (&of_block)[COUNT],
-                                             Accumulator (&sums)[COUNT]) const {
-    constexpr int STEPS = (HIGH - LOW) / COLUMN_STEP, MIDDLE = LOW + STEPS / 2 * COLUMN_STEP;
-    if constexpr (STEPS == 1 || HIGH - COLUMN_STEP + COLUMNS <= EXTENT) {
-      add_from<LOW, WIDTH>(of_block, sums);
-    } else {
-      if (begin < MIDDLE)
-        add_within<LOW, MIDDLE, WIDTH>(begin, of_block, sums);
-      else
-        add_within<MIDDLE, HIGH, WIDTH>(begin, of_block, sums);
-    }
-  }
-
-  /// Of the jth column of a pair of neighbours.
-  template <int BEGIN>
-  __device__ __forceinline__ float of_column(int number, int j) const {
-    if constexpr (OF_EACH_COLUMN) {
-      return b[2 * number + j];
-    } else if constexpr (UP_BLOCKS == 0) {
-      return b[(BEGIN + Sums::first_column_of(number) / COLUMN_FOLD / 8 * 8) / EXTENT];
-    } else {
-      const int column = number / 2 * 8;
-      if (number % 2 == 0) return b[(BEGIN + column) / EXTENT];
-      if constexpr (UPS_BEGIN_BLOCKS)
-        return b[COLUMN_BLOCKS + (BEGIN + column) / EXTENT];
-      else
-        return column + j < second_block ? b[OF_B - 2] : b[OF_B - 1];
-    }
-  }
-
-  template <int BEGIN, int WIDTH, int COUNT>
-  __device__ __forceinline__ void add_from(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
 #pragma unroll
     for (int down = 0; down < DOWN; ++down)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
-        for (int number = 0; number < pairs<WIDTH>(); ++number)
+        for (int number = FIRST / 8; number < pairs<FIRST + WIDTH>(); ++number)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             const int i = Sums::pair(down, half, number) + j * Sums::NEIGHBOUR;
             const float of_row = a[OF_A > DOWN ? 2 * down + half : down];
-            sums[i] = ptx::fma(ptx::mul(of_row, of_column<BEGIN>(number, j)), of_block[i], sums[i]);
+            sums[i] = ptx::fma(ptx::mul(of_row, of_column(begin, number, j)), of_block[i], sums[i]);
           }
+  }
+
+ private:
+  /// Of a column of D, in blocks whose scales are b[FIRST] and those behind. The columns of a COLUMN_STEP have one
+  /// block, which is one of two: so a k-block takes a choice for each step, not for each column.
+  template <int FIRST>
+  __device__ __forceinline__ float of_step(int begin, int column) const {
+    const int step = column / COLUMN_STEP * COLUMN_STEP, block = step / EXTENT, next = (block + 1) * EXTENT - step;
+    return next <= EXTENT - COLUMN_STEP && begin >= next ? b[FIRST + block + 1] : b[FIRST + block];
+  }
+
+  /// Of the jth column of a pair of neighbours.
+  __device__ __forceinline__ float of_column(int begin, int number, int j) const {
+    if constexpr (OF_EACH_COLUMN) {
+      return b[2 * number + j];
+    } else if constexpr (UP_BLOCKS == 0) {
+      return of_step<0>(begin, Sums::first_column_of(number) / COLUMN_FOLD / 8 * 8);
+    } else {
+      const int column = number / 2 * 8;
+      if (number % 2 == 0) return of_step<0>(begin, column);
+      if constexpr (UPS_BEGIN_BLOCKS)
+        return of_step<COLUMN_BLOCKS>(begin, column);
+      else
+        return column + j < second_block ? b[OF_B - 2] : b[OF_B - 1];
+    }
   }
 };
 

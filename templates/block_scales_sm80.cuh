@@ -75,7 +75,7 @@ class BlockScales {
 
   template <int COUNT>
   __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) const {
-    factors.add(first_column, of_block, sums);
+    factors.template add<0, Sums::PAIRS * 8>(first_column % Factors::EXTENT, of_block, sums);
   }
 };
 

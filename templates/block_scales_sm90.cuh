@@ -150,7 +150,7 @@ class BlockScales<true, Fragment, DOWN> {
   u32 own_rows, own_columns;  // bytes from a stage's first
   u32 own_ups;                // of the second kind, where these lie elsewhere
   u32 in_second;              // of each 64 rows a bit: the second kind's second block has the thread's
-  int first_column;           // of the tile, in all of D
+  int begin;                  // of the tile in its first block of columns
   Factors factors;
 
   /// Of all rows of A, the one that has the ith scale.
@@ -191,7 +191,7 @@ class BlockScales<true, Fragment, DOWN> {
         block_scales_of_b(args, tile), layout.ld_scale_b, [&](int i) { return column_of_b(i) / SCALE_EXTENT; }, first_k,
         k_blocks, thread);
     if constexpr (COLUMN_FOLD == 2 && !UPS_BEGIN_BLOCKS)
-      factors.second_block = SCALE_EXTENT - (half + first_column) % SCALE_EXTENT - fragment.first_column;
+      factors.second_block = SCALE_EXTENT - (half + layout.first_b + tile.column) % SCALE_EXTENT - fragment.first_column;
   }
 
  public:
@@ -200,7 +200,9 @@ class BlockScales<true, Fragment, DOWN> {
   __device__ __forceinline__ BlockScales(const Arguments& args, const WorkTile& tile, u32 thread, int row,
                                          int first_row, int first_k) {
     const BlockScalesLayout& layout = block_scales_layout(args);
-    first_column = layout.first_b + tile.column;
+    const int first_column = layout.first_b + tile.column;
+    begin = first_column % Factors::EXTENT;
+    ptx::compute_now(begin);
     const int k_blocks = ceil_div(args.k, SCALE_EXTENT);
     const Fragment fragment(thread / 32, thread % 32);
     const auto ups_from = [&](int count, int first) {
@@ -224,22 +226,27 @@ class BlockScales<true, Fragment, DOWN> {
     }
   }
 
-  /// Those of the next k-block, which is in a stage, of the first WIDTH columns.
+  /// Those of the current k-block, which is in a stage, of the first WIDTH columns.
   template <int WIDTH>
   __device__ __forceinline__ void load(const SharedMemory& smem, int stage, int down) {
     load_rows(smem.scales_a(stage), down);
     if (down == 0) load_columns<WIDTH>(smem.scales_b(stage));
   }
+  /// To the next k-block.
+  __device__ __forceinline__ void advance() {
+    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.advance();
+    if constexpr (!Factors::OF_EACH_COLUMN) blocks_of_b.advance();
+  }
 
-  /// Once the k-block's products are there. Scales that are multiplied earlier, as ptxas would have it, hold back the
+  /// Once the k-block's products of the WIDTH columns from FIRST on are there. Scales that are multiplied earlier, as ptxas would have it, hold back the
   /// wgmma behind them.
-  template <int WIDTH, int COUNT>
+  template <int FIRST, int WIDTH, int COUNT>
   __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) {
 #pragma unroll
     for (float& scale : factors.a) ptx::compute_now(scale);
 #pragma unroll
-    for (int i = 0; i < Factors::template of_b<WIDTH>(); ++i) ptx::compute_now(factors.b[i]);
-    factors.template add<WIDTH>(first_column, of_block, sums);
+    for (int i = 0; i < Factors::template of_b<FIRST + WIDTH>(); ++i) ptx::compute_now(factors.b[i]);
+    factors.template add<FIRST, WIDTH>(begin, of_block, sums);
   }
 
  private:
@@ -261,7 +268,6 @@ class BlockScales<true, Fragment, DOWN> {
         const float second = blocks_of_a.get(block + 2);
         if (in_second >> down & 1) factors.a[1] = second;
       }
-      if (down == DOWN - 1) blocks_of_a.advance();
     }
   }
 
@@ -270,7 +276,6 @@ class BlockScales<true, Fragment, DOWN> {
     if constexpr (!Factors::OF_EACH_COLUMN) {
 #pragma unroll
       for (int i = 0; i < Factors::OF_B; ++i) factors.b[i] = blocks_of_b.get(i);
-      blocks_of_b.advance();
     } else if constexpr (COLUMN_FOLD == 2 && !ARE_HALVES) {
 #pragma unroll
       for (int number = 0; number < Factors::PAIRS; number += 2) {

@@ -13,6 +13,7 @@ struct Geometry {
   int accumulators;        // of a thread
   int rows_promoted;       // of a consumer, whose products of a k-block a thread holds at a time beside these
   int k_blocks_promoted;   // whose products a thread holds at a time, where its consumer has 64 rows
+  int columns_promoted;    // of the tile, for one wgmma: half of them, and the first are added while others are made
   int ctas_per_sm;         // by registers
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
@@ -49,6 +50,9 @@ constexpr int most_accumulators(int warps) { return warps == 12 ? 96 : warps == 
 /// The most that a thread holds of sums, of the k-block's products that are added to them, and of scales of columns.
 constexpr int most_promoting(int warps) { return warps == 12 ? 128 : warps == 8 ? 200 : 224; }
 
+/// The narrowest half of a tile that is multiplied apart: of less, A's rows take wgmma longer than their products.
+constexpr int least_half = 64;
+
 /// What promotion takes beside a thread's sums, of so many rows at a time.
 constexpr int promoting(const KernelParameters& p, int rows) {
   return rows * p.block_n / 128 + (p.column_scales ? p.block_n / 4 : 0);
@@ -79,6 +83,10 @@ constexpr Geometry geometry(const KernelParameters& p) {
   for (int more = 2; more <= 4; more *= 2)
     if (p.promoted && g.consumer_rows == 64 && g.accumulators * (1 + more) <= room && 2 * more <= p.stages)
       g.k_blocks_promoted = more;
+  const int half = p.block_n / 2;
+  const bool in_halves = p.promoted && p.b_k_major && !p.narrows && g.rows_promoted == 64 && g.k_blocks_promoted == 1 &&
+                         half % 16 == 0 && half >= least_half;
+  g.columns_promoted = in_halves ? half : p.block_n;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 

@@ -16,6 +16,7 @@ constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
 constexpr int CONSUMER_ROWS = GEOMETRY.consumer_rows;
 constexpr int MMAS_M = CONSUMER_ROWS / 64;  // an m64 wgmma each
 constexpr int MMAS_AT_ONCE = GEOMETRY.rows_promoted / 64, K_BLOCKS_AT_ONCE = GEOMETRY.k_blocks_promoted;
+constexpr int COLUMN_PARTS = BLOCK_N / GEOMETRY.columns_promoted;
 constexpr int COUNT = GEOMETRY.accumulators;           // a thread
 constexpr bool TAKES_TURNS = GEOMETRY.turn_bytes > 0;  // promoting consumers, to multiply
 // A group's last tile may have no rows for some consumers.

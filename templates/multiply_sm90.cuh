@@ -50,14 +50,14 @@ struct KBlock {
       : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
 };
 
-/// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of the first WIDTH
-/// columns.
+/// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of WIDTH columns,
+/// `part` times as many of which are before.
 template <int WIDTH>
-__device__ __forceinline__ void multiply(const KBlock& k_block, int down, bool accumulate,
+__device__ __forceinline__ void multiply(const KBlock& k_block, int down, int part, bool accumulate,
                                          Accumulator (&accumulators)[BLOCK_N / 2]) {
   ptx::wgmma_k_block<!A_K_MAJOR, !B_K_MAJOR, MMA_K_BYTES<A_K_MAJOR> / 16, MMA_K_BYTES<B_K_MAJOR> / 16>(
-      ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators),
-      k_block.a + down * MMA_M_BYTES / 16, k_block.b, accumulate);
+      ElementA{}, ElementB{}, reinterpret_cast<Accumulator(&)[WIDTH / 2]>(accumulators[part * WIDTH / 2]),
+      k_block.a + down * MMA_M_BYTES / 16, k_block.b + part * (WIDTH * 128 / 16), accumulate);
 }
 
 /// wgmma_wait_group of a number that unrolled loops make a constant.
@@ -89,6 +89,7 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
 template <int WIDTH, int MMAS, typename Release, typename Between, typename OfBlocks>
 struct TileProducts {
   static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
+  static constexpr int PARTS = MMAS * COLUMN_PARTS, PARTS_AT_ONCE = AT_ONCE * COLUMN_PARTS;  // of a k-block, promoted
   // Single-scaled sums, which are done in half the instructions, have shown no gain (tools/results/NOTES.md, 47).
   static constexpr bool PEEKS = HAS_BLOCK_SCALES;
 
@@ -151,14 +152,20 @@ struct TileProducts {
   __device__ __forceinline__ void load_scales(int stage, int down) {
     if constexpr (HAS_BLOCK_SCALES) scales.template load<WIDTH>(smem, stage, down);
   }
-  /// Adds 64 rows of a k-block's.
+  /// To the next k-block's, once this one's are loaded. It has a branch, which ptxas moves no addition across: without it
+  /// most of those before the last wait would come behind.
+  __device__ __forceinline__ void advance_scales() {
+    if constexpr (HAS_BLOCK_SCALES) scales.advance();
+  }
+  /// Adds 64 rows of a k-block's, and of these the COLUMNS from FIRST on.
+  template <int FIRST = 0, int COLUMNS = WIDTH>
   __device__ __forceinline__ void promote(const Accumulator (&products)[BLOCK_N / 2], int down) {
     Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
     if constexpr (HAS_BLOCK_SCALES) {
-      scales.template add<WIDTH>(products, sums);
+      scales.template add<FIRST, COLUMNS>(products, sums);
     } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH / 2; ++i) sums[i] = ptx::add(sums[i], products[i]);
+      for (int i = FIRST / 2; i < (FIRST + COLUMNS) / 2; ++i) sums[i] = ptx::add(sums[i], products[i]);
     }
   }
 
@@ -177,7 +184,7 @@ struct TileProducts {
       const KBlock k_block = await_k_block(step);
       ptx::wgmma_fence();
 #pragma unroll
-      for (int down = 0; down < MMAS; ++down) multiply<WIDTH>(k_block, down, step > 0, of_rows(accumulators, down));
+      for (int down = 0; down < MMAS; ++down) multiply<WIDTH>(k_block, down, 0, step > 0, of_rows(accumulators, down));
       ptx::wgmma_commit_group();
       between(step);
       ptx::wgmma_wait_group<1>();  // this k-block's group may run on, the previous one's stage is free
@@ -195,35 +202,51 @@ struct TileProducts {
     release(previous);
   }
 
-  /// Promotes one k-block's products, those of 64 AT_ONCE rows at a time.
+  /// Begins the products of a part of a k-block: of 64 rows, and of some columns.
+  __device__ __forceinline__ void multiply_part(const KBlock& k_block, int part,
+                                                Accumulator (&products)[AT_ONCE][BLOCK_N / 2]) const {
+    const int down = part / COLUMN_PARTS;
+    multiply<WIDTH / COLUMN_PARTS>(k_block, down, part % COLUMN_PARTS, false, products[down % AT_ONCE]);
+    ptx::wgmma_commit_group();
+  }
+
+  /// Adds the products of one part after the other, of which as many are under way as there is room for.
+  template <int PART = 0>
+  __device__ __forceinline__ void promote_parts(const KBlock& k_block, Accumulator (&products)[AT_ONCE][BLOCK_N / 2],
+                                                KBlock& next) {
+    constexpr int DOWN = PART / COLUMN_PARTS, COLUMNS = WIDTH / COLUMN_PARTS, ACROSS = PART % COLUMN_PARTS;
+    constexpr bool IS_LAST = PART == PARTS - 1;
+    if (ACROSS == 0) load_scales(state.stage, DOWN);  // while the products are made
+    if (IS_LAST && ACROSS == 0) advance_scales();
+    wait_for_all_but(min_of(PARTS_AT_ONCE, PARTS - PART) - 1);
+    if constexpr (IS_LAST) {
+      release_read(smem.empty(state.stage));
+      state.advance();
+      if constexpr (PEEKS) next = peek();
+    }
+    promote<ACROSS * COLUMNS, COLUMNS>(products[DOWN % AT_ONCE], DOWN);
+    if constexpr (!IS_LAST) {
+      if constexpr (PART == PARTS - 2 && ACROSS < COLUMN_PARTS - 1) advance_scales();
+      if constexpr (PART + PARTS_AT_ONCE < PARTS) {
+        ptx::wgmma_fence();
+        multiply_part(k_block, PART + PARTS_AT_ONCE, products);
+      }
+      promote_parts<PART + 1>(k_block, products, next);
+    }
+  }
+
+  /// Promotes one k-block's products, a part after the other.
   __device__ __forceinline__ void promote_k_block(int step, KBlock& next) {
     const KBlock k_block = PEEKS ? next : next_k_block();
     await(k_block, step);
+    Accumulator products[AT_ONCE][BLOCK_N / 2];
+    take_turn();
+    ptx::wgmma_fence();
 #pragma unroll
-    for (int first = 0; first < MMAS; first += AT_ONCE) {
-      Accumulator products[AT_ONCE][BLOCK_N / 2];
-      take_turn();
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
-        multiply<WIDTH>(k_block, first + i, false, products[i]);
-        ptx::wgmma_commit_group();
-      }
-      give_turn();
-      if (first == 0) between(step);
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
-        const int down = first + i;
-        load_scales(state.stage, down);  // while the products are made
-        wait_for_all_but(AT_ONCE - 1 - i);
-        if (down == MMAS - 1) {
-          release_read(smem.empty(state.stage));
-          state.advance();
-          if constexpr (PEEKS) next = peek();
-        }
-        promote(products[i], down);  // what is left of these products, and the other consumers' are made meanwhile
-      }
-    }
+    for (int part = 0; part < PARTS_AT_ONCE; ++part) multiply_part(k_block, part, products);
+    give_turn();
+    between(step);
+    promote_parts(k_block, products, next);
   }
 
   /// Promotes those of several, of 64 rows: one k-block's while the next ones' are made. That none is on its way behind
@@ -238,7 +261,7 @@ struct TileProducts {
       await(k_block, step + i);
       if (i == 0) take_turn();
       ptx::wgmma_fence();
-      multiply<WIDTH>(k_block, 0, false, products[i]);
+      multiply<WIDTH>(k_block, 0, 0, false, products[i]);
       ptx::wgmma_commit_group();
       between(step + i);
       state.advance();
@@ -247,6 +270,7 @@ struct TileProducts {
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
       load_scales(read.stage, 0);
+      advance_scales();
       wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
       release_read(smem.empty(read.stage));
       read.advance();

@@ -158,6 +158,9 @@ Problem read_problem(std::string_view text) {
     read("n", word.substr(first + 1, second - first - 1));
     read("k", word.substr(second + 1));
   }
+  for (const std::string_view size : {"m", "n", "k"})
+    if (!is_given(size) && (is_given("m") || is_given("n") || is_given("k")))
+      unreadable("a problem's " + std::string(size) + " is missing: give m, n and k, or none of them");
   if (is_given("a") && !is_given("b")) problem.b.type = problem.a.type;
   if ((is_given("a") || is_given("b")) && !is_given("d")) problem.d.type = default_output(problem.a.type);
   return problem;

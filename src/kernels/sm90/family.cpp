@@ -38,6 +38,7 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (p.grouping == Grouping::along_k && (p.a.layout == Layout::row_major || p.b.layout == Layout::column_major))
     return "groups along k begin anywhere in a row, and TMA loads from multiples of 16 bytes of it on: the sm90 main "
            "loop takes A column-major and B row-major";
+  if (is_empty(normalised)) return "D is empty, which takes no kernel";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
   if (normalised.sharding != Sharding::none) {
@@ -69,9 +70,10 @@ TemplateFiles template_files(DataType) {
 std::string macros(const KernelProblem& p, const KernelConfig& c) {
   std::vector<int> widths;
   const bool has_widths = narrows(c, p), accumulates = p.accumulation != Accumulation::promoted;
-  const int step = has_widths ? device::width_step(c.block_n) : c.block_n;
-  for (int width = step; width < c.block_n; width += step) widths.push_back(width);
-  widths.push_back(c.block_n);
+  if (has_widths)
+    for (int step = device::width_step(c.block_n), width = step; width < c.block_n; width += step)
+      widths.push_back(width);
+  widths.push_back(device::sm90::geometry(parameters_of(c, p)).columns_promoted);
   return wgmma_macros(p.a.type, p.b.type, widths, accumulates || !has_widths);
 }
 

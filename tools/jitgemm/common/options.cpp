@@ -200,7 +200,7 @@ Problem ProblemOptions::without_sizes() const {
 
 Problem ProblemOptions::problem(std::int64_t default_size) const {
   Problem p = without_sizes();
-  if (!sizes_given()) {
+  if (!sizes_given() || (m_.empty() && n_.empty() && k_.empty() && p.m == 0 && p.n == 0 && p.k == 0)) {
     if (default_size == 0) bad_option("which problem? Give -m, -n and -k, or --problem 64x64x64");
     p.m = p.n = p.k = default_size;
     return p;

@@ -22,6 +22,13 @@ std::size_t bytes_of_b(const Problem& p) { return std::size_t(matrix_b(p).batch_
 std::size_t bytes_of_c(const Problem& p) { return std::size_t(matrix_c(p).batch_bytes()); }
 std::size_t bytes_of_d(const Problem& p) { return std::size_t(matrix_d(p).batch_bytes()); }
 
+const Problem& checkable(const Problem& p) {
+  if (has_own_scales_d(p))
+    throw Error(ErrorCode::invalid_option,
+                "a D with scales of its own is nothing that this command checks: leave scaling_d out");
+  return p;
+}
+
 InputPools::InputPools(Backend& backend, DataType a, DataType b, std::uint64_t seed)
     : backend_(backend), type_a_(a), type_b_(b), seed_(seed) {}
 
@@ -33,9 +40,7 @@ void InputPools::grow(DeviceMemory& pool, std::size_t bytes, DataType type, std:
 }
 
 void InputPools::prepare(const Problem& p, bool rotate, const std::vector<Problem>& beside) {
-  if (has_own_scales_d(p))
-    throw Error(ErrorCode::invalid_option,
-                "a D with scales of its own is nothing that this command checks: leave scaling_d out");
+  checkable(p);
   step_a_ = padded(bytes_of_a(p));
   step_b_ = padded(bytes_of_b(p));
   step_c_ = step_d_ = 0;

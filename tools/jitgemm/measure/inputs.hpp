@@ -15,6 +15,9 @@ std::size_t bytes_of_b(const Problem& normalised);
 std::size_t bytes_of_c(const Problem& normalised);
 std::size_t bytes_of_d(const Problem& normalised);
 
+/// The problem itself, if its D is one that commands check. Throws ErrorCode::invalid_option.
+const Problem& checkable(const Problem& p);
+
 /// Random A, B, C, bias, scales that are no single values and arrays of an epilogue of one's own, about N(0,1), and
 /// room for D, for one normalised problem after another; the epilogue's scalars are spread over (0, 1) in their order.
 /// A problem gets several sets that lie side by side: enough for the sets in turn to exceed the L2, as far as the pools

@@ -8,6 +8,7 @@
 #include "common/options.hpp"
 #include "common/progress.hpp"
 #include "common/text.hpp"
+#include "measure/inputs.hpp"
 #include "measure/launch_graph.hpp"
 #include "measure/speed.hpp"
 #include "measure/trial.hpp"
@@ -44,7 +45,7 @@ class Run {
         context_(open_context(context_options_)),
         emulated_(context_.device().emulated),
         config_(options.problem.config()),
-        problem_(options.problem.problem(emulated_ ? 256 : 4096)),
+        problem_(checkable(options.problem.problem(emulated_ ? 256 : 4096))),
         distribution_(parse_distribution(options.distribution, problem_)),
         plan_(config_ ? context_.plan(problem_, *config_) : context_.plan(problem_)) {
     options.device.announce_emulator(context_options_);
