@@ -232,10 +232,12 @@ class BlockScales<true, Fragment, DOWN> {
     load_rows(smem.scales_a(stage), down);
     if (down == 0) load_columns<WIDTH>(smem.scales_b(stage));
   }
-  /// To the next k-block.
-  __device__ __forceinline__ void advance() {
-    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.advance();
+  /// To the next k-block, of columns and of rows apart, which a consumer loads for each 64.
+  __device__ __forceinline__ void advance_columns() {
     if constexpr (!Factors::OF_EACH_COLUMN) blocks_of_b.advance();
+  }
+  __device__ __forceinline__ void advance_rows() {
+    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.advance();
   }
 
   /// Once the k-block's products of the WIDTH columns from FIRST on are there. Scales that are multiplied earlier, as ptxas would have it, hold back the

@@ -51,7 +51,7 @@ constexpr int most_accumulators(int warps) { return warps == 12 ? 96 : warps == 
 constexpr int most_promoting(int warps) { return warps == 12 ? 128 : warps == 8 ? 200 : 224; }
 
 /// The narrowest half of a tile that is multiplied apart: of less, A's rows take wgmma longer than their products.
-constexpr int least_half = 64;
+constexpr int least_half = 96;
 
 /// What promotion takes beside a thread's sums, of so many rows at a time.
 constexpr int promoting(const KernelParameters& p, int rows) {
@@ -84,7 +84,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
     if (p.promoted && g.consumer_rows == 64 && g.accumulators * (1 + more) <= room && 2 * more <= p.stages)
       g.k_blocks_promoted = more;
   const int half = p.block_n / 2;
-  const bool in_halves = p.promoted && p.b_k_major && !p.narrows && g.rows_promoted == 64 && g.k_blocks_promoted == 1 &&
+  const bool in_halves = p.block_scales && p.b_k_major && !p.narrows && g.rows_promoted == 64 && g.k_blocks_promoted == 1 &&
                          half % 16 == 0 && half >= least_half;
   g.columns_promoted = in_halves ? half : p.block_n;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;

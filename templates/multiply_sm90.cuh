@@ -152,10 +152,14 @@ struct TileProducts {
   __device__ __forceinline__ void load_scales(int stage, int down) {
     if constexpr (HAS_BLOCK_SCALES) scales.template load<WIDTH>(smem, stage, down);
   }
-  /// To the next k-block's, once this one's are loaded. It has a branch, which ptxas moves no addition across: without it
-  /// most of those before the last wait would come behind.
+  /// To the next k-block's, of rows once this one's are loaded, before the wait for a part. Both have a branch, which
+  /// ptxas moves no addition across: of parts that are under way together the last one's wait would come before most of
+  /// the additions of those before, while one at a time takes 1.14 times as long if it is not the first one's
+  /// (256x128; tools/results/NOTES.md, 49).
+  template <int PART>
   __device__ __forceinline__ void advance_scales() {
-    if constexpr (HAS_BLOCK_SCALES) scales.advance();
+    if constexpr (HAS_BLOCK_SCALES && PART == (PARTS_AT_ONCE == 1 ? 0 : PARTS - 1)) scales.advance_columns();
+    if constexpr (HAS_BLOCK_SCALES && PART == PARTS - 1) scales.advance_rows();
   }
   /// Adds 64 rows of a k-block's, and of these the COLUMNS from FIRST on.
   template <int FIRST = 0, int COLUMNS = WIDTH>
@@ -217,7 +221,7 @@ struct TileProducts {
     constexpr int DOWN = PART / COLUMN_PARTS, COLUMNS = WIDTH / COLUMN_PARTS, ACROSS = PART % COLUMN_PARTS;
     constexpr bool IS_LAST = PART == PARTS - 1;
     if (ACROSS == 0) load_scales(state.stage, DOWN);  // while the products are made
-    if (IS_LAST && ACROSS == 0) advance_scales();
+    advance_scales<PART>();
     wait_for_all_but(min_of(PARTS_AT_ONCE, PARTS - PART) - 1);
     if constexpr (IS_LAST) {
       release_read(smem.empty(state.stage));
@@ -226,7 +230,6 @@ struct TileProducts {
     }
     promote<ACROSS * COLUMNS, COLUMNS>(products[DOWN % AT_ONCE], DOWN);
     if constexpr (!IS_LAST) {
-      if constexpr (PART == PARTS - 2 && ACROSS < COLUMN_PARTS - 1) advance_scales();
       if constexpr (PART + PARTS_AT_ONCE < PARTS) {
         ptx::wgmma_fence();
         multiply_part(k_block, PART + PARTS_AT_ONCE, products);
@@ -270,7 +273,10 @@ struct TileProducts {
 #pragma unroll
     for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
       load_scales(read.stage, 0);
-      advance_scales();
+      if constexpr (HAS_BLOCK_SCALES) {
+        scales.advance_columns();
+        scales.advance_rows();
+      }
       wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
       release_read(smem.empty(read.stage));
       read.advance();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/groups.hpp"
 #include "core/pairing.hpp"
@@ -26,8 +27,9 @@ constexpr double stages_in_use = 0.5;      // which hide nothing of a load's lat
 constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
 
 // Clocks more that a k-block's products take where a tile's columns lie in two blocks of scales, at one of several
-// places, whatever the tile's width (tools/results/NOTES.md, 37 and 43).
-constexpr double straddling_clocks = 90;
+// places, for each step of columns behind the second whose block is chosen anew (tools/results/NOTES.md, 49: 192 and 96
+// columns have three such steps, 112 seven).
+constexpr double straddling_clocks = 30;
 // And what they take where each column has scales of its own, as with swapped operands those that are A's rows: two
 // products for each sum instead of one (tools/results/NOTES.md, 41).
 constexpr double scales_of_columns = 1.6;
@@ -123,7 +125,7 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
   // Of halves, as many columns lie side by side as D has.
   const int adjacent = pairing_of(problem_) == Pairing::halves && !c.swap_ab ? c.block_n / 2 : c.block_n;
   if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % adjacent != 0 && adjacent % scale_columns != 0)
-    step.product_clocks += straddling_clocks;
+    step.product_clocks += straddling_clocks * (adjacent / std::gcd(adjacent, scale_columns) - 2);
   if (problem_.b.scaling == Scaling::block_1x128) step.product_clocks *= scales_of_columns;
   // A warpgroup that multiplies alone leaves the tensor cores idle while it promotes what it has multiplied last.
   if (promoted_ && (c.ping_pong || c.warps == 4)) {
