@@ -78,8 +78,8 @@ struct BlockFactors {
   float a[OF_A], b[OF_B];
   int second_block;  // without UPS_BEGIN_BLOCKS: from the thread's first column on, where the ups' second block begins
 
-  /// sums += a * b * of_block, the product of the scales rounded, and then all else once, of the WIDTH columns from FIRST
-  /// on. The fragment begins at `begin` of its first block.
+  /// sums += a * b * of_block, the product of the scales rounded, and then all else once, of the WIDTH columns from
+  /// FIRST on. The fragment begins at `begin` of its first block.
   template <int FIRST, int WIDTH, int COUNT>
   __device__ __forceinline__ void add(int begin, const Accumulator (&of_block)[COUNT],
                                       Accumulator (&sums)[COUNT]) const {

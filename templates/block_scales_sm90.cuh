@@ -191,7 +191,8 @@ class BlockScales<true, Fragment, DOWN> {
         block_scales_of_b(args, tile), layout.ld_scale_b, [&](int i) { return column_of_b(i) / SCALE_EXTENT; }, first_k,
         k_blocks, thread);
     if constexpr (COLUMN_FOLD == 2 && !UPS_BEGIN_BLOCKS)
-      factors.second_block = SCALE_EXTENT - (half + layout.first_b + tile.column) % SCALE_EXTENT - fragment.first_column;
+      factors.second_block =
+          SCALE_EXTENT - (half + layout.first_b + tile.column) % SCALE_EXTENT - fragment.first_column;
   }
 
  public:
@@ -240,8 +241,8 @@ class BlockScales<true, Fragment, DOWN> {
     if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.advance();
   }
 
-  /// Once the k-block's products of the WIDTH columns from FIRST on are there. Scales that are multiplied earlier, as ptxas would have it, hold back the
-  /// wgmma behind them.
+  /// Once the k-block's products of the WIDTH columns from FIRST on are there. Scales that are multiplied earlier, as
+  /// ptxas would have it, hold back the wgmma behind them.
   template <int FIRST, int WIDTH, int COUNT>
   __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) {
 #pragma unroll

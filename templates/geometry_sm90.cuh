@@ -84,8 +84,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
     if (p.promoted && g.consumer_rows == 64 && g.accumulators * (1 + more) <= room && 2 * more <= p.stages)
       g.k_blocks_promoted = more;
   const int half = p.block_n / 2;
-  const bool in_halves = p.block_scales && p.b_k_major && !p.narrows && g.rows_promoted == 64 && g.k_blocks_promoted == 1 &&
-                         half % 16 == 0 && half >= least_half;
+  const bool in_halves = p.block_scales && p.b_k_major && !p.narrows && g.rows_promoted == 64 &&
+                         g.k_blocks_promoted == 1 && half % 16 == 0 && half >= least_half;
   g.columns_promoted = in_halves ? half : p.block_n;
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;

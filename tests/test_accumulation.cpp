@@ -160,6 +160,20 @@ TEST_CASE("Where registers allow a consumer's rows are promoted at once", "[accu
   CHECK(rows("192x80x128 stages=3 warps=8 consumers=ping_pong", promoted) == 64);
 }
 
+TEST_CASE("Where one k-block's products fit, the halves of many columns are multiplied apart", "[accumulation]") {
+  const auto columns = [&](const std::string& config, const NormalProblem& problem) {
+    const KernelConfig c = parse_kernel_config("sm90 " + config);
+    return device::sm90::geometry(parameters_of(c, kernel_problem(problem, c))).columns_promoted;
+  };
+  const NormalProblem blocks = scaled(4096, 4096, 4096, each_row, squares);
+  CHECK(columns("128x192x128 stages=4 warps=8", blocks) == 96);
+  CHECK(columns("64x192x128 stages=4 warps=4", blocks) == 96);
+  CHECK(columns("128x176x128 stages=4 warps=8", blocks) == 176);  // halves are narrower than 96
+  CHECK(columns("128x128x128 stages=5 warps=8", blocks) == 128);  // so are these, and two k-blocks fit
+  CHECK(columns("256x128x128 stages=3 warps=8", blocks) == 128);
+  CHECK(columns("128x192x128 stages=4 warps=8", fp8(4096, 4096, 4096, Accumulation::promoted)) == 192);
+}
+
 TEST_CASE("A consumer of 64 rows promotes as many k-blocks at once as registers and stages allow", "[accumulation]") {
   const NormalProblem promoted = fp8(4096, 4096, 4096, Accumulation::promoted),
                       fast = fp8(4096, 4096, 4096, Accumulation::fast),

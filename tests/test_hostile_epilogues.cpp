@@ -120,6 +120,9 @@ TEST_CASE("A hostile epilogue that a compiler gives away is refused at its line 
        operand + "__device__ float epilogue(float x, Args& a, Out& o) { return x; }\n", "call", ""},
       {"gives nothing", operand + "__device__ void epilogue(float x, const Args& args, Out& out) {}\n", "call", ""},
       {"is no C++", line_3("  return x x;"), "3", ""},
+      {"gives nothing to some",
+       operand + "__device__ float epilogue(float x, const Args& args, Out& out) { if (x > 0) return x; }\n", "2",
+       "non-void function"},
   };
   for (const Device device : {Device::emulator, Device::compile_only})
     for (const Hostile& one : all) {

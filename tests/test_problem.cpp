@@ -202,6 +202,9 @@ TEST_CASE("What a text says twice is refused", "[problem]") {
   for (const char* const twice : {"m=1 m=2", "1x2x3 k=3", "m=1 a=f16 a=f16"})
     CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(twice); }),
                ContainsSubstring("a second time"));
+  for (const char* text : {"m=64 n=64", "k=64 a=bf16", "m=0 k=0"})
+    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [text] { parse_problem(text); }),
+               ContainsSubstring("is missing: give m, n and k, or none of them"));
 }
 
 TEST_CASE("A type of C is undone by naming it automatic, which no other matrix is", "[problem]") {

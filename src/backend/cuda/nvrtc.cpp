@@ -137,8 +137,7 @@ void check_custom_epilogue_alone(const NvrtcApi& api, const KernelSource& source
   const std::string target = virtual_architecture(source);
   std::vector<const char*> arguments(options.begin(), options.end());
   const char* const no_missing_return = "--diag-error=940";
-  arguments.insert(arguments.end(),
-                   {target.c_str(), "--relocatable-device-code=true", "-lineinfo", no_missing_return});
+  arguments.insert(arguments.end(), {target.c_str(), "--relocatable-device-code=true", "-lineinfo", no_missing_return});
   Program program(api, source.custom_epilogue_alone, "epilogue.cu");
   const nvrtcResult result = program.compile(arguments);
   const auto failure = [&](const std::string& what, const std::string& log) {
