@@ -9,6 +9,7 @@
 #include "ide.cuh"
 #include "pairs.cuh"
 #include "ptx/math.cuh"
+#include "ptx/special_registers.cuh"
 #include "scales.cuh"
 #include "work_tile.cuh"
 
@@ -78,6 +79,12 @@ struct BlockFactors {
   float a[OF_A], b[OF_B];
   int second_block;  // without UPS_BEGIN_BLOCKS: from the thread's first column on, where the ups' second block begins
 
+  __device__ __forceinline__ void copy_columns(const BlockFactors& other) {
+#pragma unroll
+    for (int i = 0; i < OF_B; ++i) b[i] = other.b[i];
+    second_block = other.second_block;
+  }
+
   /// sums += a * b * of_block, the product of the scales rounded, and then all else once, of the WIDTH columns from
   /// FIRST on. The fragment begins at `begin` of its first block.
   template <int FIRST, int WIDTH, int COUNT>
@@ -94,6 +101,7 @@ struct BlockFactors {
             const int i = Sums::pair(down, half, number) + j * Sums::NEIGHBOUR;
             const float of_row = a[OF_A > DOWN ? 2 * down + half : down];
             sums[i] = ptx::fma(ptx::mul(of_row, of_column(begin, number, j)), of_block[i], sums[i]);
+            ptx::compute_now(sums[i]);
           }
   }
 

@@ -97,21 +97,15 @@ struct TileScales<true> {
   }
 };
 
-/// Of COUNT blocks of rows (columns), the scales of one k-block after the other.
+/// Of COUNT blocks of rows (columns), the scales of 32 k-blocks, a lane each, from the first one of a pass on.
 template <int COUNT>
 class ScalesAlongK {
-  const float* blocks[COUNT];  // of each, the lane's of the first 32 k-blocks
-  float held[COUNT];           // of the current 32
+  const float* blocks[COUNT];  // of each, the first k-block's
+  float held[COUNT], next[COUNT];
   int k, last, lane;
 
-  /// The next 32 are brought near: to hold them in registers, too, the warp would have to wait for them as soon as they
-  /// are asked for, since what they are moved to is read in the same loop.
-  __device__ __forceinline__ void load(int first) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      held[i] = ptx::ld_global<float>(blocks[i] + min_of(first + lane, last));
-      if (first + 32 <= last) ptx::prefetch_l1(blocks[i] + min_of(first + 32 + lane, last));
-    }
+  __device__ __forceinline__ float load(int i, int first) const {
+    return ptx::ld_global<float>(blocks[i] + min_of(first + lane, last));
   }
 
  public:
@@ -123,24 +117,36 @@ class ScalesAlongK {
     last = k_blocks - 1;
     lane = int(thread % 32);
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) blocks[i] = scales + block_of(i) * ld;
-    load(int(u32(k) / 32 * 32));
+    for (int i = 0; i < COUNT; ++i) {
+      blocks[i] = scales + block_of(i) * ld;
+      held[i] = load(i, k);
+    }
   }
-  __device__ __forceinline__ float get(int i) const { return ptx::shuffle(held[i], u32(k) % 32); }
-  /// To the next k-block.
-  __device__ __forceinline__ void advance() {
-    if (u32(++k) % 32 == 0) load(k);
+  /// Begins a pass of so many k-blocks: those of the one behind it are on their way meanwhile.
+  __device__ __forceinline__ void begin_pass(int k_blocks) {
+    k += k_blocks;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) next[i] = load(i, k);
   }
+  __device__ __forceinline__ void end_pass() {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) held[i] = next[i];
+  }
+  __device__ __forceinline__ float get(int i, int k_block) const { return ptx::shuffle(held[i], u32(k_block)); }
 };
 
 /// Those of a thread's part of a fragment of DOWN blocks, for one k-block after the other: none, if there are no such.
 template <bool ANY, typename Fragment, int DOWN>
 struct BlockScales {
+  struct Factors {};
   __device__ __forceinline__ BlockScales(const Arguments&, const WorkTile&, u32, int, int, int) {}
 };
 template <typename Fragment, int DOWN>
 class BlockScales<true, Fragment, DOWN> {
+ public:
   using Factors = BlockFactors<Fragment, 1>;
+
+ private:
   // Of rows that are pairs, those of the second kind may lie in another block, or in two.
   static constexpr int UP_BLOCKS_OF_A = ROW_FOLD == 1 || !ARE_HALVES ? 0 : UP_STEP % (64 / ROW_FOLD) == 0 ? 1 : 2;
   static constexpr int BLOCKS_OF_A = 1 + UP_BLOCKS_OF_A, ROWS = 64 / ROW_FOLD;  // of D, of each 64
@@ -151,7 +157,7 @@ class BlockScales<true, Fragment, DOWN> {
   u32 own_ups;                // of the second kind, where these lie elsewhere
   u32 in_second;              // of each 64 rows a bit: the second kind's second block has the thread's
   int begin;                  // of the tile in its first block of columns
-  Factors factors;
+  int second_block;           // Factors'
 
   /// Of all rows of A, the one that has the ith scale.
   static __device__ __forceinline__ int row_of_a(int i, int first, int row, int last, int half) {
@@ -191,8 +197,7 @@ class BlockScales<true, Fragment, DOWN> {
         block_scales_of_b(args, tile), layout.ld_scale_b, [&](int i) { return column_of_b(i) / SCALE_EXTENT; }, first_k,
         k_blocks, thread);
     if constexpr (COLUMN_FOLD == 2 && !UPS_BEGIN_BLOCKS)
-      factors.second_block =
-          SCALE_EXTENT - (half + layout.first_b + tile.column) % SCALE_EXTENT - fragment.first_column;
+      second_block = SCALE_EXTENT - (half + layout.first_b + tile.column) % SCALE_EXTENT - fragment.first_column;
   }
 
  public:
@@ -227,24 +232,38 @@ class BlockScales<true, Fragment, DOWN> {
     }
   }
 
-  /// Those of the current k-block, which is in a stage, of the first WIDTH columns.
-  template <int WIDTH>
-  __device__ __forceinline__ void load(const SharedMemory& smem, int stage, int down) {
-    load_rows(smem.scales_a(stage), down);
-    if (down == 0) load_columns<WIDTH>(smem.scales_b(stage));
+  /// Begins a pass of so many k-blocks.
+  __device__ __forceinline__ void begin_pass(int k_blocks) {
+    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.begin_pass(k_blocks);
+    if constexpr (!Factors::OF_EACH_COLUMN) blocks_of_b.begin_pass(k_blocks);
   }
-  /// To the next k-block, of columns and of rows apart, which a consumer loads for each 64.
-  __device__ __forceinline__ void advance_columns() {
-    if constexpr (!Factors::OF_EACH_COLUMN) blocks_of_b.advance();
+  __device__ __forceinline__ void end_pass() {
+    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.end_pass();
+    if constexpr (!Factors::OF_EACH_COLUMN) blocks_of_b.end_pass();
   }
-  __device__ __forceinline__ void advance_rows() {
-    if constexpr (!Factors::OF_EACH_ROW) blocks_of_a.advance();
+  /// Of the pass's ith k-block, those of blocks of rows and of columns: a set for each 64 rows.
+  template <int WIDTH, int MMAS>
+  __device__ __forceinline__ void load_of_blocks(int i, Factors (&factors)[MMAS]) const {
+    if constexpr (!Factors::OF_EACH_ROW) load_rows(0, i, factors);
+    if constexpr (!Factors::OF_EACH_COLUMN) load_columns<WIDTH>(0, i, factors);
+  }
+  /// Of one in a stage, those of each row, and of each of the first WIDTH columns.
+  template <int MMAS>
+  __device__ __forceinline__ void load_of_each_row(const SharedMemory& smem, int stage,
+                                                   Factors (&factors)[MMAS]) const {
+    if constexpr (Factors::OF_EACH_ROW) load_rows(smem.scales_a(stage), 0, factors);
+  }
+  template <int WIDTH, int MMAS>
+  __device__ __forceinline__ void load_of_each_column(const SharedMemory& smem, int stage,
+                                                      Factors (&factors)[MMAS]) const {
+    if constexpr (Factors::OF_EACH_COLUMN) load_columns<WIDTH>(smem.scales_b(stage), 0, factors);
   }
 
   /// Once the k-block's products of the WIDTH columns from FIRST on are there. Scales that are multiplied earlier, as
   /// ptxas would have it, hold back the wgmma behind them.
   template <int FIRST, int WIDTH, int COUNT>
-  __device__ __forceinline__ void add(const Accumulator (&of_block)[COUNT], Accumulator (&sums)[COUNT]) {
+  __device__ __forceinline__ void add(Factors& factors, const Accumulator (&of_block)[COUNT],
+                                      Accumulator (&sums)[COUNT]) const {
 #pragma unroll
     for (float& scale : factors.a) ptx::compute_now(scale);
 #pragma unroll
@@ -253,7 +272,7 @@ class BlockScales<true, Fragment, DOWN> {
   }
 
  private:
-  __device__ __forceinline__ void load_rows(u32 scales, int down) {
+  __device__ __forceinline__ void load_rows(u32 scales, int k_block, int down, Factors& factors) const {
     if constexpr (Factors::OF_EACH_ROW && ROW_FOLD == 1) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -265,20 +284,33 @@ class BlockScales<true, Fragment, DOWN> {
       ptx::ld_shared_v2(scales + own_rows + down * ROWS * 8, factors.a);
     } else {
       const int block = down * BLOCKS_OF_A;
-      factors.a[0] = blocks_of_a.get(block);
-      if constexpr (ROW_FOLD == 2) factors.a[1] = UP_BLOCKS_OF_A == 0 ? factors.a[0] : blocks_of_a.get(block + 1);
+      factors.a[0] = blocks_of_a.get(block, k_block);
+      if constexpr (ROW_FOLD == 2)
+        factors.a[1] = UP_BLOCKS_OF_A == 0 ? factors.a[0] : blocks_of_a.get(block + 1, k_block);
       if constexpr (UP_BLOCKS_OF_A == 2) {
-        const float second = blocks_of_a.get(block + 2);
+        const float second = blocks_of_a.get(block + 2, k_block);
         if (in_second >> down & 1) factors.a[1] = second;
       }
     }
   }
 
+  template <int MMAS>
+  __device__ __forceinline__ void load_rows(u32 scales, int i, Factors (&factors)[MMAS]) const {
+#pragma unroll
+    for (int down = 0; down < MMAS; ++down) load_rows(scales, i, down, factors[down]);
+  }
+  template <int WIDTH, int MMAS>
+  __device__ __forceinline__ void load_columns(u32 scales, int i, Factors (&factors)[MMAS]) const {
+    load_columns<WIDTH>(scales, i, factors[0]);
+#pragma unroll
+    for (int down = 1; down < MMAS; ++down) factors[down].copy_columns(factors[0]);
+  }
   template <int WIDTH>
-  __device__ __forceinline__ void load_columns(u32 scales) {
+  __device__ __forceinline__ void load_columns(u32 scales, int k_block, Factors& factors) const {
+    factors.second_block = second_block;
     if constexpr (!Factors::OF_EACH_COLUMN) {
 #pragma unroll
-      for (int i = 0; i < Factors::OF_B; ++i) factors.b[i] = blocks_of_b.get(i);
+      for (int i = 0; i < Factors::OF_B; ++i) factors.b[i] = blocks_of_b.get(i, k_block);
     } else if constexpr (COLUMN_FOLD == 2 && !ARE_HALVES) {
 #pragma unroll
       for (int number = 0; number < Factors::PAIRS; number += 2) {

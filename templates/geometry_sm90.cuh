@@ -77,12 +77,9 @@ constexpr Geometry geometry(const KernelParameters& p) {
   const bool all_at_once = g.accumulators + promoting(p, g.consumer_rows) <= most_promoting(p.warps);
   g.rows_promoted = all_at_once || !p.promoted ? g.consumer_rows : 64;
   g.ctas_per_sm = g.consumers == 1 && g.accumulators <= (p.promoted ? 48 : 64) ? 2 : 1;
-  // As many as fit, and leave the producer as many stages.
+  // Two, if they fit and leave the producer as many stages.
   const int room = (g.ctas_per_sm == 2 ? 96 : most_promoting(p.warps)) - (promoting(p, 64) - p.block_n / 2);
-  g.k_blocks_promoted = 1;
-  for (int more = 2; more <= 4; more *= 2)
-    if (p.promoted && g.consumer_rows == 64 && g.accumulators * (1 + more) <= room && 2 * more <= p.stages)
-      g.k_blocks_promoted = more;
+  g.k_blocks_promoted = p.promoted && g.consumer_rows == 64 && g.accumulators * 3 <= room && p.stages >= 4 ? 2 : 1;
   const int half = p.block_n / 2;
   const bool in_halves = p.block_scales && p.b_k_major && !p.narrows && g.rows_promoted == 64 &&
                          g.k_blocks_promoted == 1 && half % 16 == 0 && half >= least_half;
@@ -115,12 +112,10 @@ constexpr Geometry geometry(const KernelParameters& p) {
   const int barriers = (p.stages + 1) * 16;  // a pair a stage, and one of ping-pong's turns or of a cluster's sums
   g.queue_bytes = p.fetches ? queue_slots * queue_slot_bytes : 0;
   g.mover_bytes = p.scatters_d ? g.consumers * 16 : 0;
-  // Where a turn is long enough: at 128x128 with scales of blocks it saves 5 to 8 %, with three consumers 2, while two
-  // that promote one k-block at a time, or whose sums are only added up, lose up to 5 (tools/results/NOTES.md, 44).
+  // Of three consumers, which promote one k-block at a time, it saves 2 % that they multiply in turns (NOTES.md, 44).
   // Of 64 rows alone: a consumer of 128, of which a group may leave 64, would take one turn where others take two.
-  const bool gains =
-      p.block_scales && !p.column_scales && g.consumer_rows == 64 && (g.consumers == 3 || g.k_blocks_promoted > 1);
-  g.turn_bytes = gains && g.consumers > 1 && !p.ping_pong ? g.consumers * 8 : 0;
+  const bool gains = p.block_scales && !p.column_scales && g.consumer_rows == 64 && g.consumers == 3;
+  g.turn_bytes = gains && !p.ping_pong ? g.consumers * 8 : 0;
   g.smem_bytes = p.stages * (g.stage_bytes + g.scale_bytes) +
                  (g.d_in_ring ? 0 : g.consumers * g.d_stages * d_stage_bytes) + barriers + g.queue_bytes +
                  g.mover_bytes + g.turn_bytes + smem_align;

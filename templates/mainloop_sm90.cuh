@@ -30,10 +30,10 @@
 // cluster       where a cluster splits k: all consumers      CLUSTER_K x         all consumers      one: partial sums
 //               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
-// No wait is in a circle: consumers wait for full and for each other's turns in the order of the work, which is the
-// producer's order, too, and a turn is of no more k-blocks than there are stages; the producer waits for empty alone,
-// which no consumer withholds once it has its stage, and before it fetches for the tile before the last to be known,
-// which consumers ask for as they come to it. Blocks of a cluster are resident together and may wait for each other; no
+// No wait is in a circle: consumers wait for full and for each other's turns, of one k-block, in the order of the work,
+// which is the producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its
+// stage and the next one, and before it fetches for the tile before the last to be known, which consumers ask for as
+// they come to it. Blocks of a cluster are resident together and may wait for each other; no
 // cluster waits for another (fixup.cuh).
 #pragma once
 #include "arguments.cuh"

@@ -44,10 +44,16 @@ constexpr u32 MMA_M_BYTES = A_K_MAJOR ? 64 * 128 : BOX_BYTES;
 /// Of a k-block what a consumer multiplies, as wgmma is told of it: its rows of A, and B.
 struct KBlock {
   u64 a, b;
-  bool is_there = false;  // its stage is known to be full
 
   __device__ __forceinline__ KBlock(u32 smem_a, u32 smem_b)
       : a(wgmma_descriptor(wgmma_address(smem_a))), b(wgmma_descriptor(wgmma_address(smem_b))) {}
+  /// The one that lies so many stages on.
+  __device__ __forceinline__ KBlock operator+(int stages) const {
+    KBlock other = *this;
+    other.a += u32(stages) * u32(STAGE_BYTES / 16);
+    other.b += u32(stages) * u32(STAGE_BYTES / 16);
+    return other;
+  }
 };
 
 /// Multiplies 64 rows of a k-block, of which `down` times as many are before, into the accumulators of WIDTH columns,
@@ -89,9 +95,26 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
 template <int WIDTH, int MMAS, typename Release, typename Between, typename OfBlocks>
 struct TileProducts {
   static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
-  static constexpr int PARTS = MMAS * COLUMN_PARTS, PARTS_AT_ONCE = AT_ONCE * COLUMN_PARTS;  // of a k-block, promoted
-  // Single-scaled sums, which are done in half the instructions, have shown no gain (tools/results/NOTES.md, 47).
-  static constexpr bool PEEKS = HAS_BLOCK_SCALES;
+  static constexpr int PARTS = MMAS * COLUMN_PARTS;  // of a k-block, promoted
+  // Of which so many are under way at a time, of one k-block or of two, and their products in so many buffers.
+  static constexpr int BUFFERS = PARTS > 1 ? AT_ONCE : K_BLOCKS_AT_ONCE;
+  static constexpr int PARTS_AT_ONCE = BUFFERS * COLUMN_PARTS;
+  static constexpr bool HAS_COLUMN_SCALES = HAS_BLOCK_SCALES && SCALING_B == Scaling::block_1x128;
+  // A k-block is waited for, and its scales are loaded, once all of the one before it is under way, or else just before
+  // it is multiplied, or takes its turn to.
+  static constexpr bool PREPARES_EARLY =
+      PARTS_AT_ONCE == 1 && (PARTS > 1 || (HAS_BLOCK_SCALES && !HAS_COLUMN_SCALES && !TAKES_TURNS));
+  // But those of blocks not of a pass's first k-blocks, up to this one: a tile's first are just on their way.
+  static constexpr int LAST_LOADED_BEHIND = TAKES_TURNS ? -1 : (PARTS_AT_ONCE - 1) / PARTS;
+  // Straight code of the most k-blocks: ptxas moves addresses ahead in it, for which there are few registers beside
+  // scales of columns, or what a split tile has to keep.
+  static constexpr int longest_pass() {
+    if (HAS_COLUMN_SCALES) return PARTS > 1 || WIDTH > 64 ? 1 : WIDTH > 32 ? 2 : 4;
+    if (HAS_BLOCK_SCALES && splits_tiles(PARTITION) && (PARTS > 1 || TAKES_TURNS)) return 1;
+    return PARTS == 1 && WIDTH <= 64 ? 16 : 8;
+  }
+  using Factors = typename OfBlocks::Factors;
+  using Products = Accumulator[BUFFERS][BLOCK_N / 2];
 
   const SharedMemory& smem;
   u32 consumer, thread, first_row;
@@ -106,27 +129,12 @@ struct TileProducts {
   __device__ __forceinline__ KBlock next_k_block() const {
     return {smem.a(state.stage) + first_row / 64 * MMA_M_BYTES, smem.b(state.stage)};
   }
-  /// The same, which may be there already. Found out before the last one's products are added up, nothing of it is left
-  /// to do between these and its own.
-  __device__ __forceinline__ KBlock peek() const {
-    KBlock k_block = next_k_block();
-    compute_low_now(k_block.a);
-    compute_low_now(k_block.b);
-    k_block.is_there = ptx::mbarrier_test_parity(smem.full(state.stage), state.phase);
-    return k_block;
-  }
-  __device__ __forceinline__ void await(const KBlock& k_block, int step) const {
+  __device__ __forceinline__ void await(const PipelineState& its, int step) const {
     if constexpr (ALONG_K) {
       const int k_left = k_count - step * BLOCK_K;
-      if (k_left < BLOCK_K) clear_tail(smem, state, k_left, consumer, thread);
+      if (k_left < BLOCK_K) clear_tail(smem, its, k_left, consumer, thread);
     }
-    if (!k_block.is_there) ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
-  }
-  /// The next one, once it is there.
-  __device__ __forceinline__ KBlock await_k_block(int step) const {
-    const KBlock k_block = next_k_block();
-    await(k_block, step);
-    return k_block;
+    ptx::mbarrier_wait_parity(smem.full(its.stage), its.phase);
   }
   /// Once the tile's last products have begun: the other consumer's may.
   __device__ __forceinline__ void pass_turn() const {
@@ -149,27 +157,18 @@ struct TileProducts {
     if constexpr (HAS_BLOCK_SCALES) ptx::warp_sync();  // who releases the stage speaks for all who read it
     release(empty);
   }
-  __device__ __forceinline__ void load_scales(int stage, int down) {
-    if constexpr (HAS_BLOCK_SCALES) scales.template load<WIDTH>(smem, stage, down);
-  }
-  /// To the next k-block's, of rows once this one's are loaded, before the wait for a part. Both have a branch, which
-  /// ptxas moves no addition across: of parts that are under way together the last one's wait would come before most of
-  /// the additions of those before, while one at a time takes 1.14 times as long if it is not the first one's
-  /// (256x128; tools/results/NOTES.md, 49).
-  template <int PART>
-  __device__ __forceinline__ void advance_scales() {
-    if constexpr (HAS_BLOCK_SCALES && PART == (PARTS_AT_ONCE == 1 ? 0 : PARTS - 1)) scales.advance_columns();
-    if constexpr (HAS_BLOCK_SCALES && PART == PARTS - 1) scales.advance_rows();
-  }
   /// Adds 64 rows of a k-block's, and of these the COLUMNS from FIRST on.
   template <int FIRST = 0, int COLUMNS = WIDTH>
-  __device__ __forceinline__ void promote(const Accumulator (&products)[BLOCK_N / 2], int down) {
+  __device__ __forceinline__ void promote(const Accumulator (&products)[BLOCK_N / 2], int down, Factors& factors) {
     Accumulator(&sums)[BLOCK_N / 2] = of_rows(accumulators, down);
     if constexpr (HAS_BLOCK_SCALES) {
-      scales.template add<FIRST, COLUMNS>(products, sums);
+      scales.template add<FIRST, COLUMNS>(factors, products, sums);
     } else {
 #pragma unroll
-      for (int i = FIRST / 2; i < (FIRST + COLUMNS) / 2; ++i) sums[i] = ptx::add(sums[i], products[i]);
+      for (int i = FIRST / 2; i < (FIRST + COLUMNS) / 2; ++i) {
+        sums[i] = ptx::add(sums[i], products[i]);
+        ptx::compute_now(sums[i]);
+      }
     }
   }
 
@@ -185,7 +184,8 @@ struct TileProducts {
     u32 previous = 0;
 #pragma unroll 1
     for (int step = 0; step < k_blocks; ++step) {
-      const KBlock k_block = await_k_block(step);
+      const KBlock k_block = next_k_block();
+      await(state, step);
       ptx::wgmma_fence();
 #pragma unroll
       for (int down = 0; down < MMAS; ++down) multiply<WIDTH>(k_block, down, 0, step > 0, of_rows(accumulators, down));
@@ -206,110 +206,124 @@ struct TileProducts {
     release(previous);
   }
 
-  /// Begins the products of a part of a k-block: of 64 rows, and of some columns.
-  __device__ __forceinline__ void multiply_part(const KBlock& k_block, int part,
-                                                Accumulator (&products)[AT_ONCE][BLOCK_N / 2]) const {
-    const int down = part / COLUMN_PARTS;
-    multiply<WIDTH / COLUMN_PARTS>(k_block, down, part % COLUMN_PARTS, false, products[down % AT_ONCE]);
-    ptx::wgmma_commit_group();
+  /// What a pass of several k-blocks goes through, in units: a unit is one part of one k-block.
+  struct Pass {
+    KBlock first;  // of the ring
+    int step;      // the number of the pass's first k-block
+    // Of an even k-block of the pass, and of the odd one beside it:
+    PipelineState stages[2];
+    Factors factors[2][MMAS];
+    Products products;
+
+    __device__ __forceinline__ void make_odd_even() {
+      stages[0] = stages[1];
+#pragma unroll
+      for (int down = 0; down < MMAS; ++down) factors[0][down] = factors[1][down];
+    }
+  };
+
+  /// Waits for the ith k-block from the pass's first on, which may be the next one's first, and asks for its scales:
+  /// behind wgmma, LDS and shuffles wait for what these read of shared memory, some 150 clocks (tools/results/NOTES.md,
+  /// 50). ptxas moves no shuffle across a branch, which the wait has.
+  __device__ __forceinline__ void prepare(Pass& pass, int i, bool is_first = false) {
+    const PipelineState its = pass.stages[i % 2] = state;
+    state.advance();
+    const bool of_blocks = HAS_BLOCK_SCALES && !is_first && i > LAST_LOADED_BEHIND;
+    if constexpr (HAS_BLOCK_SCALES && PREPARES_EARLY)
+      if (of_blocks) scales.template load_of_blocks<WIDTH>(i, pass.factors[i % 2]);
+    await(its, pass.step + i);
+    if constexpr (HAS_BLOCK_SCALES) scales.load_of_each_row(smem, its.stage, pass.factors[i % 2]);
+    if constexpr (HAS_BLOCK_SCALES && !PREPARES_EARLY)
+      if (of_blocks) scales.template load_of_blocks<WIDTH>(i, pass.factors[i % 2]);
   }
 
-  /// Adds the products of one part after the other, of which as many are under way as there is room for.
-  template <int PART = 0>
-  __device__ __forceinline__ void promote_parts(const KBlock& k_block, Accumulator (&products)[AT_ONCE][BLOCK_N / 2],
-                                                KBlock& next) {
-    constexpr int DOWN = PART / COLUMN_PARTS, COLUMNS = WIDTH / COLUMN_PARTS, ACROSS = PART % COLUMN_PARTS;
-    constexpr bool IS_LAST = PART == PARTS - 1;
-    if (ACROSS == 0) load_scales(state.stage, DOWN);  // while the products are made
-    advance_scales<PART>();
-    wait_for_all_but(min_of(PARTS_AT_ONCE, PARTS - PART) - 1);
-    if constexpr (IS_LAST) {
-      release_read(smem.empty(state.stage));
-      state.advance();
-      if constexpr (PEEKS) next = peek();
+  /// Begins the products of a unit: of 64 rows, and of some columns.
+  template <int UNIT, int K_BLOCKS>
+  __device__ __forceinline__ void begin(Pass& pass) {
+    constexpr int I = UNIT / PARTS, PART = UNIT % PARTS, DOWN = PART / COLUMN_PARTS;
+    if constexpr (PART == 0) {
+      if constexpr (!PREPARES_EARLY) prepare(pass, I);
+      take_turn();
     }
-    promote<ACROSS * COLUMNS, COLUMNS>(products[DOWN % AT_ONCE], DOWN);
-    if constexpr (!IS_LAST) {
-      if constexpr (PART + PARTS_AT_ONCE < PARTS) {
-        ptx::wgmma_fence();
-        multiply_part(k_block, PART + PARTS_AT_ONCE, products);
-      }
-      promote_parts<PART + 1>(k_block, products, next);
-    }
-  }
-
-  /// Promotes one k-block's products, a part after the other.
-  __device__ __forceinline__ void promote_k_block(int step, KBlock& next) {
-    const KBlock k_block = PEEKS ? next : next_k_block();
-    await(k_block, step);
-    Accumulator products[AT_ONCE][BLOCK_N / 2];
-    take_turn();
     ptx::wgmma_fence();
-#pragma unroll
-    for (int part = 0; part < PARTS_AT_ONCE; ++part) multiply_part(k_block, part, products);
-    give_turn();
-    between(step);
-    promote_parts(k_block, products, next);
+    multiply<WIDTH / COLUMN_PARTS>(pass.first + pass.stages[I % 2].stage, DOWN, PART % COLUMN_PARTS, false,
+                                   pass.products[PARTS > 1 ? DOWN % AT_ONCE : I % BUFFERS]);
+    ptx::wgmma_commit_group();
+    if constexpr (PART == 0) {
+      give_turn();
+      between(pass.step + I);
+    }
+    if constexpr (PREPARES_EARLY && PART == PARTS - 1) {
+      constexpr bool IS_LAST = I + 1 == K_BLOCKS;
+      if (!IS_LAST || pass.step + K_BLOCKS < k_blocks) prepare(pass, I + 1, IS_LAST);
+    }
   }
 
-  /// Promotes those of several, of 64 rows: one k-block's while the next ones' are made. That none is on its way behind
-  /// them is what ptxas asks for: it serialises wgmma whose products are read while others go on into the next
-  /// iteration (C7514).
-  __device__ __forceinline__ void promote_k_blocks(int step, KBlock& next) {
-    Accumulator products[K_BLOCKS_AT_ONCE][BLOCK_N / 2];
-    PipelineState read = state;
-#pragma unroll
-    for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
-      const KBlock k_block = PEEKS && i == 0 ? next : next_k_block();
-      await(k_block, step + i);
-      if (i == 0) take_turn();
-      ptx::wgmma_fence();
-      multiply<WIDTH>(k_block, 0, 0, false, products[i]);
-      ptx::wgmma_commit_group();
-      between(step + i);
-      state.advance();
+  /// Adds the products of a unit.
+  template <int UNIT, int K_BLOCKS>
+  __device__ __forceinline__ void finish(Pass& pass) {
+    constexpr int I = UNIT / PARTS, PART = UNIT % PARTS, DOWN = PART / COLUMN_PARTS, ACROSS = PART % COLUMN_PARTS;
+    constexpr int COLUMNS = WIDTH / COLUMN_PARTS;
+    const int stage = pass.stages[I % 2].stage;
+    if constexpr (HAS_BLOCK_SCALES && PART == 0) {
+      if constexpr (I <= LAST_LOADED_BEHIND) scales.template load_of_blocks<WIDTH>(I, pass.factors[I % 2]);
+      scales.template load_of_each_column<WIDTH>(smem, stage, pass.factors[I % 2]);
     }
-    give_turn();
-#pragma unroll
-    for (int i = 0; i < K_BLOCKS_AT_ONCE; ++i) {
-      load_scales(read.stage, 0);
-      if constexpr (HAS_BLOCK_SCALES) {
-        scales.advance_columns();
-        scales.advance_rows();
-      }
-      wait_for_all_but(K_BLOCKS_AT_ONCE - 1 - i);
-      release_read(smem.empty(read.stage));
-      read.advance();
-      if (PEEKS && i == K_BLOCKS_AT_ONCE - 1) next = peek();
-      promote(products[i], 0);
+    wait_for_all_but(min_of(PARTS_AT_ONCE, K_BLOCKS * PARTS - UNIT) - 1);
+    if constexpr (PART == PARTS - 1) release_read(smem.empty(stage));
+    promote<ACROSS * COLUMNS, COLUMNS>(pass.products[PARTS > 1 ? DOWN % AT_ONCE : I % BUFFERS], DOWN,
+                                       pass.factors[I % 2][DOWN]);
+  }
+
+  /// All units from UNIT on, of which PARTS_AT_ONCE - 1 have begun, and before unit 0 not yet. What adds up a unit's
+  /// products stands before what makes others in the same registers, and so ptxas can't put it off.
+  template <int UNIT, int K_BLOCKS>
+  __device__ __forceinline__ void promote_units(Pass& pass) {
+    if constexpr (UNIT < K_BLOCKS * PARTS) {
+      if constexpr (UNIT + PARTS_AT_ONCE <= K_BLOCKS * PARTS) begin<UNIT + PARTS_AT_ONCE - 1, K_BLOCKS>(pass);
+      if constexpr (UNIT >= 0) finish<UNIT, K_BLOCKS>(pass);
+      promote_units<UNIT + 1, K_BLOCKS>(pass);
+    }
+  }
+
+  /// Promotes K_BLOCKS, as long as there are as many, of which the first has been prepared. That none is on its way
+  /// behind them is what ptxas asks for: it serialises wgmma whose products are read while others go on into the next
+  /// iteration (C7514).
+  template <int K_BLOCKS>
+  __device__ __forceinline__ void promote_passes(Pass& pass) {
+#pragma unroll 1
+    for (; pass.step + K_BLOCKS <= k_blocks; pass.step += K_BLOCKS) {
+      // As if it were computed here, so that no sum of it and a constant is kept in a register outside the loop.
+      compute_low_now(pass.first.a);
+      compute_low_now(pass.first.b);
+      if constexpr (HAS_BLOCK_SCALES) scales.begin_pass(K_BLOCKS);
+      promote_units<1 - PARTS_AT_ONCE, K_BLOCKS>(pass);
+      if constexpr (HAS_BLOCK_SCALES) scales.end_pass();
+      if constexpr (PREPARES_EARLY && K_BLOCKS % 2 == 1) pass.make_odd_even();
     }
   }
 
   __device__ __forceinline__ void add_promoted() {
 #pragma unroll
     for (Accumulator& x : accumulators) x = 0;
-    int step = 0;
-    KBlock next = next_k_block();
-    if constexpr (K_BLOCKS_AT_ONCE > 1) {
-#pragma unroll 1
-      for (; step + K_BLOCKS_AT_ONCE <= k_blocks; step += K_BLOCKS_AT_ONCE) promote_k_blocks(step, next);
-    }
-#pragma unroll 1
-    for (; step < k_blocks; ++step) promote_k_block(step, next);
+    Pass pass{{smem.a(0) + first_row / 64 * MMA_M_BYTES, smem.b(0)}, 0};
+    if (PREPARES_EARLY && k_blocks > 0) prepare(pass, 0);
+    if constexpr (longest_pass() >= 16) promote_passes<16>(pass);
+    if constexpr (longest_pass() >= 8) promote_passes<8>(pass);
+    if constexpr (longest_pass() >= 4) promote_passes<4>(pass);
+    if constexpr (longest_pass() == 2) promote_passes<2>(pass);
+    promote_passes<1>(pass);
     pass_turn();
   }
 
-  /// Of a consumer that has no rows: its part in the ring, and in turns.
+  /// Of a consumer that has no rows: its part in the ring.
   __device__ __forceinline__ void pass() {
 #pragma unroll 1
-    for (int step = 0; step < k_blocks;) {
-      const int end = step + K_BLOCKS_AT_ONCE <= k_blocks ? step + K_BLOCKS_AT_ONCE : step + 1;
-      for (; step < end; ++step) {
-        ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
-        ptx::warp_sync();  // the lane that releases speaks for all who wait
-        release(smem.empty(state.stage));
-        state.advance();
-      }
+    for (int step = 0; step < k_blocks; ++step) {
+      ptx::mbarrier_wait_parity(smem.full(state.stage), state.phase);
+      ptx::warp_sync();  // the lane that releases speaks for all who wait
+      release(smem.empty(state.stage));
+      state.advance();
       take_turn();
       ptx::warp_sync();  // as wgmma does elsewhere: the lane that gives speaks for all who took
       give_turn();
