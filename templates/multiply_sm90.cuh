@@ -107,10 +107,11 @@ struct TileProducts {
   // But those of blocks not of a pass's first k-blocks, up to this one: a tile's first are just on their way.
   static constexpr int LAST_LOADED_BEHIND = TAKES_TURNS ? -1 : (PARTS_AT_ONCE - 1) / PARTS;
   // Straight code of the most k-blocks: ptxas moves addresses ahead in it, for which there are few registers beside
-  // scales of columns, or what a split tile has to keep.
+  // scales of columns or of pairs, or what a split tile has to keep.
   static constexpr int longest_pass() {
     if (HAS_COLUMN_SCALES) return PARTS > 1 || WIDTH > 64 ? 1 : WIDTH > 32 ? 2 : 4;
-    if (HAS_BLOCK_SCALES && splits_tiles(PARTITION) && (PARTS > 1 || TAKES_TURNS)) return 1;
+    const bool keeps_more = splits_tiles(PARTITION) || ROW_FOLD * COLUMN_FOLD > 1;
+    if (HAS_BLOCK_SCALES && keeps_more && (PARTS > 1 || PARTS_AT_ONCE == 1)) return 1;
     return PARTS == 1 && WIDTH <= 64 ? 16 : 8;
   }
   using Factors = typename OfBlocks::Factors;

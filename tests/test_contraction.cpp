@@ -95,7 +95,7 @@ const std::vector<Kernel> kernels{
      1,
      2,
      2,
-     {0, 0, 16},
+     {0, 0, (16 + 8 + 4 + 1) * 16},  // of k-blocks in straight code
      Accumulation::promoted},
     {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, 2, {}},
     {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, 2, {0, 0, 4 * 16}},
