@@ -56,7 +56,6 @@ OWN_SYNCHRONISATION = {"await_barriers": "barrier", "release": "release", "wait_
 WITH_RESULT = {
     "bar_red_or": ("barrier", lambda arguments: f"bool({arguments[2]})"),
     "ld_acquire_sys": ("scope", lambda arguments: f"ptx::ld_global<u32>({arguments[0]})"),
-    "mbarrier_test_parity": ("wait", lambda arguments: "true"),
 }
 for name, kind in (("atom_inc_acq_rel_gpu", "release"), ("atom_inc_relaxed_gpu", "scope")):
     WITH_RESULT[name] = (kind, lambda arguments:

@@ -30,15 +30,5 @@ __device__ __forceinline__ void mbarrier_wait_parity(u32 barrier, u32 parity) {
       : "memory");
 }
 
-/// Whether that wait would return at once; then what it makes visible is.
-__device__ __forceinline__ bool mbarrier_test_parity(u32 barrier, u32 parity) {
-  u32 has_ended;
-  asm volatile("{ .reg .pred done; mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2; selp.u32 %0, 1, 0, done; }"
-               : "=r"(has_ended)
-               : "r"(barrier), "r"(parity)
-               : "memory");
-  return has_ended != 0;
-}
-
 }  // namespace jitgemm::device::ptx
 #endif

@@ -201,34 +201,19 @@ void mbarrier_arrive_expect_tx(u32 address, u32 bytes) {
   expect_at(thread, mbarrier_at(thread, *thread.block, address, operation), bytes, operation);
 }
 
-namespace {
-
-Mbarrier& waited_for(Thread& thread, u32 address, u32 parity, const char* operation) {
-  thread.launch->preempt();
-  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, operation);
-  check_init_visible(thread, barrier, operation);
-  if (parity > 1) thread.launch->fault("%s(0x%x, %u): a parity is 0 or 1", operation, address, parity);
-  return barrier;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void mbarrier_wait_parity(u32 address, u32 parity) {
   Thread& thread = *current;
-  Mbarrier& barrier = waited_for(thread, address, parity, "mbarrier_wait_parity");
+  thread.launch->preempt();
+  Mbarrier& barrier = mbarrier_at(thread, *thread.block, address, "mbarrier_wait_parity");
+  check_init_visible(thread, barrier, "mbarrier_wait_parity");
+  if (parity > 1) thread.launch->fault("mbarrier_wait_parity(0x%x, %u): a parity is 0 or 1", address, parity);
   while ((barrier.phase & 1) == parity) {
     barrier.waiting.push_back(&thread);
     thread.launch->wait(Wait::mbarrier, address, parity);
   }
   acquire(thread, barrier.completed);
-}
-
-bool mbarrier_test_parity(u32 address, u32 parity) {
-  Thread& thread = *current;
-  const Mbarrier& barrier = waited_for(thread, address, parity, "mbarrier_test_parity");
-  if ((barrier.phase & 1) == parity) return false;
-  acquire(thread, barrier.completed);
-  return true;
 }
 
 void fence_proxy_async() {
