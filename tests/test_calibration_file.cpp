@@ -91,7 +91,7 @@ TEST_CASE("Rates of other devices and versions are passed over silently", "[cali
   append(file, line_of(2));
   for (const auto& [pointer, other] :
        std::initializer_list<std::pair<const char*, nlohmann::json>>{{"/library", "0.0.1"},
-                                                                     {"/schema", 2},
+                                                                     {"/schema", 1},
                                                                      {"/device/name", "H200 NVL"},
                                                                      {"/device/compute_capability", 100},
                                                                      {"/device/sm_count", 114}}) {

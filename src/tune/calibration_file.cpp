@@ -16,7 +16,7 @@ namespace {
 
 using json = JsonDocument::Json;
 
-constexpr int schema = 1;
+constexpr int schema = 2;
 
 bool is_for(const json& line, const DeviceInfo& device) {
   if (line.at("schema") != schema || line.at("library") != JITGEMM_VERSION) return false;

@@ -134,7 +134,9 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
     step.promotion_clocks = l.elements * last / rates_.promotions;
   }
   step.latency_us = rates_.latency_us / (c.stages - stages_in_use);
-  step.drift = c.ping_pong && l.cluster > 2 ? 1 + drift_of_ping_pong * std::log2(l.cluster / 2) : 1;
+  if (l.cluster > 1) step.slowdown *= rates_.clusters;
+  if (c.cluster_m == 2 && c.cluster_n == 2) step.slowdown *= rates_.square_clusters;
+  if (c.ping_pong && l.cluster > 2) step.slowdown *= 1 + drift_of_ping_pong * std::log2(l.cluster / 2);
   return step;
 }
 
@@ -143,7 +145,7 @@ double CostModelSm90::step_us(const Step& step, double active, int share) const 
   const double promotion = share == 1 ? step.promotion_clocks : 0;
   const double multiply = (step.product_clocks * share + promotion) * us_per_clock_;
   const double longest = std::max({into_sm, l2, multiply, step.latency_us});
-  return step.drift * (longest + rates_.unhidden * std::min(into_sm, l2) / 2);
+  return step.slowdown * (longest + rates_.unhidden * std::min(into_sm, l2) / 2);
 }
 
 double CostModelSm90::epilogue_us(const Launch& l) const {

@@ -40,7 +40,7 @@ class CostModelSm90 {
   struct Step {
     double ingest_clocks = 0, rows_us = 0;
     double product_clocks = 0, promotion_clocks = 0;  ///< the latter of a warpgroup that multiplies alone
-    double latency_us = 0, drift = 1;
+    double latency_us = 0, slowdown = 1;
   };
 
   PredictedTime time(const KernelConfig& config, const TileCounts& counts) const;

@@ -15,6 +15,8 @@ struct HopperRates {
   double row_ns = 0.0090, straddling_row_ns = 0.0142;
   double hot_row = 0.05;       ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
   double latency_us = 0.764;   ///< of a load, hidden by the stages
+  double clusters = 1;         ///< a k-block's time in a cluster, over what its parts take
+  double square_clusters = 1;  ///< and once more in one of 2 by 2 (tools/results/NOTES.md, 51)
   double promotions = 33.6;    ///< of partial sums, a clock
   double epilogue_us = 0.249;  ///< of 128 accumulators a thread
   double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
@@ -27,7 +29,7 @@ struct HopperRates {
   double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
-  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 77 shapes (tools/results/NOTES.md, 45).
+  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 112 shapes (tools/results/NOTES.md, 51).
   static HopperRates of_h100();
   /// Of any device, from its data sheet; nothing is measured.
   static HopperRates derived(const DataSheet& device);
