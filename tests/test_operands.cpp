@@ -200,3 +200,16 @@ TEST_CASE("A vector of scales is there, aligned and apart from D to its end", "[
   operands.scale_b = reinterpret_cast<const float*>(&memory.bytes[2050]);
   CHECK_THAT(memory.refusal(problem), ContainsSubstring("scale_b is not a multiple of 4 bytes"));
 }
+
+TEST_CASE("Ends or numbers of rows belong to a problem with groups", "[problem][groups]") {
+  const std::int32_t rows = 8;
+  Memory memory;
+  memory.operands.group_rows = &rows;
+  CHECK_THAT(memory.refusal(small),
+             ContainsSubstring("group_rows is given for a problem without groups: set its grouping, or pass none"));
+  for (const Grouping grouping : {Grouping::offsets, Grouping::counts, Grouping::along_k}) {
+    Problem grouped = small;
+    grouped.grouping = grouping;
+    CHECK(memory.refusal(grouped) == "no error");
+  }
+}

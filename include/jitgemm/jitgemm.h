@@ -287,7 +287,7 @@ typedef struct jitgemm_operands {
   const jitgemm_epilogue_value* epilogue;  ///< one for each operand of jitgemm_epilogue.function, in their order
   size_t epilogue_count;
   float* scales_d;            ///< of a D with scales of its own, which are written; else NULL
-  const int32_t* group_rows;  ///< with a grouping, in device memory: each group's end, or its number of rows
+  const int32_t* group_rows;  ///< with a grouping, in device memory: each group's end, or its rows; else NULL
 } jitgemm_operands;
 
 /// How a problem is computed: KernelConfig of kernel_config.hpp.

@@ -161,11 +161,11 @@ struct Operands {
   const float* scale_d = nullptr;
   /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
   float* scales_d = nullptr;
-  /// Of a Grouping, one for each of `batch` groups, in memory as the matrices', read while the call runs on the device:
-  /// offsets, the row at which each group ends and the next one begins, never less than the one before and M at most,
-  /// or along k the same of k and K; or counts, of each group's rows, M at most. Whatever they are, nothing outside of
-  /// the operands is read or written: an end before the largest one so far is that, others are taken as the nearest in
-  /// range. Context::check() says so.
+  /// Of a Grouping, else nullptr: one for each of `batch` groups, in memory as the matrices', read while the call runs
+  /// on the device: offsets, the row at which each group ends and the next one begins, never less than the one before
+  /// and M at most, or along k the same of k and K; or counts, of each group's rows, M at most. Whatever they are,
+  /// nothing outside of the operands is read or written: an end before the largest one so far is that, others are taken
+  /// as the nearest in range. Context::check() says so.
   const std::int32_t* group_rows = nullptr;
   /// Of Epilogue::function: what each of its operands is in this call, in their order, and how many they are.
   const EpilogueValue* epilogue = nullptr;

@@ -389,6 +389,9 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
 
   if (has_groups(p))
     check_input({"group_rows", operands.group_rows, p.batch * std::int64_t(sizeof(std::int32_t))}, s32);
+  else if (operands.group_rows != nullptr)
+    invalid(ErrorCode::invalid_operand,
+            "group_rows is given for a problem without groups: set its grouping, or pass none", p);
 
   values.check(d, workspace, p, check_input);
 
