@@ -97,6 +97,7 @@ TEST_CASE("A bad number is named by the option that has it", "[cli]") {
       {shape + "--tuning-budget x", "--tuning-budget: \"x\" is not a positive number"},
       {shape + "--tuning-budget 0", "--tuning-budget: \"0\" is not a positive number"},
       {shape + "--tuning-budget inf", "--tuning-budget: \"inf\" is not a positive number"},
+      {shape + "--slope nan", "slope = nan is not a number: give one"},
       {shape + "--alpha 1e-400", "--alpha 1e-400 is out of range"},
       {shape + "--emulator-sms x", "--emulator-sms"},
       {shape + "--emulator-seed -1", "--emulator-seed: \"-1\" is not from 0 to 2^64 - 1"},

@@ -337,6 +337,19 @@ TEST_CASE("Scalars are rounded to f32, and may be NaN or infinite", "[problem]")
   CHECK_FALSE(reads_c(tiny));
 }
 
+TEST_CASE("A slope is no NaN, of whatever activation", "[problem]") {
+  for (const DataType type : {f16, f64})
+    for (const Activation activation : {Activation::leaky_relu, Activation::relu}) {
+      Problem problem{.m = 1, .n = 1, .k = 1, .a = {type}, .b = {type}, .d = {type}};
+      problem.epilogue = {.activation = activation, .slope = not_a_number};
+      CHECK_THAT(refusal(problem), ContainsSubstring("slope = nan is not a number: give one"));
+      problem.epilogue.slope = -infinity;
+      CHECK(refusal(problem) == "no error");
+    }
+  CHECK(normalise({.epilogue = {.activation = Activation::leaky_relu, .slope = -infinity}}).epilogue.slope ==
+        -infinity);
+}
+
 TEST_CASE("The shape of a problem keeps of the scalars whether they are zero", "[problem]") {
   const auto shape = [](double alpha, double beta, double slope) {
     return shape_of(normalise({.m = 8,

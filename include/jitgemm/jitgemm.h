@@ -238,7 +238,7 @@ typedef struct jitgemm_matrix {
 typedef struct jitgemm_epilogue {
   jitgemm_bias bias;
   jitgemm_activation activation;
-  double slope;  ///< of leaky_relu
+  double slope;  ///< of leaky_relu; not NaN
   /// What jitgemm_epilogue_define() gave; 0: none. C, bias and activation are then its own operands and code. With one
   /// of pairs of columns ("// pairs halves" or "// pairs neighbours") D is M x N / 2, and N even;
   /// scales of B are of its N columns as they lie.

@@ -37,7 +37,7 @@ struct Matrix {
 struct Epilogue {
   Bias bias = Bias::none;  ///< of C's type, the same for all matrices of a batch
   Activation activation = Activation::none;
-  double slope = 0.01;  ///< of leaky_relu
+  double slope = 0.01;  ///< of leaky_relu; not NaN
   /// The digest of an EpilogueFunction that this process has defined (define_epilogue() of jitgemm/epilogue.hpp); 0:
   /// none. It stands for all of the above: C, bias and activation are its own operands and text, and it is given
   /// alpha * A * B. With one of pairs of columns D is M x N / 2.

@@ -264,6 +264,8 @@ NormalProblem normalise(const Problem& problem) {
   for_each_scalar([&](const ProblemField& field, auto member) {
     double& scalar = member(p);
     const double given = scalar;
+    if (!field.may_be_nan && std::isnan(given))
+      invalid(ErrorCode::invalid_problem, std::string(field.name) + " = nan is not a number: give one", problem);
     scalar = field.applies(p) ? as_scalar(field.name, given, problem) : member(defaults);
     if (field.signed_zero && scalar == 0) scalar = std::copysign(0, given);
   });

@@ -16,6 +16,7 @@ struct ProblemField {
   // Of a scalar.
   bool (*applies)(const Problem&) = [](const Problem&) { return true; };  // else it counts as its default
   bool signed_zero = false;                                               // -0 and 0 are two values
+  bool may_be_nan = true;
   bool absent_if_zero = false;  // and its kernels have no code for it: NONZERO in templates/gemm.cu.in
 };
 
@@ -49,7 +50,7 @@ constexpr void for_each_field(Visit&& visit) {
   visit(ProblemField{"bias"}, [](auto& p) -> auto& { return p.epilogue.bias; });
   visit(ProblemField{"activation"}, [](auto& p) -> auto& { return p.epilogue.activation; });
   constexpr auto takes_slope = [](const Problem& p) { return info_of(p.epilogue.activation).takes_slope; };
-  visit(ProblemField{.name = "slope", .applies = takes_slope, .signed_zero = true},
+  visit(ProblemField{.name = "slope", .applies = takes_slope, .signed_zero = true, .may_be_nan = false},
         [](auto& p) -> auto& { return p.epilogue.slope; });
   visit(ProblemField{"epilogue"}, [](auto& p) -> auto& { return p.epilogue.function; });
   visit(ProblemField{"accumulation"}, [](auto& p) -> auto& { return p.accumulation; });

@@ -224,6 +224,7 @@ def test_nothing_is_kept_of_an_array():
     (lambda a, b: jitgemm.matmul(a, b, stream="x"), TypeError, "stream is no CUDA stream"),
     (lambda a, b: jitgemm.matmul(a, b, alpha="1"), TypeError, "alpha is no number"),
     (lambda a, b: jitgemm.matmul(a, b, slope=1j), TypeError, "slope is no number"),
+    (lambda a, b: jitgemm.matmul(a, b, activation="leaky_relu", slope=float("nan")), ValueError, "slope = nan is not a"),
     (lambda a, b: jitgemm.matmul(a, b, stream=-1), TypeError, "stream is no handle of a CUDA stream"),
     (lambda a, b: jitgemm.matmul(a, b, c=a @ b, beta="1"), TypeError, "beta is no number"),
     (lambda a, b: jitgemm.matmul(a, b, scale_a=2**2000), TypeError, "scale_a is no number that a float holds"),
