@@ -105,6 +105,7 @@ TEST_CASE("jitgemm run multiplies groups, however rows come to them", "[cli][gro
   }
   CHECK_THAT(jitgemm(groups + "--groups 7 --distribution wild").err, ContainsSubstring("use equal, uniform or zipf"));
   CHECK_THAT(jitgemm(groups + "--distribution zipf").err, ContainsSubstring("add --groups or --grouping"));
+  CHECK_THAT(jitgemm(groups + "--expected-m 3").err, ContainsSubstring("expected_m is of groups"));
   CHECK_THAT(jitgemm(groups + "--grouping rows").err, ContainsSubstring("use none, offsets, counts or along_k"));
   const Output tuned = jitgemm("tune -m 60 -n 64 -k 64 --type bf16 --layout nt --groups 9 --device emulator");
   CHECK(tuned.status == 0);  // what is kept is of the problem that is measured

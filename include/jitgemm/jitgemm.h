@@ -267,7 +267,7 @@ typedef struct jitgemm_problem {
   jitgemm_epilogue epilogue;
   jitgemm_accumulation accumulation;
   jitgemm_grouping grouping;
-  int64_t expected_m;  ///< rows that a group is expected to have, for the choice alone; 0: all have the same
+  int64_t expected_m;  ///< rows that a group is expected to have, for the choice alone; 0: all the same, or no grouping
 } jitgemm_problem;
 
 /// The memory of one call, alive until the stream has passed the call: Operands of problem.hpp.

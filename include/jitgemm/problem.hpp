@@ -116,9 +116,9 @@ struct Problem {
   /// too. With scales of blocks it is promoted, whatever is said here.
   Accumulation accumulation = Accumulation::fast;
   Grouping grouping = Grouping::none;
-  /// Rows, or elements of k, that a group is expected to have, 0: as many as if all have the same. Rounded up to a
-  /// power of two or one and a half of one, it decides what is chosen, not M, so that one kernel serves many; any rows
-  /// are computed right.
+  /// Of a Grouping, else 0: the rows, or elements of k, that a group is expected to have; 0: as many as if all have the
+  /// same. Rounded up to a power of two or one and a half of one, it decides what is chosen, not M, so that one kernel
+  /// serves many; any rows are computed right.
   std::int64_t expected_m = 0;
 };
 

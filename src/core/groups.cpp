@@ -61,6 +61,9 @@ NormalProblem typical_along_k(const NormalProblem& problem) {
 std::string why_groups_unsupported(const Problem& p) {
   if (has_groups_of_rows(p) && p.a.layout != Layout::row_major)
     return "groups are of rows, and A is column-major: give a row-major A, or groups along k";
+  if (p.expected_m != 0 && !has_groups(p))
+    return "expected_m is of groups, and the problem has none: use grouping = offsets, counts or along_k, or "
+           "expected_m = 0";
   for (const Matrix* matrix : {&p.a, &p.b, &p.c, &p.d})
     if (!is_known(matrix->batch_mode)) return "unknown batch mode: use " + names_of_all<BatchMode>();
   for (const Matrix* matrix : {&p.a, &p.c, &p.d})

@@ -87,10 +87,7 @@ void normalise_matrix(const std::string& name, const std::string& ld_name, const
 
 /// Where groups share A, C and D, or A and B, these have no strides.
 void normalise_groups(NormalProblem& p, const Problem& problem) {
-  if (!has_groups(p)) {
-    p.expected_m = 0;
-    return;
-  }
+  if (!has_groups(p)) return;
   if (p.expected_m < 0) {
     invalid(ErrorCode::invalid_problem,
             "expected_m = " + std::to_string(p.expected_m) +

@@ -48,7 +48,6 @@ Problem in_short(const Problem& problem) {
   if (p.grouping == Grouping::offsets) p.a.stride = p.c.stride = p.d.stride = packed_stride;
   if (p.grouping == Grouping::along_k) p.a.stride = p.b.stride = packed_stride;
   if (has_pointers_to_b(p)) p.b.stride = packed_stride;
-  if (!has_groups(p)) p.expected_m = 0;
   if (p.c.type == info_of(p.d.type).addend) p.c.type = DataType::automatic;
   return p;
 }
