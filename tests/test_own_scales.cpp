@@ -304,6 +304,25 @@ TEST_CASE("Scales of zeros, infinities and NaN are what problem.hpp says", "[own
   CHECK(std::abs(call.scale_of(1, 128) - largest / 448) <= 0x1p-20 * largest);
 }
 
+TEST_CASE("Where D is empty, it is planned as it is computed, whatever scales it has", "[own_scales][plan][emulator]") {
+  const TemporaryDirectory cache;
+  ContextOptions older = on_emulator(cache);
+  older.architecture = "sm_89";
+  for (const ContextOptions& options : {on_emulator(cache), older}) {
+    Context context(options);
+    for (Problem problem : {problem_of(0, 128, 128), problem_of(64, 0, 128), problem_of(0, 128, 0)}) {
+      INFO(to_string(problem));
+      CHECK_NOTHROW(context.gemm(problem, {}));
+      CHECK(context.plan(problem).problem.d.scaling == Scaling::value);
+      CHECK(context.workspace_size(problem) == 0);
+      CHECK_NOTHROW(context.compile(problem));
+      problem.d.type = bf16;
+      CHECK_THROWS_WITH(context.gemm(problem, {}), ContainsSubstring("no kernel gives d = bf16 scales of its own"));
+      CHECK_THROWS_WITH(context.plan(problem), ContainsSubstring("no kernel gives d = bf16 scales of its own"));
+    }
+  }
+}
+
 TEST_CASE("What cannot give D scales of its own is one error", "[own_scales]") {
   const TemporaryDirectory cache;
   Context context(on_emulator(cache));

@@ -272,6 +272,7 @@ NormalProblem normalise(const Problem& problem) {
     p.a.scaling = p.b.scaling = Scaling::value;
     if (has_pointers_to_b(p)) p.b.batch_mode = BatchMode::strided, p.b.stride = packed_stride;  // nor is their table
   }
+  if (is_empty(p)) p.d.scaling = Scaling::value;  // D has no block to scale
   p.c.type = type_of_c(p);
   normalise_groups(p, problem);
   normalise_matrix("a", "lda", matrix_a(p), p.a, problem);
