@@ -102,6 +102,10 @@ def test_what_has_no_gradients():
     with pytest.raises(RuntimeError, match="have no gradients"):
         jitgemm.grouped_mm(torch.ones(9, 16, dtype=torch.float8_e4m3fn), torch.ones(2, 16, 16, dtype=torch.float8_e4m3fn),
                            offs, bias=torch.ones(16, dtype=torch.bfloat16, requires_grad=True))
+    for name in ("scale_a", "scale_b"):
+        with pytest.raises(RuntimeError, match="scales, have no gradients"):
+            jitgemm.grouped_mm(torch.ones(9, 16, dtype=torch.float8_e4m3fn), torch.ones(2, 16, 16, dtype=torch.float8_e4m3fn),
+                               offs, **{name: torch.ones(1, requires_grad=True)})
 
 
 def test_an_epilogue_has_no_gradients_and_loses_none():
@@ -126,6 +130,11 @@ def test_weights_that_lie_apart_have_no_gradients():
     experts = jitgemm.MatrixPointers([layer.weight.T for layer in layers])
     with pytest.raises(RuntimeError, match="MatrixPointers have none"):
         jitgemm.grouped_mm(a, experts, offs)
+    frozen = jitgemm.MatrixPointers([layer.weight.detach().T for layer in layers])
+    for others in ({"a": a.clone().requires_grad_()}, {"bias": torch.zeros(8, requires_grad=True)},
+                   {"out": torch.empty(9, 8, requires_grad=True)}):
+        with pytest.raises(RuntimeError, match="MatrixPointers have none"):
+            jitgemm.grouped_mm(**({"a": a} | others), b=frozen, offs=offs)
     with torch.no_grad():
         d = jitgemm.grouped_mm(a, experts, offs)
     assert torch.allclose(d, torch.cat([layers[0](a[:4]), layers[1](a[4:])]), atol=1e-4)

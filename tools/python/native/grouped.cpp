@@ -219,7 +219,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     epilogue.emplace(it.epilogue, it.operands, a->place(), used);
   else if (!it.operands.is_none())
     refuse("operands are an epilogue's, which is not there; pass epilogue");
-  if (wants_gradients({&a, &b, &bias, &d}, pointers, epilogue)) {
+  if (wants_gradients({&a, &b, &bias, &scale_a, &scale_b, &d}, pointers, epilogue)) {
     if (pointers)
       throw std::runtime_error(
           "one of the arguments requires a gradient, and products with MatrixPointers have none; pass the weights as "
