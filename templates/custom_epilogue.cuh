@@ -13,10 +13,10 @@
 
 namespace jitgemm::device {
 
-/// Two neighbours in a row of the kernel's product, as far as D has them: (m, n) of D.
+/// Two neighbours in a row of the kernel's product, as far as D has them: (m, n) of D, and the nearest that D has.
 template <bool INTERIOR>
 struct ElementPair {
-  int m[2], n[2], batch;
+  int m[2], n[2], m_inside[2], n_inside[2], batch;
   bool has[2];
 
   __device__ __forceinline__ ElementPair(const WorkTile& tile, int row, int column) : batch(tile.batch) {
@@ -24,6 +24,8 @@ struct ElementPair {
     for (int i = 0; i < 2; ++i) {
       m[i] = SWAP_AB ? column + i : row;
       n[i] = SWAP_AB ? row : column + i;
+      m_inside[i] = SWAP_AB ? tile.column_inside(column + i) : tile.row_inside(row);
+      n_inside[i] = SWAP_AB ? tile.row_inside(row) : tile.column_inside(column + i);
       has[i] = INTERIOR || (row < tile.row_end && column + i < tile.column_end);
     }
   }
@@ -67,6 +69,9 @@ struct EpilogueOperand {
                                               ElementCompute (&x)[2]) {
     if constexpr (SHAPE == OperandShape::scalar) {
       x[0] = x[1] = value(of(args).scalar);
+    } else if constexpr (!IS_MATRIX) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) x[i] = device::load<T>(at(args, pair.m_inside[i], pair.n_inside[i], pair.batch));
     } else if (is_one_access(args, pair)) {
       load_pair<T>(at(args, pair.m[0], pair.n[0], pair.batch), x[0], x[1]);
     } else {

@@ -81,8 +81,8 @@ struct NeighbourFactors {
 };
 
 /// The vectors' scales of a thread's part of `DOWN` blocks of Elements whose tile begins at (row, column), each loaded
-/// once. Those outside of D mean nothing, and are not read; INTERIOR promises that there are none.
-template <typename Elements, int DOWN, bool INTERIOR>
+/// once. Those outside of D mean nothing.
+template <typename Elements, int DOWN>
 struct FragmentScales {
   static constexpr int ROWS = Elements::HALVES * DOWN, COLUMNS = 2 * Elements::PAIRS;
 
@@ -106,14 +106,15 @@ struct FragmentScales {
 #pragma unroll
         for (int i = 0; i < ROWS; ++i)
           load<ROW_FOLD == 2>(scales_of_a(args, tile),
-                              row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES), tile.row_end, half,
+                              tile.row_inside(row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES)), half,
                               a[i], ups[ROW_FOLD == 2 ? i : 0]);
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
           if (i / 2 < pairs)
-            load<COLUMN_FOLD == 2>(scales_of_b(args, tile), column + elements.column_of(i / 2) + i % 2, tile.column_end,
-                                   half, b[i], ups[COLUMN_FOLD == 2 ? i : 0]);
+            load<COLUMN_FOLD == 2>(scales_of_b(args, tile),
+                                   tile.column_inside(column + elements.column_of(i / 2) + i % 2), half, b[i],
+                                   ups[COLUMN_FOLD == 2 ? i : 0]);
     }
   }
 
@@ -137,9 +138,8 @@ struct FragmentScales {
  private:
   /// Of D's row (column) i; with GATED those of both of B's columns that it is.
   template <bool GATED>
-  static __device__ __forceinline__ void load(const float* vector, int i, int end, int half, ElementCompute& scale,
+  static __device__ __forceinline__ void load(const float* vector, int i, int half, ElementCompute& scale,
                                               [[maybe_unused]] ElementCompute& up) {
-    if (!INTERIOR && i >= end) return;
     scale = ElementCompute(ptx::ld_global<float>(vector + (GATED ? place_of_pair(i, 0, half) : i)));
     if constexpr (GATED) up = ElementCompute(ptx::ld_global<float>(vector + place_of_pair(i, 1, half)));
   }

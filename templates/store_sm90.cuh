@@ -24,7 +24,7 @@ __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 
 // Else D's edges are seen to on the way out of shared memory, and one store does for all tiles: a quarter of the
 // compile time.
-constexpr bool EDGES_DIFFER = LOADS_BY_ELEMENT || HAS_VECTOR_SCALES || HAS_OWN_SCALES || !THROUGH_SHARED;
+constexpr bool EDGES_DIFFER = LOADS_BY_ELEMENT || HAS_OWN_SCALES || !THROUGH_SHARED;
 
 /// Finishes the subtile from (row, column) on, as far as it is the block's, and leaves it in the stage. `first` is the
 /// index of the thread's first accumulator; `groups` are of 8 columns; `chunks` are of the matrices that come by the
@@ -36,8 +36,8 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
-                                                            row, column, groups);
+  const FragmentScales<SubtileFragment, 1> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment, row, column,
+                                                  groups);
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
   StagedPairs pairs;
   const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
@@ -261,8 +261,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
         }
       } else {
         const SubtileFragment fragment(warp, lane);
-        const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
-                                                                  fragment, its_row, its_column, columns / 8);
+        const FragmentScales<SubtileFragment, 1> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
+                                                        its_row, its_column, columns / 8);
 #pragma unroll
         for (int j = 0; j < SubtileFragment::PAIRS; ++j)
 #pragma unroll
