@@ -24,8 +24,8 @@ struct ElementPair {
     for (int i = 0; i < 2; ++i) {
       m[i] = SWAP_AB ? column + i : row;
       n[i] = SWAP_AB ? row : column + i;
-      m_inside[i] = SWAP_AB ? tile.column_inside(column + i) : tile.row_inside(row);
-      n_inside[i] = SWAP_AB ? tile.row_inside(row) : tile.column_inside(column + i);
+      m_inside[i] = SWAP_AB ? tile.column_inside<INTERIOR>(column + i) : tile.row_inside<INTERIOR>(row);
+      n_inside[i] = SWAP_AB ? tile.row_inside<INTERIOR>(row) : tile.column_inside<INTERIOR>(column + i);
       has[i] = INTERIOR || (row < tile.row_end && column + i < tile.column_end);
     }
   }

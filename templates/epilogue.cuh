@@ -38,10 +38,10 @@ struct Epilogue {
                                                ElementCompute (&its_bias)[2], const Staged& staged) const {
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
     if constexpr (BIAS == Bias::along_n) {
-      its_bias[0] = load(bias + tile.column_inside(column));
-      its_bias[1] = load(bias + tile.column_inside(column + 1));
+      its_bias[0] = load(bias + tile.column_inside<INTERIOR>(column));
+      its_bias[1] = load(bias + tile.column_inside<INTERIOR>(column + 1));
     }
-    if constexpr (BIAS == Bias::along_m) its_bias[0] = its_bias[1] = load(bias + tile.row_inside(row));
+    if constexpr (BIAS == Bias::along_m) its_bias[0] = its_bias[1] = load(bias + tile.row_inside<INTERIOR>(row));
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
     if constexpr (READS_C && Staged::HAS_MATRICES && sizeof(ElementC) == 2) {

@@ -302,8 +302,8 @@ __device__ __forceinline__ void store_warp_tile(const Epilogue& epilogue, int ro
   using WarpElements = Elements<WarpFragment>;
   constexpr int NEIGHBOUR = WarpElements::NEIGHBOUR, UP = WarpElements::UP;
   const WarpElements elements(0, ptx::thread_index() % 32);
-  const FragmentScales<WarpElements, WARP_M / 16> scales(epilogue.args, epilogue.scales, epilogue.tile, elements, row,
-                                                         column);
+  const FragmentScales<WarpElements, WARP_M / 16, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                   elements, row, column);
 #pragma unroll
   for (int down = 0; down < WARP_M / 16; ++down)
 #pragma unroll

@@ -103,7 +103,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     }
     const WorkTile tile = tile_in_d(tile_of(args, scheduler, work, place));
     const int row = tile.row + first_row / ROW_FOLD, column = tile.column + place.k * STORE_COLUMNS;
-    int interior = !EDGES_DIFFER || tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
+    int interior = EDGES_DIFFER && tile.contains(row, column, CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS);
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE) {
       if (work.peer == 0 && scattered.is_own(tile))
@@ -137,9 +137,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
       with_width<NARROWS ? GROUP_STEP : BLOCK_N>(columns, [&](auto width) { products(width, All{}).add_up(); });
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
-      if (interior)
-        store<true>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
-      else if constexpr (EDGES_DIFFER)
+      if (EDGES_DIFFER && interior)
+        store<EDGES_DIFFER>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
+      else
         store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
     };
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) { finish_with(Epilogue{args, scales, tile}, sums); };

@@ -81,8 +81,8 @@ struct NeighbourFactors {
 };
 
 /// The vectors' scales of a thread's part of `DOWN` blocks of Elements whose tile begins at (row, column), each loaded
-/// once. Those outside of D mean nothing.
-template <typename Elements, int DOWN>
+/// once. Those outside of D mean nothing; INTERIOR promises that there are none.
+template <typename Elements, int DOWN, bool INTERIOR>
 struct FragmentScales {
   static constexpr int ROWS = Elements::HALVES * DOWN, COLUMNS = 2 * Elements::PAIRS;
 
@@ -105,15 +105,16 @@ struct FragmentScales {
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < ROWS; ++i)
-          load<ROW_FOLD == 2>(scales_of_a(args, tile),
-                              tile.row_inside(row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES)), half,
-                              a[i], ups[ROW_FOLD == 2 ? i : 0]);
+          load<ROW_FOLD == 2>(
+              scales_of_a(args, tile),
+              tile.row_inside<INTERIOR>(row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES)), half, a[i],
+              ups[ROW_FOLD == 2 ? i : 0]);
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
           if (i / 2 < pairs)
             load<COLUMN_FOLD == 2>(scales_of_b(args, tile),
-                                   tile.column_inside(column + elements.column_of(i / 2) + i % 2), half, b[i],
+                                   tile.column_inside<INTERIOR>(column + elements.column_of(i / 2) + i % 2), half, b[i],
                                    ups[COLUMN_FOLD == 2 ? i : 0]);
     }
   }

@@ -20,7 +20,8 @@ namespace jitgemm::device {
 constexpr bool STAGES_MATRICES = THROUGH_SHARED && sizeof(ElementD) == 2 && !PAIRS;
 constexpr bool STAGES_C = STAGES_MATRICES && READS_C && sizeof(ElementC) == 2;
 
-/// What a function's operands are to a kernel: some matrices come by the stage, others element by element.
+/// What a function's operands are to a kernel: some matrices come by the stage, others element by element, as vectors
+/// along the kernel's columns do; one along its rows has few elements for a thread.
 struct OperandCounts {
   int staged_inputs = 0, staged_outputs = 0, by_element = 0;
 };
@@ -31,8 +32,8 @@ constexpr OperandCounts count_operands() {
     const auto count = [&](auto operand, int& staged) {
       if constexpr (decltype(operand)::template is_staged<STAGES_MATRICES>())
         ++staged;
-      else if constexpr (decltype(operand)::IS_MATRIX)
-        ++counts.by_element;
+      else if constexpr (decltype(operand)::IS_MATRIX || decltype(operand)::IS_ALONG_M == SWAP_AB)
+        counts.by_element += !decltype(operand)::IS_SCALAR;
     };
     Function::for_each_input([&](auto operand, auto) { count(operand, counts.staged_inputs); });
     Function::for_each_output([&](auto operand, auto) { count(operand, counts.staged_outputs); });
@@ -42,8 +43,9 @@ constexpr OperandCounts count_operands() {
 constexpr OperandCounts OPERAND_COUNTS = count_operands<HAS_CUSTOM_EPILOGUE, CustomEpilogue>();
 constexpr bool STAGES_INPUTS = STAGES_C || OPERAND_COUNTS.staged_inputs > 0;
 constexpr bool STAGES_OUTPUTS = OPERAND_COUNTS.staged_outputs > 0;
-/// Whether the epilogue loads or stores elements of matrices that no chunk has.
-constexpr bool LOADS_BY_ELEMENT = (READS_C && !STAGES_C) || OPERAND_COUNTS.by_element > 0;
+/// Whether the epilogue loads or stores elements that no chunk has, beside those of vectors along rows.
+constexpr bool LOADS_BY_ELEMENT =
+    (READS_C && !STAGES_C) || BIAS == Bias::along_n || SCALING_B == Scaling::vector || OPERAND_COUNTS.by_element > 0;
 
 /// 8 x 8 matrices of a stage, two down and two across from a group of 8 columns on, as one ldmatrix or stmatrix has
 /// them: lanes 8i.. give the rows of the ith.

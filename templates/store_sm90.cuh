@@ -36,11 +36,11 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  const FragmentScales<SubtileFragment, 1> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment, row, column,
-                                                  groups);
+  const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
+                                                            row, column, groups);
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
   StagedPairs pairs;
-  const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
+  const StagedSubtile<INTERIOR> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
   if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) subtile.take(chunks, stage, pairs);
   ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
@@ -201,13 +201,13 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
   // Subtiles are numbered through all rows.
   const auto load_chunks = [&](int number, StagedChunks& chunks) {
     const int across = number % SUBTILES * SUBTILE_COLUMNS;
-    const StagedSubtile<INTERIOR && EDGES_DIFFER> subtile{epilogue.args,
-                                                          epilogue.tile,
-                                                          warp,
-                                                          lane,
-                                                          row + number / SUBTILES * STORE_ROWS,
-                                                          column + across,
-                                                          min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8};
+    const StagedSubtile<INTERIOR> subtile{epilogue.args,
+                                          epilogue.tile,
+                                          warp,
+                                          lane,
+                                          row + number / SUBTILES * STORE_ROWS,
+                                          column + across,
+                                          min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8};
     subtile.load(chunks);
   };
   StagedChunks chunks, next;
@@ -261,8 +261,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
         }
       } else {
         const SubtileFragment fragment(warp, lane);
-        const FragmentScales<SubtileFragment, 1> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
-                                                        its_row, its_column, columns / 8);
+        const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                  fragment, its_row, its_column, columns / 8);
 #pragma unroll
         for (int j = 0; j < SubtileFragment::PAIRS; ++j)
 #pragma unroll
