@@ -17,9 +17,11 @@ Choice Context::Impl::pinned_choice(const NormalProblem& problem, const KernelCo
     throw Error(ErrorCode::invalid_config, "unknown main loop or schedule; use an enumerator of MainLoop and Schedule");
   }
   if (const std::string broken = why_illegal(config, problem, backend->device()); !broken.empty()) {
-    throw Error(ErrorCode::invalid_config,
-                "the configuration is not legal here: " + broken +
-                    "; the candidates are those that are, of a problem with these alignments")
+    throw Error(
+        ErrorCode::invalid_config,
+        "the configuration is not legal here: " + broken +
+            "; candidates(), or `jitgemm explain --candidates N`, lists those that are, of a problem with these "
+            "alignments")
         .with_config(to_string(config));
   }
   return {config, PlanSource::pinned, "given by the caller", predict_us(config, problem, chooser.device()), 0, 0};
