@@ -13,19 +13,18 @@
 
 namespace jitgemm::device {
 
-/// Two neighbours in a row of the kernel's product, as far as D has them: (m, n) of D, and the nearest that D has.
+/// Two neighbours in a row of the kernel's product, as far as D has them: (m, n) of D.
 template <bool INTERIOR>
 struct ElementPair {
-  int m[2], n[2], m_inside[2], n_inside[2], batch;
+  int m[2], n[2], batch, row_inside;
   bool has[2];
 
-  __device__ __forceinline__ ElementPair(const WorkTile& tile, int row, int column) : batch(tile.batch) {
+  __device__ __forceinline__ ElementPair(const WorkTile& tile, int row, int column)
+      : batch(tile.batch), row_inside(tile.row_inside<INTERIOR>(row)) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       m[i] = SWAP_AB ? column + i : row;
       n[i] = SWAP_AB ? row : column + i;
-      m_inside[i] = SWAP_AB ? tile.column_inside<INTERIOR>(column + i) : tile.row_inside<INTERIOR>(row);
-      n_inside[i] = SWAP_AB ? tile.row_inside<INTERIOR>(row) : tile.column_inside<INTERIOR>(column + i);
       has[i] = INTERIOR || (row < tile.row_end && column + i < tile.column_end);
     }
   }
@@ -39,7 +38,8 @@ enum class OperandShape { scalar, along_m, along_n, matrix };
 template <int INDEX, OperandShape SHAPE, typename T>
 struct EpilogueOperand {
   static constexpr bool IS_MATRIX = SHAPE == OperandShape::matrix, IS_SCALAR = SHAPE == OperandShape::scalar,
-                        IS_ALONG_M = SHAPE == OperandShape::along_m;
+                        IS_ALONG_M = SHAPE == OperandShape::along_m,
+                        IS_ALONG_ROWS = !IS_MATRIX && !IS_SCALAR && IS_ALONG_M != SWAP_AB;  // of the kernel
   static constexpr int NUMBER = INDEX;
   using Element = T;
 
@@ -69,9 +69,8 @@ struct EpilogueOperand {
                                               ElementCompute (&x)[2]) {
     if constexpr (SHAPE == OperandShape::scalar) {
       x[0] = x[1] = value(of(args).scalar);
-    } else if constexpr (!IS_MATRIX) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) x[i] = device::load<T>(at(args, pair.m_inside[i], pair.n_inside[i], pair.batch));
+    } else if constexpr (IS_ALONG_ROWS) {
+      x[0] = x[1] = device::load<T>(at(args, pair.row_inside, pair.row_inside, pair.batch));
     } else if (is_one_access(args, pair)) {
       load_pair<T>(at(args, pair.m[0], pair.n[0], pair.batch), x[0], x[1]);
     } else {

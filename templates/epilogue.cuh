@@ -31,19 +31,19 @@ struct Epilogue {
   }
 
   /// C's elements (row, column) and (row, column + 1), and the bias's; column is even. What lies outside of D means
-  /// nothing, and nothing outside of C is read, nor what the kernel does not have. INTERIOR promises that both are
-  /// inside.
+  /// nothing, and nothing outside of C and of the bias is read, nor what the kernel does not have. INTERIOR promises
+  /// that both are inside.
   template <bool INTERIOR, typename Staged>
   __device__ __forceinline__ void load_addends(int row, int column, ElementCompute (&its_c)[2],
                                                ElementCompute (&its_bias)[2], const Staged& staged) const {
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
-    if constexpr (BIAS == Bias::along_n) {
-      its_bias[0] = load(bias + tile.column_inside<INTERIOR>(column));
-      its_bias[1] = load(bias + tile.column_inside<INTERIOR>(column + 1));
-    }
-    if constexpr (BIAS == Bias::along_m) its_bias[0] = its_bias[1] = load(bias + tile.row_inside<INTERIOR>(row));
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
+    if constexpr (BIAS == Bias::along_n) {
+      if (has_x) its_bias[0] = load(bias + column);
+      if (has_y) its_bias[1] = load(bias + column + 1);
+    }
+    if constexpr (BIAS == Bias::along_m) its_bias[0] = its_bias[1] = load(bias + tile.row_inside<INTERIOR>(row));
     if constexpr (READS_C && Staged::HAS_MATRICES && sizeof(ElementC) == 2) {
       unpack(ElementC{}, staged(0), its_c[0], its_c[1]);
     } else if constexpr (READS_C) {
@@ -105,7 +105,7 @@ struct Epilogue {
           prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column, thread,
                                   threads);
         else if constexpr (!Operand::IS_SCALAR)
-          prefetch_along(Operand::at(args, 0, 0, tile.batch), Flag < Operand::IS_ALONG_M != SWAP_AB > {});
+          prefetch_along(Operand::at(args, 0, 0, tile.batch), Flag<Operand::IS_ALONG_ROWS>{});
       });
     }
   }

@@ -112,9 +112,8 @@ struct FragmentScales {
       if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
-          if (i / 2 < pairs)
-            load<COLUMN_FOLD == 2>(scales_of_b(args, tile),
-                                   tile.column_inside<INTERIOR>(column + elements.column_of(i / 2) + i % 2), half, b[i],
+          if (i / 2 < pairs && (INTERIOR || column + elements.column_of(i / 2) + i % 2 < tile.column_end))
+            load<COLUMN_FOLD == 2>(scales_of_b(args, tile), column + elements.column_of(i / 2) + i % 2, half, b[i],
                                    ups[COLUMN_FOLD == 2 ? i : 0]);
     }
   }

@@ -32,8 +32,8 @@ constexpr OperandCounts count_operands() {
     const auto count = [&](auto operand, int& staged) {
       if constexpr (decltype(operand)::template is_staged<STAGES_MATRICES>())
         ++staged;
-      else if constexpr (decltype(operand)::IS_MATRIX || decltype(operand)::IS_ALONG_M == SWAP_AB)
-        counts.by_element += !decltype(operand)::IS_SCALAR;
+      else if constexpr (!decltype(operand)::IS_SCALAR && !decltype(operand)::IS_ALONG_ROWS)
+        ++counts.by_element;
     };
     Function::for_each_input([&](auto operand, auto) { count(operand, counts.staged_inputs); });
     Function::for_each_output([&](auto operand, auto) { count(operand, counts.staged_outputs); });

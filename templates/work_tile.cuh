@@ -16,15 +16,11 @@ struct WorkTile {
   __device__ __forceinline__ bool contains(int at_row, int at_column, int rows, int columns) const {
     return row_end - at_row >= rows && column_end - at_column >= columns;
   }
-  /// The nearest row (column) inside: vectors are loaded there, without a branch, for elements that D does not have.
+  /// The nearest row inside: a vector along rows is loaded there, without a branch, for rows that D does not have.
   /// INTERIOR promises that it has all.
   template <bool INTERIOR>
   __device__ __forceinline__ int row_inside(int at) const {
     return INTERIOR ? at : min_of(at, row_end - 1);
-  }
-  template <bool INTERIOR>
-  __device__ __forceinline__ int column_inside(int at) const {
-    return INTERIOR ? at : min_of(at, column_end - 1);
   }
 };
 

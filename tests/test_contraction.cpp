@@ -71,13 +71,13 @@ std::vector<Variant> epilogues() {
 }
 
 /// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside
-/// them: where split tiles are added up, of as many peers as are asked at a time (fixup.cuh). With a bias the sm90 loop
-/// has a second copy where it has one without, and with C where D is not of 16 bits.
+/// them: where split tiles are added up, of as many peers as are asked at a time (fixup.cuh). With a bias along its
+/// columns the sm90 loop has a second copy where it has one without, and with C where D is not of 16 bits.
 struct Kernel {
   DataType a, d;
   std::string config;
   int elements;  // of D, a thread
-  int copies, copies_with_c, copies_with_bias;
+  int copies, copies_with_c, copies_along_columns;
   Operations beside;
   Accumulation accumulation = Accumulation::fast;
 };
@@ -127,9 +127,10 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
       REQUIRE(why_illegal(config, problem, device) == "");
       const std::string ptx = cuda::ptx_of(cuda::nvrtc(), generate(problem, config, device));
       CHECK(loose_operations(ptx) == 0);
-      const int copies = kernel.elements * (problem.epilogue.bias != Bias::none ? kernel.copies_with_bias
-                                            : reads_c(problem)                  ? kernel.copies_with_c
-                                                                                : kernel.copies);
+      const bool along_columns = problem.epilogue.bias == (config.swap_ab ? Bias::along_m : Bias::along_n);
+      const int copies = kernel.elements * (along_columns      ? kernel.copies_along_columns
+                                            : reads_c(problem) ? kernel.copies_with_c
+                                                               : kernel.copies);
       CHECK(rounded_operations(ptx, kernel.a == f64 ? "f64" : "f32") == of_element(problem) * copies + kernel.beside);
     }
 }
