@@ -12,22 +12,28 @@ namespace jitgemm::device {
 __device__ __forceinline__ float sigmoid(float x) { return ptx::rcp(ptx::add(1.0f, ptx::ex2(x))); }
 __device__ __forceinline__ double sigmoid(double x) { return 1.0 / ptx::add(1.0, ptx::exp2(x)); }
 
-/// (1 + erf(x / sqrt(2))) x / 2
+/// What a normal distribution has above t, which is between 0 and 14.
 ///
-/// is max(x, 0) - |x| P(|x|), where P(t) is what a normal distribution has above t. A third of the instructions of erff
-/// give P as 2^q(t), q a polynomial. It was fitted to log2 P on [0, 5.6] so that P is within 2^-22 of itself and, where
-/// P is small, within 2^-12 P: nothing is left over of a difference there, and f16 and bf16 have the result to the last
-/// bit or two. Beyond, where P is below 2^-26, q goes on falling up to 14.
-__device__ __forceinline__ float gelu_erf(float x) {
-  const float size = ptx::abs(x), t = size < 13.75f ? size : 13.75f;  // infinity has no P
+/// A third of the instructions of erff give it as 2^q(t), q a polynomial. It was fitted to the logarithm on [0, 5.6] so
+/// that the tail is within 2^-22 of itself and, where it is small, within 2^-12 of itself. Beyond, where the tail is
+/// below 2^-26, q goes on falling up to 14.
+__device__ __forceinline__ float upper_tail(float t) {
   float q = 3.114904757239856e-05f;
   q = ptx::fma(q, t, -0.000740662042517215f);
   q = ptx::fma(q, t, 0.007951370440423489f);
   q = ptx::fma(q, t, -0.05316847190260887f);
   q = ptx::fma(q, t, -0.45897242426872253f);
   q = ptx::fma(q, t, -1.1511348485946655f);
-  q = ptx::fma(q, t, -0.9999994039535522f);
-  return ptx::fma(-t, ptx::ex2(q), ptx::max_or_nan(x, 0.0f));
+  return ptx::ex2(ptx::fma(q, t, -0.9999994039535522f));
+}
+
+/// (1 + erf(x / sqrt(2))) x / 2
+///
+/// is max(x, 0) - |x| P(|x|), P the upper tail: nothing is left over of a difference where P is small, and f16 and bf16
+/// have the result to the last bit or two.
+__device__ __forceinline__ float gelu_erf(float x) {
+  const float size = ptx::abs(x), t = size < 13.75f ? size : 13.75f;  // infinity has no P
+  return ptx::fma(-t, upper_tail(t), ptx::max_or_nan(x, 0.0f));
 }
 __device__ __forceinline__ double gelu_erf(double x) {
   const double half = ptx::mul(0.5, x);

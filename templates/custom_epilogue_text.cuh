@@ -2,11 +2,14 @@
 // need no memory there are given to the emulator here.
 #pragma once
 #include "activation.cuh"
+#include "activation_gradients.cuh"
 #include "ide.cuh"
 
-// What machines compute each in its own way, and who checks them may give errors.
+// What machines compute each in its own way, and who checks them may give errors: of the value, or of 1 where the value
+// is what a difference leaves.
 #ifndef JITGEMM_APPROXIMATE
 #define JITGEMM_APPROXIMATE(x) (x)
+#define JITGEMM_APPROXIMATE_DIFFERENCE(x) (x)
 #endif
 // Macros where <math.h> is included, as nvcc does.
 #undef INFINITY
@@ -15,13 +18,16 @@
 
 /// The caller's own functions of these names hide them.
 namespace epilogue_functions {
-#define JITGEMM_ACTIVATION(name)                                                                           \
-  __device__ __forceinline__ float name(float x) { return JITGEMM_APPROXIMATE(jitgemm::device::name(x)); } \
-  __device__ __forceinline__ double name(double x) { return JITGEMM_APPROXIMATE(jitgemm::device::name(x)); }
-JITGEMM_ACTIVATION(sigmoid)
-JITGEMM_ACTIVATION(gelu_erf)
-JITGEMM_ACTIVATION(gelu_tanh)
-JITGEMM_ACTIVATION(silu)
+#define JITGEMM_ACTIVATION(name, approximate)                                                      \
+  __device__ __forceinline__ float name(float x) { return approximate(jitgemm::device::name(x)); } \
+  __device__ __forceinline__ double name(double x) { return approximate(jitgemm::device::name(x)); }
+JITGEMM_ACTIVATION(sigmoid, JITGEMM_APPROXIMATE)
+JITGEMM_ACTIVATION(gelu_erf, JITGEMM_APPROXIMATE)
+JITGEMM_ACTIVATION(gelu_tanh, JITGEMM_APPROXIMATE)
+JITGEMM_ACTIVATION(silu, JITGEMM_APPROXIMATE)
+JITGEMM_ACTIVATION(dgelu_erf, JITGEMM_APPROXIMATE_DIFFERENCE)
+JITGEMM_ACTIVATION(dgelu_tanh, JITGEMM_APPROXIMATE_DIFFERENCE)
+JITGEMM_ACTIVATION(dsilu, JITGEMM_APPROXIMATE_DIFFERENCE)
 #undef JITGEMM_ACTIVATION
 }  // namespace epilogue_functions
 

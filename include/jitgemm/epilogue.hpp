@@ -60,8 +60,9 @@ struct EpilogueOperand {
 /// fmax,
 ///   fmin, fmod, copysign and fma, each with an f behind it for float, powf, min, max, abs, isnan and isinf, of which
 ///   CUDA's and the emulator's differ by a few units in the last place;
-/// - gelu_erf, gelu_tanh and silu, the built-in activations, and sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of
-///   itself; functions of the text's own by these names hide them,
+/// - gelu_erf, gelu_tanh and silu, the built-in activations, dgelu_erf, dgelu_tanh and dsilu, their gradients, of float
+///   within 2^-20, and sigmoid(x), which is 1 / (1 + 2^x) within 2^-21 of itself; functions of the text's own by these
+///   names hide them,
 ///
 /// and has the constants log2_e, INFINITY, NAN and FLT_MAX, and the types int32_t, uint32_t, int64_t and uint64_t.
 ///

@@ -32,7 +32,8 @@ std::string visits(const EpilogueFunction& function, bool outputs) {
 TemplateValues values_of(const EpilogueFunction& function, DataType compute) {
   const bool pairs = function.pairs != Pairing::none;
   const std::string type = device_type(compute);
-  return {{"custom_epilogue_text.cuh", template_file("custom_epilogue_text.cuh")},
+  return {{"activation_gradients.cuh", template_file("activation_gradients.cuh")},
+          {"custom_epilogue_text.cuh", template_file("custom_epilogue_text.cuh")},
           {"compute", type},
           {"parameters", pairs ? type + " gate, " + type + " up" : type + " x"},
           {"sums", pairs ? "gate, up" : "x"},

@@ -23,7 +23,10 @@ static double function_error[2];
 static unsigned function_calls;
 template <typename T>
 static T with_function_error(T x) { return T(x * (1 + function_error[function_calls++ % 2])); }
+template <typename T>
+static T with_error_of_1(T x) { return T(x + function_error[function_calls++ % 2]); }
 #define JITGEMM_APPROXIMATE(x) ::with_function_error(x)
+#define JITGEMM_APPROXIMATE_DIFFERENCE(x) ::with_error_of_1(x)
 )";
 
 /// One thread goes through all points.

@@ -20,16 +20,7 @@ from jitgemm import Epilogue
 __all__ = ["bias_residual", "clamp", "clamped_silu_gate", "dgelu", "dgelu_tanh", "dropout", "drelu", "dsilu", "gelu",
            "gelu_gate", "leaky_relu", "residual_rstd", "scale", "silu", "silu_gate", "soft_cap"]
 
-# gelu_tanh(x) is x * logistic(2 u) of u = sqrt(2 / pi) * (x + 0.044715 x^3); so written, what is far below zero keeps its
-# places. So does 1 - logistic(y) as logistic(-y).
-_SIGMOID = "__device__ float logistic(float x) { return sigmoid(-float(log2_e) * x); }\n"
-_BOTH_SIDES = "  const float s = logistic(y), rest = logistic(-y);\n"
-_GELU = {
-    "none": ("__device__ float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }\n"),
-    "tanh": (_SIGMOID + "__device__ float gelu(float x) {\n"
-             "  return x * logistic(1.5957691f * (x + 0.044715f * x * x * x));\n"
-             "}\n"),
-}
+_GELU = {"none": "gelu_erf", "tanh": "gelu_tanh"}  # by torch's names, the functions that a text may call
 
 
 def _epilogue(operands: str, code: str, out: bool = False, helpers: str = "") -> Epilogue:
@@ -37,18 +28,23 @@ def _epilogue(operands: str, code: str, out: bool = False, helpers: str = "") ->
                     f"__device__ float epilogue(float x, const Args& args, Out&{' out' if out else ''}) {{\n{code}}}\n")
 
 
-def _gradient(before: str, derivative: str, helpers: str = "") -> Epilogue:
-    return _epilogue(f"// operand in before matrix {before}\n", f"  const float h = args.before;\n{derivative}",
-                     helpers=helpers)
+def _gradient(before: str, result: str) -> Epilogue:
+    return _epilogue(f"// operand in before matrix {before}\n", f"  return {result};\n")
 
 
-def _saving(before: str, bias: str | None, function: str, helpers: str) -> Epilogue:
+def _saving(before: str, bias: str | None, function: str) -> Epilogue:
     operands = f"// operand out before matrix {before}\n" + (f"// operand in bias along_n {bias}\n" if bias else "")
     return _epilogue(operands, f"  const float h = x{' + args.bias' if bias else ''};\n  out.before = h;\n"
-                               f"  return {function};\n", out=True, helpers=helpers)
+                               f"  return {function}(h);\n", out=True)
 
 
-def _gated(pairs: str, bias: str | None, saved: str | None, function: str, helpers: str, scalars: str = "") -> Epilogue:
+def _function_of_gelu(approximate: str) -> str:
+    if approximate not in _GELU:
+        raise ValueError(f'approximate is "{approximate}"; choose one of none, tanh')
+    return _GELU[approximate]
+
+
+def _gated(pairs: str, bias: str | None, saved: str | None, function: str, scalars: str = "", helpers: str = "") -> Epilogue:
     if pairs not in ("halves", "neighbours"):
         raise ValueError(f'pairs is "{pairs}"; choose one of halves, neighbours')
     operands = "".join(f"// operand in {name}_bias along_n {bias}\n" for name in ("gate", "up") if bias)
@@ -87,15 +83,13 @@ def gelu(before: str = "bf16", *, approximate: str = "none", bias: str | None = 
 
     approximate: "none" or "tanh", as torch has it; dgelu_tanh() is of the latter.
     """
-    if approximate not in _GELU:
-        raise ValueError(f'approximate is "{approximate}"; choose one of none, tanh')
-    return _saving(before, bias, "gelu(h)", _GELU[approximate])
+    return _saving(before, bias, _function_of_gelu(approximate))
 
 
 @cache
 def silu(before: str = "bf16", *, bias: str | None = None) -> Epilogue:
     """silu(h) of h = x, or x + bias where that has a type; h itself is the output `before`, for dsilu()."""
-    return _saving(before, bias, "h * logistic(h)", _SIGMOID)
+    return _saving(before, bias, "silu")
 
 
 @cache
@@ -105,16 +99,14 @@ def silu_gate(pairs: str = "halves", *, bias: str | None = None, saved: str | No
     bias: a type, of `gate_bias` and `up_bias`, a value a column of the result each, added first. saved: a type, of the
     outputs `gate` and `up`, which a gradient needs.
     """
-    return _gated(pairs, bias, saved, "  return gate * logistic(gate) * up;\n", _SIGMOID)
+    return _gated(pairs, bias, saved, "  return silu(gate) * up;\n")
 
 
 @cache
 def gelu_gate(pairs: str = "halves", *, approximate: str = "tanh", bias: str | None = None,
               saved: str | None = None) -> Epilogue:
     """gelu(gate) * up, a layer's GEGLU; approximate: "tanh" or "none", the rest as silu_gate()."""
-    if approximate not in _GELU:
-        raise ValueError(f'approximate is "{approximate}"; choose one of none, tanh')
-    return _gated(pairs, bias, saved, "  return gelu(gate) * up;\n", _GELU[approximate])
+    return _gated(pairs, bias, saved, f"  return {_function_of_gelu(approximate)}(gate) * up;\n")
 
 
 @cache
@@ -128,34 +120,32 @@ def clamped_silu_gate(pairs: str = "neighbours", *, bias: str | None = None, sav
                   "  const float g = gate > args.limit ? args.limit : gate;\n"
                   "  const float low = up < -args.limit ? -args.limit : up, u = low > args.limit ? args.limit : low;\n"
                   "  return (u + 1.0f) * (g * logistic(args.alpha * g));\n",
-                  _SIGMOID, "// operand in limit scalar\n// operand in alpha scalar\n")
+                  "// operand in limit scalar\n// operand in alpha scalar\n",
+                  "__device__ float logistic(float x) { return sigmoid(-float(log2_e) * x); }\n")
 
 
 @cache
 def drelu(before: str = "bf16") -> Epilogue:
     """x where the matrix `before` is above 0, else 0: the gradient through relu. Its result will do for `before`."""
-    return _gradient(before, "  return h <= 0 ? 0.0f : x;\n")
+    return _gradient(before, "args.before <= 0 ? 0.0f : x")
 
 
 @cache
 def dgelu(before: str = "bf16") -> Epilogue:
     """x * gelu'(before), of the gelu by erf; `before` is a matrix."""
-    return _gradient(before, "  return x * (0.5f * (1.0f + erff(h * 0.70710678f)) + h * 0.39894228f * expf(-0.5f * h * "
-                             "h));\n")
+    return _gradient(before, "x * dgelu_erf(args.before)")
 
 
 @cache
 def dgelu_tanh(before: str = "bf16") -> Epilogue:
     """x * gelu'(before), of the gelu by tanh; `before` is a matrix."""
-    return _gradient(before, f"  const float y = 1.5957691f * (h + 0.044715f * h * h * h);\n{_BOTH_SIDES}"
-                             "  return x * (s + h * s * rest * 1.5957691f * (1.0f + 0.134145f * h * h));\n", _SIGMOID)
+    return _gradient(before, "x * dgelu_tanh(args.before)")
 
 
 @cache
 def dsilu(before: str = "bf16") -> Epilogue:
     """x * silu'(before); `before` is a matrix."""
-    return _gradient(before, f"  const float y = h;\n{_BOTH_SIDES}  return x * s * (1.0f + h * rest);\n",
-                     _SIGMOID)
+    return _gradient(before, "x * dsilu(args.before)")
 
 
 @cache
@@ -164,20 +154,23 @@ def dropout() -> Epilogue:
 
     What is dropped is a function of seed, row, column and batch alone, the same on every device and by every kernel:
     where the gradient passes, the same call gives the same mask. A seed is a whole number from 0 to 2^24 - 1, since
-    scalars are float32's; p counts in steps of 2^-24.
+    scalars are float32's; p, from 0 to 1, counts in steps of 2^-24.
     """
     return _epilogue(
         "// operand in seed scalar\n// operand in p scalar\n",
-        "  const word place = (word(unsigned(args.row)) << 32) | unsigned(args.column);\n"
-        "  const word key = mixed((word(unsigned(args.seed)) << 32) | unsigned(args.batch));\n"
-        "  const float drawn = float(unsigned(mixed(place + key) >> 40)) * 5.9604645e-8f;  // in [0, 1), by 2^-24\n"
-        "  return drawn < args.p ? 0.0f : x / (1.0f - args.p);\n",
-        helpers="using word = unsigned long long;\n"
-                "__device__ word mixed(word x) {  // one to one, and each bit of x changes about half of the result's\n"
-                "  x += 0x9e3779b97f4a7c15ull;\n"
-                "  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;\n"
-                "  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;\n"
-                "  return x ^ (x >> 31);\n"
+        "  const word seed = word(args.seed), batch = word(args.batch), row = word(args.row);\n"
+        "  const word first = mixed(row + mixed(seed + batch * 0x9e3779b1u));\n"
+        "  const word second = mixed(row ^ mixed(batch - seed * 0x7feb352eu));\n"
+        "  word z = (word(args.column) + first) * 0x9e3779b1u;\n"
+        "  z = ((z ^ (z >> 15)) + second) * 0x85ebca6bu;\n"
+        "  z = (z ^ (z >> 13)) * 0xc2b2ae35u;\n"
+        "  const float kept = x * (1.0f / (1.0f - args.p));\n"
+        "  return int(z >> 8) < int(args.p * 16777216.0f) ? 0.0f : kept;  // of 24 bits\n",
+        helpers="using word = unsigned;\n"
+                "__device__ word mixed(word z) {  // one to one, and each bit of z changes about half of the result's\n"
+                "  z = (z ^ (z >> 16)) * 0x7feb352du;\n"
+                "  z = (z ^ (z >> 15)) * 0x846ca68bu;\n"
+                "  return z ^ (z >> 16);\n"
                 "}\n")
 
 
