@@ -39,7 +39,9 @@ struct Epilogue {
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
-    if constexpr (BIAS == Bias::along_n) {
+    if constexpr (BIAS == Bias::along_n && Staged::HAS_VECTORS) {
+      staged(0, its_bias);
+    } else if constexpr (BIAS == Bias::along_n) {
       if (has_x) its_bias[0] = load(bias + column);
       if (has_y) its_bias[1] = load(bias + column + 1);
     }
@@ -58,7 +60,7 @@ struct Epilogue {
   }
 
   /// Turns the sums of (row, column) and (row, column + 1) into D's values, as load_addends() is told; with PAIRS those
-  /// of both gates, with what they let through. `staged` has pairs of the matrices that need not be loaded here.
+  /// of both gates, with what they let through. `staged` has what need not be loaded here.
   template <bool INTERIOR, typename Staged = NotStaged>
   __device__ __forceinline__ void finish(int row, int column, const NeighbourFactors& factors, ElementCompute& x,
                                          ElementCompute& y, [[maybe_unused]] ElementCompute up_x = 0,
@@ -83,8 +85,8 @@ struct Epilogue {
 
   /// Brings what ROWS x COLUMNS elements are finished with on its way, by `threads` threads: the lines of C, and of
   /// what else is a matrix to the epilogue, into the L2, those of vectors into the L1. What lies outside is replaced by
-  /// the nearest inside.
-  template <int ROWS, int COLUMNS, typename Function = CustomEpilogue>
+  /// the nearest inside. BUT_STAGED: but for the matrices that come by chunks (staged_matrices.cuh).
+  template <int ROWS, int COLUMNS, bool BUT_STAGED, typename Function = CustomEpilogue>
   static __device__ __forceinline__ void prefetch_operands(const Arguments& args, const WorkTile& tile, int row,
                                                            int column, u32 thread, u32 threads) {
     const auto prefetch_along = [&](const auto* vector, auto along_rows) {
@@ -93,7 +95,7 @@ struct Epilogue {
       else
         prefetch_vector<COLUMNS>(vector, column, tile.column_end, thread, threads);
     };
-    if constexpr (READS_C)
+    if constexpr (READS_C && !(BUT_STAGED && sizeof(ElementC) == 2))
       prefetch<ROWS, COLUMNS>(static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c), args.ldc,
                               tile, row, column, thread, threads);
     if constexpr (BIAS != Bias::none)
@@ -101,10 +103,11 @@ struct Epilogue {
     if constexpr (HAS_CUSTOM_EPILOGUE) {
       Function::for_each_input([&](auto operand, auto) {
         using Operand = decltype(operand);
-        if constexpr (Operand::IS_MATRIX)
-          prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column, thread,
-                                  threads);
-        else if constexpr (!Operand::IS_SCALAR)
+        if constexpr (Operand::IS_MATRIX) {
+          if constexpr (!Operand::template is_staged<BUT_STAGED>())
+            prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column,
+                                    thread, threads);
+        } else if constexpr (!Operand::IS_SCALAR)
           prefetch_along(Operand::at(args, 0, 0, tile.batch), Flag<Operand::IS_ALONG_ROWS>{});
       });
     }

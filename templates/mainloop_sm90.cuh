@@ -107,7 +107,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     if constexpr (EDGES_DIFFER) ptx::compute_now(interior);
     if constexpr (READS_C || BIAS != Bias::none || HAS_CUSTOM_EPILOGUE) {
       if (work.peer == 0 && scattered.is_own(tile))
-        Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
+        Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS, ASKS_FOR_ALL>(args, tile, row, column,
+                                                                                           thread, 128);
     }
     if constexpr (HAS_VECTOR_SCALES)
       Scales::prefetch<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
@@ -117,11 +118,17 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     const int rows = MAY_PASS || MAY_SHORTEN ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
+    ChunksAhead chunks(args, tile, thread / 32, lane, row, column);
+    const auto ask = [&](bool is_time) {
+      if (STAGES_INPUTS && is_time && scattered.is_own(tile)) chunks.ask();
+    };
+    ask(ASKS_AT_START);
+    const auto behind_last = [&]() { ask(ASKS_BEHIND_LAST); };
     const auto products = [&](auto width, auto mmas) {
       return TileProducts<decltype(width)::value, decltype(mmas)::value, decltype(release), decltype(between),
-                          decltype(scales_of_blocks)>{
-          smem,  consumer, thread,  first_row,        k_blocks,    count_k(args, scheduler),
-          state, release,  between, scales_of_blocks, turn_parity, accumulators};
+                          decltype(behind_last), decltype(scales_of_blocks)>{
+          smem,    consumer,    thread,           first_row,   k_blocks,    count_k(args, scheduler), state, release,
+          between, behind_last, scales_of_blocks, turn_parity, accumulators};
     };
     using All = Constant<MMAS_M>;
     if (MAY_PASS && rows <= int(first_row)) {
@@ -138,11 +145,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
       if (EDGES_DIFFER && interior)
-        store<EDGES_DIFFER>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
+        store<EDGES_DIFFER>(epilogue, smem, consumer, thread, row, column, sums, chunks, subtiles);
       else
-        store<false>(epilogue, smem, consumer, thread, row, column, sums, subtiles);
+        store<false>(epilogue, smem, consumer, thread, row, column, sums, chunks, subtiles);
     };
-    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) { finish_with(Epilogue{args, scales, tile}, sums); };
+    const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
+      ask(!ASKS_AT_START && !ASKS_BEHIND_LAST);
+      finish_with(Epilogue{args, scales, tile}, sums);
+    };
     constexpr int GROUPS = CLUSTER * GEOMETRY.arriving_groups;
     const u32 group = place.rank * GEOMETRY.arriving_groups + (PING_PONG ? 0 : consumer);
     const auto get_work = [&]() -> const Work& { return work; };

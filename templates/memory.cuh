@@ -62,9 +62,10 @@ __device__ __forceinline__ void prefetch_vector(const T* vector, int first, int 
     ptx::prefetch_l1(vector + min_of(first + i * LINE, end - 1));
 }
 
-/// Who gives the epilogue no pairs of 16-bit matrices, by their number (staged_matrices.cuh).
+/// Who gives the epilogue nothing of what it reads: no pairs of 16-bit matrices, by their number (staged_matrices.cuh),
+/// and no elements of vectors along the kernel's columns (column_vectors.cuh).
 struct NotStaged {
-  static constexpr bool HAS_MATRICES = false;
+  static constexpr bool HAS_MATRICES = false, HAS_VECTORS = false;
 };
 
 /// Where an operand of matrix `batch` begins, elements.

@@ -91,8 +91,9 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
 
 /// What adds up the products of MMAS times 64 rows and WIDTH columns of a tile's k-blocks, from the state of the
 /// pipeline on. `release` is given the empty barrier of each stage that has been read, `between` the number of each
-/// k-block that is being multiplied; `scales` are those of blocks of k, or nothing; `k_count` is what there is of k.
-template <int WIDTH, int MMAS, typename Release, typename Between, typename OfBlocks>
+/// k-block that is being multiplied, `behind_last` is called once all products have begun; `scales` are those of blocks
+/// of k, or nothing; `k_count` is what there is of k.
+template <int WIDTH, int MMAS, typename Release, typename Between, typename BehindLast, typename OfBlocks>
 struct TileProducts {
   static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
   static constexpr int PARTS = MMAS * COLUMN_PARTS;  // of a k-block, promoted
@@ -123,6 +124,7 @@ struct TileProducts {
   PipelineState& state;
   const Release& release;
   const Between& between;
+  const BehindLast& behind_last;
   OfBlocks& scales;
   u32& turn;  // parity that ends the wait for the next one
   Accumulator (&accumulators)[COUNT];
@@ -198,6 +200,7 @@ struct TileProducts {
       state.advance();
     }
     pass_turn();
+    behind_last();
     ptx::wgmma_wait_group<0>();
     // What converts integers needs nothing else, and where nothing lies between it is moved up to before the wait.
     if constexpr (SAME<Accumulator, int>) {
@@ -315,6 +318,7 @@ struct TileProducts {
     if constexpr (longest_pass() == 2) promote_passes<2>(pass);
     promote_passes<1>(pass);
     pass_turn();
+    behind_last();
   }
 
   /// Of a consumer that has no rows: its part in the ring.

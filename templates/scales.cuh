@@ -10,6 +10,7 @@
 #include "pairs.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
+#include "warp_vector.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -81,8 +82,9 @@ struct NeighbourFactors {
 };
 
 /// The vectors' scales of a thread's part of `DOWN` blocks of Elements whose tile begins at (row, column), each loaded
-/// once. Those outside of D mean nothing; INTERIOR promises that there are none.
-template <typename Elements, int DOWN, bool INTERIOR>
+/// once. Those outside of D mean nothing; INTERIOR promises that there are none. BY_WARP: all lanes of a warp have the
+/// same columns, and load those of a vector for each other.
+template <typename Elements, int DOWN, bool INTERIOR, bool BY_WARP = false>
 struct FragmentScales {
   static constexpr int ROWS = Elements::HALVES * DOWN, COLUMNS = 2 * Elements::PAIRS;
 
@@ -90,9 +92,10 @@ struct FragmentScales {
   ElementCompute a[ROWS], b[COLUMNS];
   ElementCompute ups[!PAIRS ? 1 : SWAP_AB ? ROWS : COLUMNS];  // of B's columns of the second kind
 
-  /// Of the first `pairs` alone.
+  /// Of the first `pairs` alone; `lane` is for BY_WARP.
   __device__ __forceinline__ FragmentScales(const Arguments& args, const Scales& scales, const WorkTile& tile,
-                                            const Elements& elements, int row, int column, int pairs = Elements::PAIRS)
+                                            const Elements& elements, int row, int column, int pairs = Elements::PAIRS,
+                                            [[maybe_unused]] u32 lane = 0)
       : scales(scales) {
     if constexpr (HAS_VECTOR_SCALES) {
 #pragma unroll
@@ -109,7 +112,10 @@ struct FragmentScales {
               scales_of_a(args, tile),
               tile.row_inside<INTERIOR>(row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES)), half, a[i],
               ups[ROW_FOLD == 2 ? i : 0]);
-      if constexpr (SCALING_B == Scaling::vector)
+      if constexpr (SCALING_B == Scaling::vector && BY_WARP) {
+        load_by_warp<0>(args, tile, column, pairs, half, lane, b);
+        if constexpr (COLUMN_FOLD == 2) load_by_warp<1>(args, tile, column, pairs, half, lane, ups);
+      } else if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
           if (i / 2 < pairs && (INTERIOR || column + elements.column_of(i / 2) + i % 2 < tile.column_end))
@@ -136,6 +142,18 @@ struct FragmentScales {
   }
 
  private:
+  /// Of D's columns, of pairs those of one kind.
+  template <int KIND, int COUNT>
+  static __device__ __forceinline__ void load_by_warp(const Arguments& args, const WorkTile& tile, int column,
+                                                      int pairs, int half, u32 lane, ElementCompute (&its)[COUNT]) {
+    const float* vector = scales_of_b(args, tile);
+    WarpVector<Elements::PAIRS * 8> by_warp;
+    by_warp.template load<float>([&](int i) { return vector + (COLUMN_FOLD == 2 ? place_of_pair(i, KIND, half) : i); },
+                                 column, tile.column_end, lane);
+#pragma unroll
+    for (int i = 0; i < Elements::PAIRS; ++i)
+      if (i < pairs) by_warp.template get<float>(i, lane, reinterpret_cast<ElementCompute(&)[2]>(its[2 * i]));
+  }
   /// Of D's row (column) i; with GATED those of both of B's columns that it is.
   template <bool GATED>
   static __device__ __forceinline__ void load(const float* vector, int i, int half, ElementCompute& scale,

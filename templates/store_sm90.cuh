@@ -2,6 +2,7 @@
 // TMA, or where TMA cannot address D by whole rows of a warp.
 #pragma once
 #include "arguments.cuh"
+#include "column_vectors.cuh"
 #include "epilogue.cuh"
 #include "fragment.cuh"
 #include "groups.cuh"
@@ -36,15 +37,19 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  const FragmentScales<SubtileFragment, 1, INTERIOR> scales(epilogue.args, epilogue.scales, epilogue.tile, fragment,
-                                                            row, column, groups);
+  const FragmentScales<SubtileFragment, 1, INTERIOR, true> scales(epilogue.args, epilogue.scales, epilogue.tile,
+                                                                  fragment, row, column, groups, lane);
+  ColumnVectors vectors;
+  if constexpr (ItsEpilogue::FINISHES) vectors.load(epilogue.args, epilogue.tile, column, lane);
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
   StagedPairs pairs;
-  const StagedSubtile<INTERIOR> subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
+  const StagedSubtile subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
   if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) subtile.take(chunks, stage, pairs);
   ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
-  for (int j = 0; j < GROUPS; ++j)
+  for (int j = 0; j < GROUPS; ++j) {
+    NeighbourVectors of_both;
+    if (ItsEpilogue::FINISHES && j < groups) vectors.get(j, lane, of_both);
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
       if (j >= groups) continue;
@@ -56,8 +61,9 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
       epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
                                          x[i + 1], ElementCompute(accumulators[first + i + UP]),
                                          ElementCompute(accumulators[first + i + UP + 1]),
-                                         StagedPair{pairs, j * 2 + half});
+                                         StagedPair{pairs, j * 2 + half, of_both});
     }
+  }
   if constexpr (STAGES_OUTPUTS) subtile.store(pairs, stage);
 
   if constexpr (HAS_OWN_SCALES)
@@ -191,27 +197,13 @@ __device__ __forceinline__ void send(const ItsEpilogue& epilogue, u32 stage, int
   }
 }
 
-/// Stores a consumer's rows of the block's columns from (row, column) on. `subtiles` counts those that its stages have
-/// seen.
+/// Stores a consumer's rows of the block's columns from (row, column) on, whose first chunks have been asked for.
+/// `subtiles` counts those that its stages have seen.
 template <bool INTERIOR, typename ItsEpilogue>
 __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread,
                                       int row, int column, const Accumulator (&accumulators)[STORE_COUNT],
-                                      u32& subtiles) {
+                                      ChunksAhead& chunks_ahead, u32& subtiles) {
   const u32 warp = thread / 32, lane = thread % 32;
-  // Subtiles are numbered through all rows.
-  const auto load_chunks = [&](int number, StagedChunks& chunks) {
-    const int across = number % SUBTILES * SUBTILE_COLUMNS;
-    const StagedSubtile<INTERIOR> subtile{epilogue.args,
-                                          epilogue.tile,
-                                          warp,
-                                          lane,
-                                          row + number / SUBTILES * STORE_ROWS,
-                                          column + across,
-                                          min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8};
-    subtile.load(chunks);
-  };
-  StagedChunks chunks, next;
-  if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) load_chunks(0, next);
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma) {
     const int its_row = row + mma * STORE_ROWS;
@@ -223,11 +215,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
       // Of a group's rows, those that the subtile has; more than it can have: all of them.
       [[maybe_unused]] const int of_group =
           SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
-      if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) {
-        chunks = next;
-        const int number = mma * SUBTILES + subtile;
-        if (number + 1 < MMAS_M * SUBTILES) load_chunks(number + 1, next);  // while this one is finished
-      }
+      StagedChunks chunks;
+      if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) chunks = chunks_ahead.take(mma * SUBTILES + subtile);
       if constexpr (GROUPS_OF_ROWS)
         if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {

@@ -71,37 +71,36 @@ std::vector<Variant> epilogues() {
 }
 
 /// A kernel whose text has each element of a thread `copies` times (inside, at edges), and `sums` additions beside
-/// them: where split tiles are added up, of as many peers as are asked at a time (fixup.cuh). With a bias along its
-/// columns the sm90 loop has a second copy where it has one without, and with C where D is not of 16 bits.
+/// them: where split tiles are added up, of as many peers as are asked at a time (fixup.cuh). With C the sm90 loop has
+/// a second copy where D is not of 16 bits.
 struct Kernel {
   DataType a, d;
   std::string config;
   int elements;  // of D, a thread
-  int copies, copies_with_c, copies_along_columns;
+  int copies, copies_with_c;
   Operations beside;
   Accumulation accumulation = Accumulation::fast;
 };
 const std::vector<Kernel> kernels{
-    {f16, f32, "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel", 32, 1, 2, 2, {}},
-    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 swap_ab=true schedule=data_parallel", 32, 1, 1, 2, {}},
-    {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 1, 2, {}},
-    {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 1, 2, {0, 0, 8}},
-    {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 1, 2, {0, 0, 4 * 16}},
-    {e4m3, e4m3, "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel", 16, 1, 2, 2, {}},
+    {f16, f32, "sm90 128x64x64 stages=3 warps=8 schedule=data_parallel", 32, 1, 2, {}},
+    {f16, bf16, "sm90 128x64x64 stages=3 warps=8 swap_ab=true schedule=data_parallel", 32, 1, 1, {}},
+    {bf16, f16, "sm90 64x32x64 stages=3 warps=8 consumers=ping_pong schedule=persistent", 16, 1, 1, {}},
+    {f16, f16, "sm90 64x32x64 stages=3 warps=4 cluster=1x1x2 schedule=data_parallel", 8, 1, 1, {0, 0, 8}},
+    {f16, f16, "sm90 64x32x64 stages=3 warps=4 schedule=stream_k", 16, 1, 1, {0, 0, 4 * 16}},
+    {e4m3, e4m3, "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel", 16, 1, 2, {}},
     {e4m3,
      f32,
      "sm90 64x32x128 stages=3 warps=4 schedule=data_parallel",
      16,
      1,
      2,
-     2,
      {0, 0, (16 + 8 + 4 + 1) * 16},  // of k-blocks in straight code
      Accumulation::promoted},
-    {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, 2, {}},
-    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, 2, {0, 0, 4 * 16}},
-    {f32, f32, "sm80 64x32x16 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, 2, {16 * 16, 0, 0}},  // block_k
-                                                                                                        // products
-    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, 2, {0, 0, 2 * 16}},
+    {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {}},
+    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, {0, 0, 4 * 16}},
+    {f32, f32, "sm80 64x32x16 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {16 * 16, 0, 0}},  // block_k
+                                                                                                     // products
+    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, {0, 0, 2 * 16}},
 };
 
 }  // namespace
@@ -127,10 +126,7 @@ TEST_CASE("A kernel has the roundings that its text names, inside and at edges, 
       REQUIRE(why_illegal(config, problem, device) == "");
       const std::string ptx = cuda::ptx_of(cuda::nvrtc(), generate(problem, config, device));
       CHECK(loose_operations(ptx) == 0);
-      const bool along_columns = problem.epilogue.bias == (config.swap_ab ? Bias::along_m : Bias::along_n);
-      const int copies = kernel.elements * (along_columns      ? kernel.copies_along_columns
-                                            : reads_c(problem) ? kernel.copies_with_c
-                                                               : kernel.copies);
+      const int copies = kernel.elements * (reads_c(problem) ? kernel.copies_with_c : kernel.copies);
       CHECK(rounded_operations(ptx, kernel.a == f64 ? "f64" : "f32") == of_element(problem) * copies + kernel.beside);
     }
 }

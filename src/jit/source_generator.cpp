@@ -48,6 +48,7 @@ TemplateValues gemm_files(const TemplateFiles& files) {
                                     "activation.cuh",
                                     "functor.cuh",
                                     "memory.cuh",
+                                    "warp_vector.cuh",
                                     "scales.cuh",
                                     "block_scales_arguments.cuh",
                                     "own_scales_arguments.cuh",
