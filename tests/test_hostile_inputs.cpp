@@ -1,6 +1,6 @@
 // Inputs that are out to break a Context: each ends in one Error that says what to do, and the next call works, in C++
-// and by way of C. What concerns a Problem alone is in test_problem.cpp, failing CUDA calls in
-// test_fault_injection.cpp, what C alone can give in test_c_api.cpp.
+// and by way of C. What concerns a Problem alone is in test_problem_refusals.cpp, failing CUDA calls in
+// test_fault_injection.cpp, what C alone can give in test_c_arguments.cpp.
 #include <limits>
 
 #include "backend/cuda/cuda_backend.hpp"

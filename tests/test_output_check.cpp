@@ -1,159 +1,26 @@
 // The kernel that checks what candidates compute, on the emulator: what it must find, whatever the types, and what it
 // must let pass. What is right comes from tests/reference.hpp, which shares nothing with it.
-#include "tune/output_check.hpp"
-
 #include <cmath>
+#include <cstdint>
 #include <iostream>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
 #include "core/element.hpp"
-#include "core/operand_matrix.hpp"
 #include "core/type_rules.hpp"
 #include "jit/source_generator.hpp"
 #include "nvrtc.hpp"
+#include "output_check_cases.hpp"
 #include "random.hpp"
-#include "reference.hpp"
-#include "tuning_session.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
+using namespace jitgemm::test::output_check;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-constexpr Layout columns = Layout::column_major;
-
-/// Kernels that the tests of one process share.
-struct Kernels {
-  TemporaryDirectory directory;
-  KernelCache cache{{.directory = directory.path()}};
-};
-Kernels& kernels() {
-  static Kernels all;
-  return all;
-}
-
-/// Operands of a problem, the D that float64 has of them, and the check of whatever is put into D.
-class Candidates {
- public:
-  explicit Candidates(const Problem& asked, std::unique_ptr<Backend> device = make_emulator_backend({}),
-                      double scale = 1)
-      : p(normalise(asked)), backend(std::move(device)), store(*backend, kernels().cache) {
-    const DataType addend = type_of_c(p);
-    operands.a = random(matrix_a(p).batch_span(), p.a.type, on_device_.a);
-    operands.b = random(matrix_b(p).batch_span(), p.b.type, on_device_.b);
-    if (reads_c(p)) operands.c = random(matrix_c(p).batch_span(), addend, on_device_.c);
-    if (p.epilogue.bias != Bias::none) operands.bias = random(bias_elements(p), addend, on_device_.bias);
-    if (scale != 1) {
-      operands.scale_a = scalar(0.5 * scale, on_device_.scale_a);
-      operands.scale_b = scalar(3, on_device_.scale_b);
-      if (is_fp8(p.d.type)) operands.scale_d = scalar(scale, on_device_.scale_d);
-    }
-    const void* d = nullptr;
-    operands.d = random(matrix_d(p).batch_span(), p.d.type, d);
-    on_device_.d = const_cast<void*>(d);
-  }
-
-  /// After whatever a test changes of the operands, which are on the host.
-  void begin() {
-    for (Array& array : arrays_) array.upload(*backend);
-    Scales by;
-    if (operands.scale_a) by.product = double(*operands.scale_a) * double(*operands.scale_b);
-    if (operands.scale_d) by.d = *operands.scale_d;
-    exact = reference(p, operands, MainLoop::sm80, by);
-    check.emplace(*backend, store, p, on_device_, nullptr);
-  }
-
-  std::int64_t count() const { return p.batch * p.m * p.n; }
-  std::int64_t place(std::int64_t element) const {
-    const std::int64_t row = element / p.n;
-    return row / p.m * p.d.stride + row % p.m * p.d.ld + element % p.n;
-  }
-  double right(std::int64_t element) const { return exact.d[std::size_t(element)]; }
-  void put(std::int64_t element, double x) { store_element(x, operands.d, place(element), p.d.type); }
-  /// What no rounding explains.
-  void spoil(std::int64_t element) {
-    const double x = load(operands.d, place(element), p.d.type);
-    put(element, p.d.type == s32 ? x + 1 : x > 0 ? x / 2 - 8 : x / 2 + 8);
-  }
-  void unwrite(std::int64_t element) {
-    const std::size_t size = size_of(p.d.type);
-    std::memset(static_cast<char*>(operands.d) + std::size_t(place(element)) * size, device::POISON, size);
-  }
-
-  /// Of a D that is right but for what `change` does to it, each element `off` of what its accumulation allows away.
-  template <typename Change>
-  OutputCheck::Verdict judge(const Change& change, double off = 0) {
-    check->poison();
-    Array& d = arrays_.back();
-    backend->copy_to_host(d.host.data(), d.device.get(), d.host.size());
-    for (std::int64_t i = 0; i < count(); ++i) {
-      const double bound = exact.bound[std::size_t(i)] - test::unit_roundoff(p.d.type) * std::abs(right(i));
-      put(i, right(i) + (i % 2 ? off : -off) * std::max(0.0, bound));
-    }
-    change();
-    d.upload(*backend);
-    return check->judge();
-  }
-  OutputCheck::Verdict judge_right(double off = 0) {
-    return judge([] {}, off);
-  }
-
-  const NormalProblem p;
-  const std::unique_ptr<Backend> backend;
-  KernelStore store;
-  Operands operands;  // on the host
-  Reference exact;
-  std::optional<OutputCheck> check;
-
- private:
-  struct Array {
-    std::vector<char> host;
-    DeviceMemory device;
-    void upload(Backend& backend) const { backend.copy_to_device(device.get(), host.data(), host.size()); }
-  };
-
-  /// Returns the host's, and sets the device's.
-  template <typename T>
-  char* random(std::int64_t elements, DataType type, const T*& on_device) {
-    const std::size_t bytes = std::size_t(elements) * size_of(type);
-    Array& array =
-        arrays_.emplace_back(std::vector<char>(std::max<std::size_t>(bytes, 1)), allocate_memory(*backend, bytes));
-    backend->fill_random(array.device.get(), elements, type, arrays_.size());
-    backend->copy_to_host(array.host.data(), array.device.get(), array.host.size());
-    on_device = static_cast<const T*>(array.device.get());
-    return array.host.data();
-  }
-  const float* scalar(double x, const float*& on_device) {
-    char* const host = random(1, f32, on_device);
-    store_element(x, host, 0, f32);
-    return reinterpret_cast<const float*>(host);
-  }
-
-  std::vector<Array> arrays_;  // D is the last
-  Operands on_device_;
-};
-
-void require_right(const OutputCheck::Verdict& verdict) {
-  CHECK(verdict.why_wrong == "");
-  CHECK_FALSE(verdict.accepted_were_wrong);
-}
-
-/// One of each type of operand and of D.
-std::vector<Problem> of_each_type() {
-  return {{.m = 70, .n = 91, .k = 64},
-          {.m = 70, .n = 91, .k = 64, .d = {f32}},
-          {.m = 70, .n = 91, .k = 64, .a = {bf16}, .b = {bf16}, .d = {bf16}},
-          {.m = 70, .n = 91, .k = 64, .a = {e4m3}, .b = {e5m2}, .d = {e4m3}},
-          {.m = 70, .n = 91, .k = 64, .a = {e5m2}, .b = {e5m2}, .d = {e5m2}, .accumulation = Accumulation::promoted},
-          {.m = 70, .n = 91, .k = 64, .a = {tf32}, .b = {tf32}, .d = {f32}},
-          {.m = 70, .n = 91, .k = 64, .a = {f32}, .b = {f32}, .d = {f32}},
-          {.m = 70, .n = 91, .k = 64, .a = {f64}, .b = {f64}, .d = {f64}},
-          {.m = 70, .n = 91, .k = 64, .a = {s8}, .b = {s8}, .d = {s32}}};
-}
 
 /// An element that is in nobody's sample, so that a first D with an error there is accepted.
 std::int64_t unsampled(Candidates& candidates) {
@@ -277,85 +144,6 @@ TEST_CASE("On a GPU the check finds what it finds on the emulator", "[output_che
   }
 }
 
-TEST_CASE("Where a D is right all of the epilogue was recomputed", "[output_check][emulated]") {
-  const Problem f16_all{.m = 19, .n = 23, .k = 40, .alpha = -0.75, .beta = 1.5};
-  std::vector<Problem> problems;
-  for (const Bias bias : {Bias::along_n, Bias::along_m})
-    for (const Activation activation : {Activation::none, Activation::leaky_relu, Activation::silu}) {
-      problems.push_back(f16_all);
-      problems.back().epilogue = {.bias = bias, .activation = activation, .slope = 0.25};
-    }
-  problems.push_back({.m = 19, .n = 23, .k = 0, .beta = 2});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .alpha = 0, .epilogue = {.bias = Bias::along_m}});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .epilogue = {.activation = Activation::gelu_erf}});
-  problems.push_back({.m = 19,
-                      .n = 23,
-                      .k = 40,
-                      .a = {s8},
-                      .b = {s8},
-                      .d = {s32},
-                      .alpha = -3,
-                      .beta = 5,
-                      .epilogue = {.bias = Bias::along_m, .activation = Activation::relu}});
-  problems.push_back({.m = 19,
-                      .n = 23,
-                      .k = 40,
-                      .a = {f64},
-                      .b = {f64},
-                      .d = {f64},
-                      .alpha = 1e-3,
-                      .beta = -1,
-                      .epilogue = {.activation = Activation::gelu_tanh}});
-  // Layouts, leading dimensions, batches: apart, side by side, of one A, with gaps.
-  problems.push_back({.m = 19, .n = 23, .k = 40, .a = {f16, columns, 25}, .b = {f16, columns, 44}, .d = {f16, {}, 30}});
-  problems.push_back({.m = 19,
-                      .n = 23,
-                      .k = 40,
-                      .batch = 3,
-                      .a = {f16, {}, 0, 0},
-                      .b = {f16, columns},
-                      .c = {DataType::automatic, {}, 24, 900},
-                      .d = {f16, {}, 80, 26},
-                      .beta = 1});
-  problems.push_back({.m = 19, .n = 23, .k = 40, .batch = 3, .a = {f16, {}, 41, 1000}, .d = {f16, {}, 29, 600}});
-  problems.push_back({.m = 3000, .n = 1, .k = 3});
-  for (const Problem& problem : problems) {
-    Candidates candidates(problem);
-    INFO(to_string(candidates.p));
-    candidates.begin();
-    require_right(candidates.judge_right());
-    require_right(candidates.judge_right(0.9));
-    const std::int64_t last = candidates.count() - 1;
-    for (const std::int64_t element : {std::int64_t(0), last / 2 + 1, last})
-      CHECK(candidates.judge([&] { candidates.spoil(element); }).why_wrong != "");
-  }
-}
-
-TEST_CASE("Scales are the kernel's, and an 8-bit D saturates", "[output_check][emulated]") {
-  for (const double scale : {0.25, 40.0}) {
-    Candidates candidates({.m = 19, .n = 23, .k = 40, .a = {e4m3}, .b = {e4m3}, .d = {e4m3}, .alpha = 2},
-                          make_emulator_backend({}), scale);
-    candidates.begin();
-    require_right(candidates.judge_right());
-    CHECK(candidates.judge([&] { candidates.spoil(5); }).why_wrong != "");
-    *const_cast<float*>(candidates.operands.scale_b) = -3;  // what was right no longer is
-    const Reference before = candidates.exact;
-    candidates.begin();
-    candidates.exact = before;
-    CHECK(candidates.judge_right().why_wrong != "");
-  }
-}
-
-TEST_CASE("Integers are exact, and wrap", "[output_check][emulated]") {
-  Candidates candidates({.m = 9, .n = 12, .k = 300, .a = {s8}, .b = {s8}, .d = {s32}, .alpha = 1 << 30});
-  for (int i = 0; i < 9 * 300; ++i) static_cast<signed char*>(const_cast<void*>(candidates.operands.a))[i] = 127;
-  candidates.begin();
-  require_right(candidates.judge_right());
-  CHECK(candidates.judge([&] { candidates.put(50, candidates.right(50) + 1); }).why_wrong != "");
-  candidates.begin();
-  CHECK(candidates.judge([&] { candidates.put(0, candidates.right(0) - 1); }).why_wrong != "");
-}
-
 TEST_CASE("What is written behind the rows of D is found", "[output_check][emulated]") {
   Candidates candidates({.m = 40, .n = 65, .k = 16, .batch = 2, .d = {f16, {}, 100, 4100}});
   candidates.begin();
@@ -399,67 +187,6 @@ TEST_CASE("The checking kernel is generated, cached and found again like any oth
     store.get(source, 0);
     CHECK(int(store.compiles()) == compiles);
     CHECK(int(store.disk_hits()) == 1 - compiles);
-  }
-}
-
-TEST_CASE("Without memory for a second D the sample decides, and the log says so once", "[output_check]") {
-  const std::size_t d_bytes = 48 * 40 * 4;
-  FakeBackend backend({.memory_bytes = d_bytes + 2 * (48 + 40) * 64 + 8 * 1024});
-  const TemporaryDirectory directory;
-  const CapturedLog log;
-  KernelCache cache({.directory = directory.path()});
-  KernelStore store(backend, cache);
-  const DeviceMemory a = allocate_memory(backend, 48 * 64 * 2), b = allocate_memory(backend, 64 * 40 * 2),
-                     d = allocate_memory(backend, d_bytes);
-  backend.fill_random(a.get(), 48 * 64, f16, 1);
-  backend.fill_random(b.get(), 64 * 40, f16, 2);
-  const Operands operands{.a = a.get(), .b = b.get(), .d = d.get()};
-  OutputCheck check(backend, store, problem, operands, nullptr);
-  CHECK(log.count("no memory to compare all of D") == 1);
-  const Reference exact = reference(problem, operands, MainLoop::sm80);
-  const auto judge = [&](std::int64_t wrong, double by) {
-    check.poison();
-    for (std::int64_t i = 0; i < 48 * 40; ++i) {
-      if (i == wrong && std::isnan(by)) continue;
-      store_element(exact.d[std::size_t(i)] + (i == wrong ? by : 0), d.get(), i, f32);
-    }
-    return check.judge().why_wrong;
-  };
-  for (int i = 0; i < 2; ++i) {
-    CHECK(judge(0, 0) == "");
-    CHECK(judge(0, 1) != "");
-    CHECK(judge(48 * 40 - 1, 1) != "");
-    CHECK(judge(17 * 40 + 22, NAN) != "");  // nothing has written it
-  }
-  CHECK(log.count("no memory") == 1);
-}
-
-TEST_CASE("A check that cannot be had or run lets no candidate through", "[output_check][faults]") {
-  SECTION("its kernel does not compile") {
-    Session session({.compile_check = [] { throw Error(ErrorCode::compile_failed, "ptxas is in a bad mood"); }});
-    CHECK_FALSE(session.run());
-    CHECK(session.log.count("given up: no candidate can be checked: ptxas is in a bad mood") == 1);
-    CHECK(session.backend.alive() == 0);
-  }
-  for (const device::CheckTask failing :
-       {device::CheckTask::recompute, device::CheckTask::read, device::CheckTask::scan, device::CheckTask::keep}) {
-    SECTION("task " + std::to_string(int(failing)) + " fails, always") {
-      Session session({.check = [failing](device::CheckTask task) {
-        if (task == failing) throw Error(ErrorCode::launch_failed, "too hot");
-      }});
-      CHECK_FALSE(session.run());
-      CHECK(session.backend.alive() == 0);
-    }
-    SECTION("task " + std::to_string(int(failing)) + " fails once") {
-      int times = 0;
-      Session session({.check = [failing, &times](device::CheckTask task) {
-        if (task == failing && ++times == 1) throw Error(ErrorCode::launch_failed, "too hot");
-      }});
-      const auto result = session.run();
-      CHECK(result.has_value() == (failing != device::CheckTask::recompute));
-      if (result) CHECK_THAT(result->candidates[0].skipped, ContainsSubstring("too hot"));
-      CHECK(session.backend.alive() == 0);
-    }
   }
 }
 
