@@ -10,7 +10,6 @@
 
 using namespace jitgemm;
 using namespace jitgemm::test;
-using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("A plan made by way of C says what C++ says, and runs what C++ runs", "[c]") {
   const TemporaryDirectory cache;
