@@ -178,6 +178,9 @@ TEST_CASE("An epilogue of one's own goes through C as through C++", "[c][custom_
     CHECK(before[i] == 4);
     CHECK(d[i] == 40 + float(i));
   }
+  operands.epilogue = nullptr;
+  CHECK(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);
+  CHECK_THAT(jitgemm_last_error_message(), ContainsSubstring("Operands::epilogue is null"));
   // Of a program that was built before there were epilogues.
   operands.size = 88;
   CHECK(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);

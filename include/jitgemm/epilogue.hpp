@@ -39,11 +39,12 @@ struct EpilogueOperand {
 ///
 /// It is called for each element of D, after all of k is added up, with x = alpha * sum (times scale_a and scale_b), in
 /// the accumulator's type: float, double or int; and where a tile reaches beyond D, for what is not there, with
-/// operands of 0, and nobody sees what comes of it: but a loop has to end then, too, and whole numbers must not be
-/// divided by such an operand, which ends the process on the emulator. What it returns is multiplied by scale_d where
-/// there is one, and rounded to D's type. Args has the inputs by name and, as int, `row`, `column` and `batch`; Out has
-/// the outputs, zero before the call. It gets values and no address, so that nothing can be read or written out of
-/// bounds; loads, stores and edges are the library's.
+/// operands of which each by itself is 0 or that of some element, and nobody sees what comes of it: but a loop has to
+/// end for any such operands, too, or the kernel hangs, and a whole number that is divided by one, whatever another one
+/// says, ends the process on the emulator. What it returns is multiplied by scale_d where there is one, and rounded to
+/// D's type. Args has the inputs by name and, as int, `row`, `column` and `batch`; Out has the outputs, zero before the
+/// call. It gets values and no address, so that nothing can be read or written out of bounds; loads, stores and edges
+/// are the library's.
 ///
 /// Of a gated product it takes the two sums of a pair, column j of the gate's and of the other one's, and gives column
 /// j of a D that is N / 2 wide, as all its operands are:

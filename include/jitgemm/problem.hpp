@@ -135,9 +135,9 @@ struct EpilogueValue {
 
 /// The memory of one call, owned by the caller and alive until the stream has passed the call: host memory on the
 /// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
-/// access, an allocator's pool or a mapping that lets it read and write). D may be C exactly (same pointer, type,
-/// leading dimension and stride); any other overlap of D with an input is an error, judged by the addresses from first
-/// to last element: matrices whose rows interleave count as overlapping.
+/// access, an allocator's pool or a mapping that lets it read and write). D may be C, or a matrix that the epilogue
+/// reads, exactly (same pointer, type, leading dimension and stride); any other overlap of D with an input is an error,
+/// judged by the addresses from first to last element: matrices whose rows interleave count as overlapping.
 struct Operands {
   const void* a = nullptr;
   /// With BatchMode::pointers not B but an array of pointers to it, one for each group, in memory as the matrices',

@@ -180,16 +180,19 @@ class EpilogueValues {
       return;
     }
     const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
-    if (operands.epilogue_count != described.size() || (operands.epilogue == nullptr && !described.empty()))
+    if (operands.epilogue_count != described.size())
       invalid(ErrorCode::invalid_operand,
               "the epilogue has " + std::to_string(described.size()) + " operands and " +
                   std::to_string(operands.epilogue_count) + " values: give one each, in their order",
               p);
+    if (operands.epilogue == nullptr && !described.empty())
+      invalid(ErrorCode::invalid_operand,
+              "Operands::epilogue is null: give the values of the epilogue's operands, in their order", p);
     for (std::size_t i = 0; i < described.size(); ++i) add(described[i], operands.epilogue[i], p);
   }
 
   /// `check_input` is that of any input, which includes check_apart_from_outputs(). An input may be D itself: each
-  /// element is read by the thread that writes it then.
+  /// element is read by the warps that write it, before they do.
   template <typename CheckInput>
   void check(const Operand& d, const Operand& workspace, const Problem& p, const CheckInput& check_input) const {
     for (const One& one : all_) {

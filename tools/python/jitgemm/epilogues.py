@@ -177,7 +177,7 @@ def dropout() -> Epilogue:
 @cache
 def soft_cap() -> Epilogue:
     """cap * tanh(x / cap); `cap` is a scalar."""
-    return _epilogue("// operand in cap scalar\n", "  return args.cap * tanhf(x / args.cap);\n")
+    return _epilogue("// operand in cap scalar\n", "  return args.cap * tanhf(x * (1.0f / args.cap));\n")
 
 
 @cache
