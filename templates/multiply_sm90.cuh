@@ -113,6 +113,8 @@ struct TileProducts {
     if (HAS_COLUMN_SCALES) return PARTS > 1 || WIDTH > 64 ? 1 : WIDTH > 32 ? 2 : 4;
     const bool keeps_more = splits_tiles(PARTITION) || ROW_FOLD * COLUMN_FOLD > 1;
     if (HAS_BLOCK_SCALES && keeps_more && (PARTS > 1 || PARTS_AT_ONCE == 1)) return 1;
+    // Beside a loop for each width of a group's tiles ptxas has no registers for more (C7512).
+    if (NARROWS && !HAS_BLOCK_SCALES) return BLOCK_N <= 64 ? 4 : 1;
     return PARTS == 1 && WIDTH <= 64 ? 16 : 8;
   }
   using Factors = typename OfBlocks::Factors;

@@ -260,6 +260,24 @@ TEST_CASE("NVRTC makes kernels of scaled groups without spills", "[groups][scale
     }
 }
 
+TEST_CASE("NVRTC makes kernels of groups that are promoted without scales of blocks", "[groups][scales][nvrtc]") {
+  const auto backend = nvrtc_for("sm_90a");
+  if (!backend) SKIP(no_nvrtc);
+  for (const char* config : {"sm90 64x16x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 64x48x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 64x64x128 group_m=8 stages=8 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 128x64x128 group_m=8 stages=8 warps=8 swap_ab=true schedule=persistent grid=132",
+                             "sm90 64x96x128 group_m=8 stages=5 warps=4 swap_ab=true schedule=persistent grid=132",
+                             "sm90 128x96x128 group_m=8 stages=5 warps=8 swap_ab=true schedule=persistent grid=132",
+                             "sm90 128x64x128 group_m=8 stages=8 warps=8 schedule=persistent grid=132"})
+    for (const Scaling scaling : {Scaling::value, Scaling::vector}) {
+      Problem p = scaled_problem(4096, 7168, {4096, 4096});
+      p.a.scaling = p.b.scaling = scaling;
+      p.accumulation = Accumulation::promoted;
+      check_spills_nothing(*backend, normalise(p), parse_kernel_config(config));
+    }
+}
+
 TEST_CASE("Scaled groups and batches are as on the emulator, on a GPU", "[groups][scales][gpu]") {
   if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
   run_all_on(GemmDevice::cuda(), ways_to_a_group, tails_of_consumers, epilogues_and_types, hostile_tables);
