@@ -16,12 +16,20 @@ namespace jitgemm::device {
 /// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
   static constexpr int VECTORS = STORE_COUNT / 4;  // a block of the fragment each
+  static constexpr int BYTES = CLUSTER_K * CONSUMERS * VECTORS * (128 * 16);  // that a block gets, its own too
 
   const SharedMemory& smem;
   const ClusterPlace& place;
 
   __device__ __forceinline__ u32 slot(int from, u32 consumer, u32 thread, int vector) const {
     return smem.base + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
+  }
+
+  /// One thread, before the cluster meets.
+  static __device__ __forceinline__ void initialise(const SharedMemory& smem) {
+    ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
+    ptx::mbarrier_init(smem.sums_there(), 1);
+    ptx::mbarrier_arrive_expect_tx(smem.sums_there(), BYTES);
   }
 
   __device__ __forceinline__ void add(u32 consumer, u32 thread, const Accumulator (&accumulators)[COUNT],
@@ -36,6 +44,7 @@ struct ClusterSum {
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
       const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
       const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
+      const u32 its_sums_there = ptx::map_to_rank(smem.sums_there(), owner);
 #pragma unroll
       for (int vector = 0; vector < VECTORS; ++vector) {
         constexpr int ACROSS = StoreFragment::BLOCKS_ACROSS;
@@ -43,11 +52,10 @@ struct ClusterSum {
         Accumulator x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = accumulators[first + i];
-        ptx::st_cluster_v4(to + vector * (128 * 16), x);
+        ptx::st_async_cluster(to + vector * (128 * 16), x, its_sums_there);
       }
     }
-    ptx::cluster_arrive();
-    ptx::cluster_wait();  // for all stores; the producers have left
+    ptx::mbarrier_wait_parity(smem.sums_there(), 0);
 #pragma unroll
     for (int i = 0; i < STORE_COUNT; ++i) own[i] = 0;
 #pragma unroll 1

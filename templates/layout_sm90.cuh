@@ -89,7 +89,9 @@ struct SharedMemory {
   __device__ __forceinline__ u32 promotion_turn(u32 consumer) const {
     return full(STAGES) + 16 + GEOMETRY.queue_bytes + GEOMETRY.mover_bytes + consumer * 8;
   }
-  __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }  // of clusters that split k
+  // Of clusters that split k: who adds up the tile has read its stages, and its partial sums are there.
+  __device__ __forceinline__ u32 peers_done() const { return full(STAGES); }
+  __device__ __forceinline__ u32 sums_there() const { return full(STAGES) + 8; }
 };
 
 /// Where a thread is in the ring of stages; `phase` is the parity of the current pass.

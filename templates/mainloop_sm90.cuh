@@ -16,6 +16,9 @@
 //               products are issued
 // peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
 //               of each block that adds up the tile          x CLUSTER_K
+// sums_there    the thread that initialises it, and the      1, and the bytes    all consumers      one
+//               partial sums of each block that adds up
+//               the tile
 // fetched       work_queue_sm90.cuh, of groups' tiles
 // stored(c)     consumer c's first thread, once a tile for   1                   the mover of c      one such a tile
 //               another rank is there (shards_sm90.cuh)
@@ -27,8 +30,6 @@
 //               full; its partial sums are stored                                                   a split tile
 // bar.sync      groups along k: what is behind a group's end  128 x consumers     all consumers      one a tile that
 // 1+CONSUMERS   is zeros (ping-pong: 1+c, its own)                                                   ends in a k-block
-// cluster       where a cluster splits k: all consumers      CLUSTER_K x         all consumers      one: partial sums
-//               (cluster_sum.cuh); the producers have left   their threads                          have been pushed
 //
 // No wait is in a circle: consumers wait for full and for each other's turns, of one k-block, in the order of the work,
 // which is the producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its
@@ -193,8 +194,7 @@ __device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
       ptx::mbarrier_init(smem.stored(consumer), 1);
       ptx::mbarrier_init(smem.taken(consumer), 1);
     }
-  if constexpr (CLUSTER_K > 1)
-    ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
+  if constexpr (CLUSTER_K > 1) ClusterSum::initialise(smem);
   ptx::fence_mbarrier_init();
 }
 

@@ -44,11 +44,23 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx_cluster(u32 mapped, u3
                : "memory");
 }
 
-/// Stores to the shared memory of any block of the cluster, and completes 4 bytes of a barrier of the same block, whose
-/// waiters see what was stored. Both addresses are given by map_to_rank.
+/// Stores to the shared memory of any block of the cluster, and completes as many bytes of a barrier of the same block,
+/// whose waiters see what was stored. Both addresses are given by map_to_rank.
 __device__ __forceinline__ void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(mapped), "r"(x),
                "r"(mapped_barrier)
+               : "memory");
+}
+__device__ __forceinline__ void st_async_cluster(u32 mapped, const float (&x)[4], u32 mapped_barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   mapped),
+               "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(mapped_barrier)
+               : "memory");
+}
+__device__ __forceinline__ void st_async_cluster(u32 mapped, const int (&x)[4], u32 mapped_barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   mapped),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(mapped_barrier)
                : "memory");
 }
 

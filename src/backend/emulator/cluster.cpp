@@ -162,7 +162,7 @@ void mbarrier_arrive_expect_tx_cluster(u32 mapped, u32 bytes) {
   expect_at(thread, mbarrier_at(thread, block, address, operation), bytes, operation);
 }
 
-void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
+void st_async_cluster(u32 mapped, const void* data, u32 bytes, u32 mapped_barrier) {
   Thread& thread = *current;
   const char* const operation = "st_async_cluster";
   thread.launch->preempt();
@@ -171,17 +171,17 @@ void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
   if (&block_of_barrier != &block)
     thread.launch->fault("%s to block %u, with a barrier of block %u: both are of one block", operation, block.index,
                          block_of_barrier.index);
-  unsigned char* to = block.memory.at(thread, address, 4, 4, operation);
+  unsigned char* to = block.memory.at(thread, address, bytes, bytes, operation);
   Mbarrier& barrier = mbarrier_at(thread, block, barrier_address, operation);
   if (&block != thread.block) {
     check_has_started(thread, block, operation);
     block.remote_accesses.raise(thread.now);
   }
-  block.memory.write(thread, address, 4, thread.now, Proxy::generic, operation);
-  std::memcpy(to, &x, 4);
+  block.memory.write(thread, address, bytes, thread.now, Proxy::generic, operation);
+  std::memcpy(to, data, bytes);
   barrier.arriving.raise(thread.now);
   ++thread.now.time;
-  barrier.bytes -= 4;
+  barrier.bytes -= bytes;
   complete_phase(*thread.launch, barrier);
 }
 
