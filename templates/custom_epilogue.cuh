@@ -40,7 +40,7 @@ struct EpilogueOperand {
   static constexpr bool IS_MATRIX = SHAPE == OperandShape::matrix, IS_SCALAR = SHAPE == OperandShape::scalar,
                         IS_ALONG_M = SHAPE == OperandShape::along_m,
                         IS_ALONG_ROWS = !IS_MATRIX && !IS_SCALAR && IS_ALONG_M != SWAP_AB,  // of the kernel
-      IS_ALONG_COLUMNS = !IS_MATRIX && !IS_SCALAR && !IS_ALONG_ROWS;
+      IS_VECTOR = !IS_MATRIX && !IS_SCALAR, IS_ALONG_COLUMNS = IS_VECTOR && !IS_ALONG_ROWS;
   static constexpr int NUMBER = INDEX;
   using Element = T;
 
@@ -114,7 +114,7 @@ __device__ __forceinline__ void apply_custom(const Arguments& args, const WorkTi
     ElementCompute values[2]{};
     if constexpr (Operand::template is_staged<Staged::HAS_MATRICES>())
       unpack(typename Operand::Element{}, staged(Operand::NUMBER), values[0], values[1]);
-    else if constexpr (Operand::IS_ALONG_COLUMNS && Staged::HAS_VECTORS)
+    else if constexpr (Operand::IS_VECTOR && Staged::HAS_VECTORS)
       staged(Operand::NUMBER, values);
     else
       Operand::load(args, pair, values);

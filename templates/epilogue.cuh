@@ -39,13 +39,14 @@ struct Epilogue {
     const ElementC* bias = static_cast<const ElementC*>(args.bias);
     const bool has_x = INTERIOR || (row < tile.row_end && column < tile.column_end);
     const bool has_y = INTERIOR || (row < tile.row_end && column + 1 < tile.column_end);
-    if constexpr (BIAS == Bias::along_n && Staged::HAS_VECTORS) {
+    if constexpr (BIAS != Bias::none && Staged::HAS_VECTORS) {
       staged(0, its_bias);
+    } else if constexpr (BIAS == Bias::along_m) {
+      its_bias[0] = its_bias[1] = load(bias + tile.row_inside<INTERIOR>(row));
     } else if constexpr (BIAS == Bias::along_n) {
       if (has_x) its_bias[0] = load(bias + column);
       if (has_y) its_bias[1] = load(bias + column + 1);
     }
-    if constexpr (BIAS == Bias::along_m) its_bias[0] = its_bias[1] = load(bias + tile.row_inside<INTERIOR>(row));
     if constexpr (READS_C && Staged::HAS_MATRICES && sizeof(ElementC) == 2) {
       unpack(ElementC{}, staged(0), its_c[0], its_c[1]);
     } else if constexpr (READS_C) {
@@ -85,7 +86,7 @@ struct Epilogue {
 
   /// Brings what ROWS x COLUMNS elements are finished with on its way, by `threads` threads: the lines of C, and of
   /// what else is a matrix to the epilogue, into the L2, those of vectors into the L1. What lies outside is replaced by
-  /// the nearest inside. BUT_STAGED: but for the matrices that come by chunks (staged_matrices.cuh).
+  /// the nearest inside. BUT_STAGED: but for what is loaded ahead (operands_ahead.cuh).
   template <int ROWS, int COLUMNS, bool BUT_STAGED, typename Function = CustomEpilogue>
   static __device__ __forceinline__ void prefetch_operands(const Arguments& args, const WorkTile& tile, int row,
                                                            int column, u32 thread, u32 threads) {
@@ -98,7 +99,7 @@ struct Epilogue {
     if constexpr (READS_C && !(BUT_STAGED && sizeof(ElementC) == 2))
       prefetch<ROWS, COLUMNS>(static_cast<const ElementC*>(args.c) + batch_offset(tile.batch, args.stride_c), args.ldc,
                               tile, row, column, thread, threads);
-    if constexpr (BIAS != Bias::none)
+    if constexpr (BIAS != Bias::none && !BUT_STAGED)
       prefetch_along(static_cast<const ElementC*>(args.bias), Flag < BIAS == Bias::along_m > {});
     if constexpr (HAS_CUSTOM_EPILOGUE) {
       Function::for_each_input([&](auto operand, auto) {
@@ -107,7 +108,7 @@ struct Epilogue {
           if constexpr (!Operand::template is_staged<BUT_STAGED>())
             prefetch<ROWS, COLUMNS>(Operand::at(args, 0, 0, tile.batch), Operand::of(args).ld, tile, row, column,
                                     thread, threads);
-        } else if constexpr (!Operand::IS_SCALAR)
+        } else if constexpr (!Operand::IS_SCALAR && !BUT_STAGED)
           prefetch_along(Operand::at(args, 0, 0, tile.batch), Flag<Operand::IS_ALONG_ROWS>{});
       });
     }

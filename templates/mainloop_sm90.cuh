@@ -14,8 +14,9 @@
 // promotion_    consumers that promote in turns: a lane of   4                   consumer c         one a turn, of 0
 // turn(c)       each warp of the one before, once its                                               the first passes
 //               products are issued
-// peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
-//               of each block that adds up the tile          x CLUSTER_K
+// peers_done    where a cluster splits k, and the sums take  4 x CONSUMERS       all consumers      one
+//               the place of stages: a lane of each warp of  x CLUSTER_K
+//               each block that adds up the tile
 // sums_there    the thread that initialises it, and the      1, and the bytes    all consumers      one
 //               partial sums of each block that adds up
 //               the tile
@@ -46,6 +47,7 @@
 #include "ide_sm90.cuh"
 #include "layout_sm90.cuh"
 #include "multiply_sm90.cuh"
+#include "operands_ahead.cuh"
 #include "producer_sm90.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/dependent_launch.cuh"
@@ -111,7 +113,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
         Epilogue::prefetch_operands<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS, ASKS_FOR_ALL>(args, tile, row, column,
                                                                                            thread, 128);
     }
-    if constexpr (HAS_VECTOR_SCALES)
+    if constexpr (HAS_VECTOR_SCALES && !ASKS_FOR_ALL)
       Scales::prefetch<CONSUMER_ROWS / ROW_FOLD, STORE_COLUMNS>(args, tile, row, column, thread, 128);
     Accumulator accumulators[COUNT];
     BlockScales<HAS_BLOCK_SCALES, TileFragment, MMAS_M> scales_of_blocks(args, tile, thread, row, first_row,
@@ -119,9 +121,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     // Uniform as k_blocks are.
     const int columns = NARROWS ? int(ptx::warp_uniform(u32(tile.column_end - tile.column))) : BLOCK_N;
     const int rows = MAY_PASS || MAY_SHORTEN ? int(ptx::warp_uniform(u32(tile.row_end - tile.row))) : BLOCK_M;
-    ChunksAhead chunks(args, tile, thread / 32, lane, row, column);
+    OperandsAhead operands(args, tile, thread / 32, lane, row, column);
     const auto ask = [&](bool is_time) {
-      if (STAGES_INPUTS && is_time && scattered.is_own(tile)) chunks.ask();
+      if (HAS_OPERANDS && is_time && scattered.is_own(tile)) operands.ask();
     };
     ask(ASKS_AT_START);
     const auto behind_last = [&]() { ask(ASKS_BEHIND_LAST); };
@@ -146,9 +148,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 
     const auto finish_with = [&](const auto& epilogue, const Accumulator(&sums)[STORE_COUNT]) {
       if (EDGES_DIFFER && interior)
-        store<EDGES_DIFFER>(epilogue, smem, consumer, thread, row, column, sums, chunks, subtiles);
+        store<EDGES_DIFFER>(epilogue, smem, consumer, thread, row, column, sums, operands, subtiles);
       else
-        store<false>(epilogue, smem, consumer, thread, row, column, sums, chunks, subtiles);
+        store<false>(epilogue, smem, consumer, thread, row, column, sums, operands, subtiles);
     };
     const auto finish = [&](const Accumulator(&sums)[STORE_COUNT]) {
       ask(!ASKS_AT_START && !ASKS_BEHIND_LAST);

@@ -62,8 +62,8 @@ __device__ __forceinline__ void prefetch_vector(const T* vector, int first, int 
     ptx::prefetch_l1(vector + min_of(first + i * LINE, end - 1));
 }
 
-/// Who gives the epilogue nothing of what it reads: no pairs of 16-bit matrices, by their number (staged_matrices.cuh),
-/// and no elements of vectors along the kernel's columns (column_vectors.cuh).
+/// Who gives the epilogue nothing of what it reads, where StagedPair does (operands_ahead.cuh): no pairs of 16-bit
+/// matrices, and no elements of vectors, each by its operand's number.
 struct NotStaged {
   static constexpr bool HAS_MATRICES = false, HAS_VECTORS = false;
 };

@@ -10,7 +10,6 @@
 #include "pairs.cuh"
 #include "ptx/global.cuh"
 #include "ptx/math.cuh"
-#include "warp_vector.cuh"
 #include "work_tile.cuh"
 
 namespace jitgemm::device {
@@ -81,10 +80,32 @@ struct NeighbourFactors {
   Factors first[2], ups[2];
 };
 
+/// By the scales of their row and of each one's column; with PAIRS `ups` are of the columns of the second kind, with
+/// SWAP_AB of the row of the second kind.
+__device__ __forceinline__ void find_factors(const Scales& scales, ElementCompute a, const ElementCompute (&b)[2],
+                                             [[maybe_unused]] const ElementCompute (&ups)[2],
+                                             NeighbourFactors& factors) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    factors.first[i] = HAS_VECTOR_SCALES ? scales.factors(a, b[i]) : Factors{scales.alpha, 1};
+    if constexpr (PAIRS)
+      factors.ups[i] = !HAS_VECTOR_SCALES ? Factors{scales.alpha, 1}
+                       : SWAP_AB          ? scales.factors(ups[i], b[i])
+                                          : scales.factors(a, ups[i]);
+  }
+}
+
+/// From the vector's scales that of D's row (column) i; with GATED those of both of B's columns that it is.
+template <bool GATED>
+__device__ __forceinline__ void load_scale(const float* vector, int i, int half, ElementCompute& scale,
+                                           [[maybe_unused]] ElementCompute& up) {
+  scale = ElementCompute(ptx::ld_global<float>(vector + (GATED ? place_of_pair(i, 0, half) : i)));
+  if constexpr (GATED) up = ElementCompute(ptx::ld_global<float>(vector + place_of_pair(i, 1, half)));
+}
+
 /// The vectors' scales of a thread's part of `DOWN` blocks of Elements whose tile begins at (row, column), each loaded
-/// once. Those outside of D mean nothing; INTERIOR promises that there are none. BY_WARP: all lanes of a warp have the
-/// same columns, and load those of a vector for each other.
-template <typename Elements, int DOWN, bool INTERIOR, bool BY_WARP = false>
+/// once. Those outside of D mean nothing; INTERIOR promises that there are none.
+template <typename Elements, int DOWN, bool INTERIOR>
 struct FragmentScales {
   static constexpr int ROWS = Elements::HALVES * DOWN, COLUMNS = 2 * Elements::PAIRS;
 
@@ -92,10 +113,9 @@ struct FragmentScales {
   ElementCompute a[ROWS], b[COLUMNS];
   ElementCompute ups[!PAIRS ? 1 : SWAP_AB ? ROWS : COLUMNS];  // of B's columns of the second kind
 
-  /// Of the first `pairs` alone; `lane` is for BY_WARP.
+  /// Of the first `pairs` alone.
   __device__ __forceinline__ FragmentScales(const Arguments& args, const Scales& scales, const WorkTile& tile,
-                                            const Elements& elements, int row, int column, int pairs = Elements::PAIRS,
-                                            [[maybe_unused]] u32 lane = 0)
+                                            const Elements& elements, int row, int column, int pairs = Elements::PAIRS)
       : scales(scales) {
     if constexpr (HAS_VECTOR_SCALES) {
 #pragma unroll
@@ -108,19 +128,16 @@ struct FragmentScales {
       if constexpr (SCALING_A == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < ROWS; ++i)
-          load<ROW_FOLD == 2>(
+          load_scale<ROW_FOLD == 2>(
               scales_of_a(args, tile),
               tile.row_inside<INTERIOR>(row + elements.row_of(i / Elements::HALVES, i % Elements::HALVES)), half, a[i],
               ups[ROW_FOLD == 2 ? i : 0]);
-      if constexpr (SCALING_B == Scaling::vector && BY_WARP) {
-        load_by_warp<0>(args, tile, column, pairs, half, lane, b);
-        if constexpr (COLUMN_FOLD == 2) load_by_warp<1>(args, tile, column, pairs, half, lane, ups);
-      } else if constexpr (SCALING_B == Scaling::vector)
+      if constexpr (SCALING_B == Scaling::vector)
 #pragma unroll
         for (int i = 0; i < COLUMNS; ++i)
           if (i / 2 < pairs && (INTERIOR || column + elements.column_of(i / 2) + i % 2 < tile.column_end))
-            load<COLUMN_FOLD == 2>(scales_of_b(args, tile), column + elements.column_of(i / 2) + i % 2, half, b[i],
-                                   ups[COLUMN_FOLD == 2 ? i : 0]);
+            load_scale<COLUMN_FOLD == 2>(scales_of_b(args, tile), column + elements.column_of(i / 2) + i % 2, half,
+                                         b[i], ups[COLUMN_FOLD == 2 ? i : 0]);
     }
   }
 
@@ -128,38 +145,15 @@ struct FragmentScales {
   __device__ __forceinline__ void get(int down, int half, int number, NeighbourFactors& factors) const {
     if constexpr (HAS_VECTOR_SCALES) {
       const int row = Elements::HALVES * down + half;
-      factors.first[0] = scales.factors(a[row], b[2 * number]);
-      factors.first[1] = scales.factors(a[row], b[2 * number + 1]);
+      const ElementCompute its_b[] = {b[2 * number], b[2 * number + 1]};
+      ElementCompute its_ups[2] = {};
       if constexpr (PAIRS)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          factors.ups[i] =
-              SWAP_AB ? scales.factors(ups[row], b[2 * number + i]) : scales.factors(a[row], ups[2 * number + i]);
+        for (int i = 0; i < 2; ++i) its_ups[i] = ups[SWAP_AB ? row : 2 * number + i];
+      find_factors(scales, a[row], its_b, its_ups, factors);
     } else {
-      factors.first[0] = factors.first[1] = {scales.alpha, 1};
-      if constexpr (PAIRS) factors.ups[0] = factors.ups[1] = {scales.alpha, 1};
+      find_factors(scales, 1, {1, 1}, {1, 1}, factors);
     }
-  }
-
- private:
-  /// Of D's columns, of pairs those of one kind.
-  template <int KIND, int COUNT>
-  static __device__ __forceinline__ void load_by_warp(const Arguments& args, const WorkTile& tile, int column,
-                                                      int pairs, int half, u32 lane, ElementCompute (&its)[COUNT]) {
-    const float* vector = scales_of_b(args, tile);
-    WarpVector<Elements::PAIRS * 8> by_warp;
-    by_warp.template load<float>([&](int i) { return vector + (COLUMN_FOLD == 2 ? place_of_pair(i, KIND, half) : i); },
-                                 column, tile.column_end, lane);
-#pragma unroll
-    for (int i = 0; i < Elements::PAIRS; ++i)
-      if (i < pairs) by_warp.template get<float>(i, lane, reinterpret_cast<ElementCompute(&)[2]>(its[2 * i]));
-  }
-  /// Of D's row (column) i; with GATED those of both of B's columns that it is.
-  template <bool GATED>
-  static __device__ __forceinline__ void load(const float* vector, int i, int half, ElementCompute& scale,
-                                              [[maybe_unused]] ElementCompute& up) {
-    scale = ElementCompute(ptx::ld_global<float>(vector + (GATED ? place_of_pair(i, 0, half) : i)));
-    if constexpr (GATED) up = ElementCompute(ptx::ld_global<float>(vector + place_of_pair(i, 1, half)));
   }
 };
 

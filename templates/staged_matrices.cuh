@@ -3,7 +3,6 @@
 // accumulators are. Each warp moves what it needs itself, in the part of the stage that it fills with D afterwards.
 #pragma once
 #include "arguments.cuh"
-#include "column_vectors.cuh"
 #include "custom_epilogue.cuh"
 #include "ide.cuh"
 #include "layout_sm90.cuh"
@@ -76,20 +75,6 @@ struct StagedChunks {
 struct StagedPairs {
   u32 of[MATRICES][SUBTILE_PAIRS];
 };
-/// What the epilogue is given of them, and of vectors, for one pair of sums.
-struct StagedPair {
-  static constexpr bool HAS_MATRICES = STAGES_MATRICES, HAS_VECTORS = true;
-  StagedPairs& pairs;
-  int number;
-  const NeighbourVectors& vectors;
-
-  __device__ __forceinline__ u32& operator()(int matrix) const { return pairs.of[matrix][number]; }
-  __device__ __forceinline__ void operator()(int vector, ElementCompute (&x)[2]) const {
-    x[0] = vectors.of[vector][0];
-    x[1] = vectors.of[vector][1];
-  }
-};
-
 /// The first `left` of 8 elements, 0 beyond; of all of them by one access where they are aligned to it.
 template <typename T>
 __device__ __forceinline__ U32x4 load_staged_chunk(const T* from, int left) {
@@ -222,60 +207,6 @@ struct StagedSubtile {
       store_staged_chunk(matrix + (m * ld + n), left, ptx::ld_shared_v4(stage + at));
     });
     ptx::warp_sync();
-  }
-};
-
-constexpr int TILE_SUBTILES = MMAS_M * SUBTILES;  // of a consumer, numbered through all its rows
-constexpr int CHUNK_REGISTERS = max_of(1, (STAGES_C ? 1 : OPERAND_COUNTS.staged_inputs) * LANE_CHUNKS * 4);
-// A split tile's chunks are for whoever is last: it asks once it has all sums.
-constexpr bool KNOWS_WHO_FINISHES = !splits_tiles(PARTITION);
-// Beside its sums, and the products that are added to them, a thread has so many through a tile's main loop.
-constexpr int FREE_REGISTERS = (CONSUMERS == 2 ? 112 : 80) - COUNT * (PROMOTED ? 1 + K_BLOCKS_AT_ONCE : 1);
-/// Whether a tile's first chunks are asked for before its first product,
-constexpr bool ASKS_AT_START = KNOWS_WHO_FINISHES && FREE_REGISTERS >= CHUNK_REGISTERS;
-/// or else behind its last, where that makes no kernel spill.
-constexpr bool ASKS_BEHIND_LAST = KNOWS_WHO_FINISHES && !ASKS_AT_START &&
-                                  COUNT + CHUNK_REGISTERS <= (CONSUMERS == 3 || BLOCKS_PER_SM == 2 ? 96 : 168);
-/// Subtiles whose chunks are on their way at a time.
-constexpr int SUBTILES_AHEAD = ASKS_AT_START ? max_of(1, min_of(TILE_SUBTILES, FREE_REGISTERS / CHUNK_REGISTERS)) : 1;
-/// Whether these are all that a tile has, at its start.
-constexpr bool ASKS_FOR_ALL = STAGES_MATRICES && ASKS_AT_START && SUBTILES_AHEAD == TILE_SUBTILES;
-
-/// A tile's chunks to one warp, of the subtiles that come next.
-struct ChunksAhead {
-  const Arguments& args;
-  const WorkTile& tile;
-  u32 warp, lane;
-  int row, column;  // the first of the consumer's
-  StagedChunks ahead[SUBTILES_AHEAD];
-
-  __device__ __forceinline__ ChunksAhead(const Arguments& args, const WorkTile& tile, u32 warp, u32 lane, int row,
-                                         int column)
-      : args(args), tile(tile), warp(warp), lane(lane), row(row), column(column) {}
-
-  /// For those of the first subtiles.
-  __device__ __forceinline__ void ask() {
-#pragma unroll
-    for (int number = 0; number < SUBTILES_AHEAD; ++number) load(number);
-  }
-  /// Those of a subtile, asking for others in their place.
-  __device__ __forceinline__ StagedChunks take(int number) {
-    const StagedChunks chunks = ahead[number % SUBTILES_AHEAD];
-    if (number + SUBTILES_AHEAD < TILE_SUBTILES) load(number + SUBTILES_AHEAD);
-    return chunks;
-  }
-
- private:
-  __device__ __forceinline__ void load(int number) {
-    const int across = number % SUBTILES * SUBTILE_COLUMNS;
-    const StagedSubtile subtile{args,
-                                tile,
-                                warp,
-                                lane,
-                                row + number / SUBTILES * STORE_ROWS,
-                                column + across,
-                                min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8};
-    subtile.load(ahead[number % SUBTILES_AHEAD]);
   }
 };
 

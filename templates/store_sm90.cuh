@@ -2,12 +2,12 @@
 // TMA, or where TMA cannot address D by whole rows of a warp.
 #pragma once
 #include "arguments.cuh"
-#include "column_vectors.cuh"
 #include "epilogue.cuh"
 #include "fragment.cuh"
 #include "groups.cuh"
 #include "ide.cuh"
 #include "layout_sm90.cuh"
+#include "operands_ahead.cuh"
 #include "own_scales.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/convert.cuh"
@@ -28,28 +28,23 @@ __device__ __forceinline__ u32 bits(int x) { return u32(x); }
 constexpr bool EDGES_DIFFER = LOADS_BY_ELEMENT || HAS_OWN_SCALES || !THROUGH_SHARED;
 
 /// Finishes the subtile from (row, column) on, as far as it is the block's, and leaves it in the stage. `first` is the
-/// index of the thread's first accumulator; `groups` are of 8 columns; `chunks` are of the matrices that come by the
-/// stage.
+/// index of the thread's first accumulator; `groups` are of 8 columns; `operands` are the subtile's.
 template <bool INTERIOR, typename ItsEpilogue, typename T = ElementD>
 __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stage, u32 consumer, u32 thread, int row,
-                                           int column, int first, int groups, const StagedChunks& chunks,
+                                           int column, int first, int groups, const SubtileOperands& operands,
                                            const Accumulator (&accumulators)[STORE_COUNT]) {
   constexpr int GROUPS = SUBTILE_COLUMNS / 8;
   const u32 warp = thread / 32, lane = thread % 32;
   const SubtileFragment fragment(warp, lane);
-  const FragmentScales<SubtileFragment, 1, INTERIOR, true> scales(epilogue.args, epilogue.scales, epilogue.tile,
-                                                                  fragment, row, column, groups, lane);
-  ColumnVectors vectors;
-  if constexpr (ItsEpilogue::FINISHES) vectors.load(epilogue.args, epilogue.tile, column, lane);
   constexpr int HALVES = SubtileFragment::HALVES, UP = SubtileFragment::UP, OF_GROUP = 4 * COLUMN_FOLD;
   StagedPairs pairs;
   const StagedSubtile subtile{epilogue.args, epilogue.tile, warp, lane, row, column, groups};
-  if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) subtile.take(chunks, stage, pairs);
+  if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) subtile.take(operands.chunks, stage, pairs);
   ElementCompute x[GROUPS * OF_GROUP];  // each in the place of its sum
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j) {
-    NeighbourVectors of_both;
-    if (ItsEpilogue::FINISHES && j < groups) vectors.get(j, lane, of_both);
+    NeighbourVectors vectors;
+    if (ItsEpilogue::FINISHES && j < groups) operands.vectors.get_columns(epilogue.scales, j, lane, vectors);
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
       if (j >= groups) continue;
@@ -57,11 +52,14 @@ __device__ __forceinline__ void fill_stage(const ItsEpilogue& epilogue, u32 stag
       x[i] = ElementCompute(accumulators[first + i]);
       x[i + 1] = ElementCompute(accumulators[first + i + 1]);
       NeighbourFactors factors;
-      scales.get(0, half, j, factors);
+      if constexpr (ItsEpilogue::FINISHES) {
+        operands.vectors.get_rows(epilogue.scales, half, vectors);
+        find_factors(epilogue.scales, vectors.scale_a, vectors.scales_b, vectors.ups, factors);
+      }
       epilogue.template finish<INTERIOR>(row + fragment.row_of(0, half), column + fragment.column_of(j), factors, x[i],
                                          x[i + 1], ElementCompute(accumulators[first + i + UP]),
                                          ElementCompute(accumulators[first + i + UP + 1]),
-                                         StagedPair{pairs, j * 2 + half, of_both});
+                                         StagedPair{pairs, j * 2 + half, vectors});
     }
   }
   if constexpr (STAGES_OUTPUTS) subtile.store(pairs, stage);
@@ -197,12 +195,12 @@ __device__ __forceinline__ void send(const ItsEpilogue& epilogue, u32 stage, int
   }
 }
 
-/// Stores a consumer's rows of the block's columns from (row, column) on, whose first chunks have been asked for.
-/// `subtiles` counts those that its stages have seen.
+/// Stores a consumer's rows of the block's columns from (row, column) on, whose first operands have been asked
+/// for. `subtiles` counts those that its stages have seen.
 template <bool INTERIOR, typename ItsEpilogue>
 __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedMemory& smem, u32 consumer, u32 thread,
                                       int row, int column, const Accumulator (&accumulators)[STORE_COUNT],
-                                      ChunksAhead& chunks_ahead, u32& subtiles) {
+                                      OperandsAhead& operands_ahead, u32& subtiles) {
   const u32 warp = thread / 32, lane = thread % 32;
 #pragma unroll
   for (int mma = 0; mma < MMAS_M; ++mma) {
@@ -215,8 +213,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
       // Of a group's rows, those that the subtile has; more than it can have: all of them.
       [[maybe_unused]] const int of_group =
           SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
-      StagedChunks chunks;
-      if constexpr (STAGES_INPUTS && ItsEpilogue::FINISHES) chunks = chunks_ahead.take(mma * SUBTILES + subtile);
+      SubtileOperands operands;
+      if constexpr (HAS_OPERANDS && ItsEpilogue::FINISHES) operands = operands_ahead.take(mma * SUBTILES + subtile);
       if constexpr (GROUPS_OF_ROWS)
         if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {
@@ -226,7 +224,7 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
           ptx::bar_sync(1 + consumer, 128);  // the stage is free
         }
         ++subtiles;
-        fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, chunks,
+        fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, operands,
                              accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too

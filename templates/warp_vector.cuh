@@ -16,6 +16,11 @@ class WarpVector {
   u32 held[PARTS][2];  // a lane's; of 16 bits, both in the first
 
  public:
+  template <typename T>
+  static constexpr int registers() {
+    return PARTS * (sizeof(T) == 2 ? 1 : 2);
+  }
+
   /// `at(i)` is where element i is; the warp's are those from `column` on, of which D has none from `end` on: the last
   /// before takes their place.
   template <typename T, typename At>

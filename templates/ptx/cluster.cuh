@@ -52,16 +52,16 @@ __device__ __forceinline__ void st_async_cluster(u32 mapped, u32 x, u32 mapped_b
                : "memory");
 }
 __device__ __forceinline__ void st_async_cluster(u32 mapped, const float (&x)[4], u32 mapped_barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   mapped),
-               "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(mapped_barrier)
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(mapped),
+      "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(mapped_barrier)
+      : "memory");
 }
 __device__ __forceinline__ void st_async_cluster(u32 mapped, const int (&x)[4], u32 mapped_barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   mapped),
-               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(mapped_barrier)
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(mapped),
+      "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(mapped_barrier)
+      : "memory");
 }
 
 /// Stores to another block's shared memory, at an address given by map_to_rank.

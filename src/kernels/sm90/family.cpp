@@ -63,8 +63,8 @@ TemplateFiles template_files(DataType) {
           .ptx = {"special_registers", "warp", "barrier", "convert", "math", "global", "shared", "dependent_launch",
                   "elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster", "system"},
           .main_loop = {"layout_sm90", "group_tail_sm90", "block_scales_sm90", "multiply_sm90", "own_scales",
-                        "column_vectors", "staged_matrices", "store_sm90", "wait_for_rank", "shards_sm90",
-                        "work_queue_sm90", "producer_sm90", "cluster_sum", "mainloop_sm90"}};
+                        "subtile_vectors", "staged_matrices", "operands_ahead", "store_sm90", "wait_for_rank",
+                        "shards_sm90", "work_queue_sm90", "producer_sm90", "cluster_sum", "mainloop_sm90"}};
 }
 
 std::string macros(const KernelProblem& p, const KernelConfig& c) {
