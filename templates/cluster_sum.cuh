@@ -4,7 +4,6 @@
 #pragma once
 #include "ide.cuh"
 #include "layout_sm90.cuh"
-#include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/math.cuh"
 #include "ptx/mbarrier.cuh"
@@ -16,38 +15,32 @@ namespace jitgemm::device {
 /// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose
 /// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
-  static constexpr int VECTORS = STORE_COUNT / 4;                          // a block of the fragment each
-  static constexpr int CONSUMER_BYTES = CLUSTER_K * VECTORS * (128 * 16);  // that a consumer gets, its own too
-  /// Small tiles' partial sums lie where D will, which nothing has used. Others take the place of stages, once all
-  /// peers have read theirs: the last to have would otherwise wait for the others' sums twice as long as they travel.
-  static constexpr bool IN_RING = CONSUMER_BYTES > D_STAGES* D_STAGE_BYTES;
+  static constexpr int VECTORS = STORE_COUNT / 4;                             // a block of the fragment each
+  static constexpr int BYTES = CLUSTER_K * CONSUMERS * VECTORS * (128 * 16);  // that a block gets, its own too
 
   const SharedMemory& smem;
   const ClusterPlace& place;
 
   __device__ __forceinline__ u32 slot(int from, u32 consumer, u32 thread, int vector) const {
-    return (IN_RING ? smem.base + consumer * CONSUMER_BYTES : smem.d(consumer, 0)) +
-           ((from * VECTORS + vector) * 128 + thread) * 16;
+    return smem.base + (((from * CONSUMERS + consumer) * VECTORS + vector) * 128 + thread) * 16;
   }
 
   /// One thread, before the cluster meets.
   static __device__ __forceinline__ void initialise(const SharedMemory& smem) {
-    if constexpr (IN_RING)
-      ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
+    ptx::mbarrier_init(smem.peers_done(), CLUSTER_K * CONSUMERS * 4);  // a lane of each warp of each peer
     ptx::mbarrier_init(smem.sums_there(), 1);
-    ptx::mbarrier_arrive_expect_tx(smem.sums_there(), CONSUMERS * CONSUMER_BYTES);
+    ptx::mbarrier_arrive_expect_tx(smem.sums_there(), BYTES);
   }
 
   __device__ __forceinline__ void add(u32 consumer, u32 thread, const Accumulator (&accumulators)[COUNT],
                                       Accumulator (&own)[STORE_COUNT]) const {
-    if constexpr (IN_RING) {
-      // A lane of each warp tells each peer that the warp has read its own stages.
-      const u32 lane = thread % 32;
-      if (lane < CLUSTER_K)
-        ptx::mbarrier_arrive_cluster(
-            ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
-      ptx::mbarrier_wait_parity(smem.peers_done(), 0);
-    }
+    // The partial sums take the place of stages. A lane of each warp tells each peer that the warp has read its own.
+    // Room of their own would not save time: all but the last to arrive have done so long before (NOTES.md, 53).
+    const u32 lane = thread % 32;
+    if (lane < CLUSTER_K)
+      ptx::mbarrier_arrive_cluster(
+          ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
+    ptx::mbarrier_wait_parity(smem.peers_done(), 0);
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
       const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
@@ -75,7 +68,6 @@ struct ClusterSum {
 #pragma unroll
         for (int i = 0; i < 4; ++i) own[vector * 4 + i] = ptx::add(own[vector * 4 + i], x[i]);
       }
-    if constexpr (!IN_RING) ptx::bar_sync(1 + consumer, 128);  // all have read what D takes the place of
   }
 };
 

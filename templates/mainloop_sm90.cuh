@@ -14,9 +14,8 @@
 // promotion_    consumers that promote in turns: a lane of   4                   consumer c         one a turn, of 0
 // turn(c)       each warp of the one before, once its                                               the first passes
 //               products are issued
-// peers_done    where a cluster splits k, and the sums take  4 x CONSUMERS       all consumers      one
-//               the place of stages: a lane of each warp of  x CLUSTER_K
-//               each block that adds up the tile
+// peers_done    where a cluster splits k: a lane of each warp  4 x CONSUMERS       all consumers      one
+//               of each block that adds up the tile          x CLUSTER_K
 // sums_there    the thread that initialises it, and the      1, and the bytes    all consumers      one
 //               partial sums of each block that adds up
 //               the tile

@@ -1,6 +1,6 @@
-// What the next subtiles of a tile are finished with, on its way from memory: chunks of matrices, and vectors. Asked for
-// behind a tile's last products they show, 300 clocks from the L2 and 800 from memory; before its first ones they need
-// registers through all of them.
+// What the next subtiles of a tile are finished with, on its way from memory: chunks of matrices, and vectors. Asked
+// for behind a tile's last products they show, 300 clocks from the L2 and 800 from memory; before its first ones they
+// need registers through all of them.
 #pragma once
 #include "arguments.cuh"
 #include "fixup.cuh"

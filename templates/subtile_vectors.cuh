@@ -42,7 +42,8 @@ struct SubtileVectors {
       if constexpr (SCALING_A == Scaling::vector)
         load_scale<ROW_FOLD == 2>(scales_of_a(args, tile), place, half_of_b, scales_a[half],
                                   ups_a[ROW_FOLD == 2 ? half : 0]);
-      if constexpr (BIAS == Bias::along_m) rows[0][half] = device::load(static_cast<const ElementC*>(args.bias) + place);
+      if constexpr (BIAS == Bias::along_m)
+        rows[0][half] = device::load(static_cast<const ElementC*>(args.bias) + place);
       for_each_vector<true>([&](auto operand) {
         using Operand = decltype(operand);
         rows[Operand::NUMBER][half] =
@@ -54,9 +55,7 @@ struct SubtileVectors {
       for (int kind = 0; kind < COLUMN_FOLD; ++kind)
         load_columns<float>(
             scales_b[kind],
-            [&](int i) {
-              return scales_of_b(args, tile) + (COLUMN_FOLD == 2 ? place_of_pair(i, kind, half_of_b) : i);
-            },
+            [&](int i) { return scales_of_b(args, tile) + (COLUMN_FOLD == 2 ? place_of_pair(i, kind, half_of_b) : i); },
             tile, column, lane);
     if constexpr (BIAS == Bias::along_n)
       load_columns<ElementC>(

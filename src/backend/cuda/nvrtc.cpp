@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <optional>
 
@@ -288,7 +289,9 @@ PtxasInfo parse_ptxas_info(std::string_view log) {
 }
 
 KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
-  if (!source.custom_epilogue_alone.empty()) check_custom_epilogue_alone(api, source);
+  // Beside the kernel, which takes longer. What is wrong with the function is said in its own words, so it comes first.
+  std::future<void> alone;
+  if (!source.custom_epilogue_alone.empty()) alone = std::async([&] { check_custom_epilogue_alone(api, source); });
   const std::string architecture = "--gpu-architecture=" + source.architecture;
   std::vector<const char*> arguments(options.begin(), options.end());
   arguments.push_back(architecture.c_str());
@@ -308,6 +311,7 @@ KernelBinary compile(const NvrtcApi& api, const KernelSource& source) {
     result = program.compile(arguments);
     log = program.log();
   }
+  if (alone.valid()) alone.get();
   const auto failure = [&](ErrorCode code, const std::string& what) {
     return Error(code, what).with_config(source.config).with_call("nvrtcCompileProgram").with_log(log);
   };
