@@ -7,7 +7,9 @@
 
 #include "core/epilogue_function.hpp"
 #include "matmul.hpp"
+#include "settings.hpp"
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 namespace {

@@ -11,7 +11,9 @@
 #include "epilogue.hpp"
 #include "imported.hpp"
 #include "matrix_pointers.hpp"
+#include "settings.hpp"
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm::python {

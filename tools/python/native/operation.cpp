@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 namespace {
