@@ -7,6 +7,7 @@
 #include "bindings.hpp"
 #include "jitgemm/error.hpp"
 #include "settings.hpp"
+#include "streams.hpp"
 #include "without_lock.hpp"
 
 namespace jitgemm::python {

@@ -7,6 +7,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "matmul.hpp"
+#include "new_arrays.hpp"
 #include "settings.hpp"
 #include "torch_state.hpp"
 #include "torch_way.hpp"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "new_arrays.hpp"
+#include "streams.hpp"
 #include "torch_state.hpp"
 #include "torch_way.hpp"
 
