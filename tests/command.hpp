@@ -54,6 +54,9 @@ class Command {
   TemporaryDirectory directory_;
 };
 
+/// Options of a product on the emulator, of sizes that no tile divides.
+inline const std::string small_product = " -m 70 -n 66 -k 65 --device emulator ";
+
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

@@ -9,7 +9,7 @@ os.environ.setdefault("JITGEMM_CACHE_DIR", _cache.name)
 os.environ.setdefault("JITGEMM_TUNING", "off")
 
 # So that their assertions tell as much as those of tests.
-pytest.register_assert_rewrite("fake_cuda", "fault_results", "fault_scenario", "parallel_world")
+pytest.register_assert_rewrite("epilogue_cases", "fake_cuda", "fault_results", "fault_scenario", "parallel_world")
 
 
 def pytest_configure(config: pytest.Config) -> None:

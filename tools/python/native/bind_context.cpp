@@ -6,7 +6,8 @@
 
 #include "bindings.hpp"
 #include "jitgemm/error.hpp"
-#include "matmul.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
 #include "without_lock.hpp"
 
 namespace jitgemm::python {

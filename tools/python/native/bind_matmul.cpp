@@ -6,6 +6,8 @@
 #include "bindings.hpp"
 #include "grouped.hpp"
 #include "operation.hpp"
+#include "settings.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 namespace {

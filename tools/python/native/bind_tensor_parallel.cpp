@@ -3,6 +3,7 @@
 #include <nanobind/typing.h>
 
 #include "bindings.hpp"
+#include "settings.hpp"
 #include "tensor_parallel.hpp"
 
 namespace jitgemm::python {

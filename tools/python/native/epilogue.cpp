@@ -7,7 +7,10 @@
 
 #include "core/epilogue_function.hpp"
 #include "matmul.hpp"
+#include "new_arrays.hpp"
+#include "settings.hpp"
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 namespace {

@@ -11,7 +11,11 @@
 #include "epilogue.hpp"
 #include "imported.hpp"
 #include "matrix_pointers.hpp"
+#include "new_arrays.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm::python {

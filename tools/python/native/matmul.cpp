@@ -9,73 +9,17 @@
 #include "context_internals.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
-#include "imported.hpp"
 #include "jitgemm/error.hpp"
+#include "new_arrays.hpp"
 #include "scales.hpp"
+#include "settings.hpp"
+#include "streams.hpp"
 #include "torch_state.hpp"
 #include "util/function_ref.hpp"
 #include "without_lock.hpp"
 
 namespace jitgemm::python {
 namespace {
-
-std::string_view text_of(nb::handle text, const char* what, const char* choices) {
-  if (!PyUnicode_Check(text.ptr()))
-    throw nb::type_error((std::string(what) + " is no string; choose one of " + choices).c_str());
-  std::string_view result;
-  if (nb::try_cast(text, result)) return result;
-  throw nb::value_error((std::string(what) + " is no text of Unicode; choose one of " + choices).c_str());
-}
-
-[[noreturn]] void refuse_choice(const char* what, std::string_view text, const char* choices) {
-  constexpr std::size_t longest = 80;
-  const std::string shown = text.size() <= longest ? std::string(text) : std::string(text.substr(0, longest)) + "...";
-  throw nb::value_error((std::string(what) + " is \"" + shown + "\"; choose one of " + choices).c_str());
-}
-
-Activation activation_of(nb::handle activation) {
-  constexpr const char* choices = "None, relu, leaky_relu, gelu (gelu_erf), gelu_tanh, silu";
-  if (activation.is_none()) return Activation::none;
-  const std::string_view text = text_of(activation, "activation", choices);
-  if (text == "gelu") return Activation::gelu_erf;  // torch's and JAX's own name for it
-  const std::optional<Activation> parsed = parse_activation(text);
-  if (!parsed) refuse_choice("activation", text, choices);
-  return *parsed;
-}
-
-Accumulation accumulation_of(nb::handle accumulation) {
-  constexpr const char* choices = "None, fast, promoted";
-  if (accumulation.is_none()) return Accumulation::fast;
-  const std::string_view text = text_of(accumulation, "accumulation", choices);
-  const std::optional<Accumulation> parsed = parse_accumulation(text);
-  if (!parsed) refuse_choice("accumulation", text, choices);
-  return *parsed;
-}
-
-/// Whether f32 operands are rounded to tf32.
-bool is_tf32(nb::handle precision, const ArrayType& type) {
-  constexpr const char* choices = "None, ieee, tf32";
-  if (precision.is_none()) {
-    if (!type.is_torch()) return false;
-    return torch_prefers_tf32();
-  }
-  const std::string_view text = text_of(precision, "precision", choices);
-  if (text != "ieee" && text != "tf32") refuse_choice("precision", text, choices);
-  return text == "tf32";
-}
-
-/// An operand that may be a number instead of an array: what it multiplies the product by.
-bool is_number(nb::handle value) {
-  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return true;
-  return !value.is_none() && nb::hasattr(value, "__float__") && !nb::hasattr(value, "__dlpack__");  // NumPy's scalars
-}
-
-bool requires_grad(nb::handle tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  const nb::object answer = nb::steal(PyObject_GetAttr(tensor.ptr(), name));
-  if (!answer.is_valid()) throw nb::python_error();
-  return answer.is(nb::handle(Py_True));
-}
 
 View transposed(View view) {
   if (view.rank >= 2) {
@@ -98,76 +42,41 @@ void require_type(const View& view, DataType expected, const char* name, DataTyp
                            .c_str());
 }
 
-}  // namespace
-
-double number_of(nb::handle value, const char* what) {
-  if (PyFloat_CheckExact(value.ptr())) return PyFloat_AsDouble(value.ptr());
-  if (nb::hasattr(value, "requires_grad"))  // whose gradient a number would lose
-    throw nb::type_error((std::string(what) + " is a tensor; pass a number, " + what + ".item() for instance").c_str());
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (number != -1 || !PyErr_Occurred()) return number;
-  PyErr_Clear();
-  throw nb::type_error((std::string(what) + " is no number that a float holds").c_str());
-}
-
-DataType data_type_of(nb::handle dtype, const char* what) {
-  std::string text;
-  if (PyUnicode_Check(dtype.ptr()))
-    text = nb::cast<std::string>(dtype);
-  else if (nb::hasattr(dtype, "name"))
-    text = nb::cast<std::string>(nb::str(dtype.attr("name")));  // NumPy's dtype
-  else if (nb::hasattr(dtype, "__name__"))
-    text = nb::cast<std::string>(nb::str(dtype.attr("__name__")));  // its scalar
-  else
-    text = nb::cast<std::string>(nb::str(dtype));  // torch's
-  text = text.substr(text.rfind('.') + 1);
-  if (const std::optional<DataType> parsed = parse_data_type(text)) return *parsed;
-  if (const std::optional<DataType> named = data_type_named(text)) return *named;
-  throw nb::type_error((std::string(what) + " is " + text +
-                        "; choose one of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8, int32")
-                           .c_str());
-}
-
-Way way_of(const MatmulArguments& it) {
-  const std::array arrays{it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d};
-  constexpr std::array names{"a", "b", "c", "bias", "out", "scale_a", "scale_b", "scale_d"};
-  constexpr std::size_t first_scale = 5;
-  std::array<nb::handle, arrays.size()> tensors;
-  std::size_t count = 0, epilogue_tensors = 0;
-  bool subclass = false, of_epilogue = false;
-  for_each_operand_array(it.operands, [&](nb::handle array, const std::string& name) {
-    const ArrayType& type = array_type(array, ("operand " + name).c_str());
-    if (!type.is_torch()) return;
-    subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
-    of_epilogue = of_epilogue || requires_grad(array);
-    ++epilogue_tensors;
-  });
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].is_none() || (i >= first_scale && is_number(arrays[i]))) continue;
-    const ArrayType& type = array_type(arrays[i], names[i]);
-    subclass = subclass || type.kind == ArrayType::Kind::torch_subclass;
-    if (type.is_torch()) tensors[count++] = arrays[i];
+/// `run` with the operands of each GEMM of a product.
+void for_each_gemm(const Product& product, const Operands& operands, FunctionRef<void(const Operands&)> run) {
+  if (product.loops == 0) return run(operands);
+  std::array<std::int64_t, max_rank> index = {};
+  std::vector<EpilogueValue> values(operands.epilogue_count);
+  const auto moved = [](const void* pointer, std::int64_t bytes) {
+    return pointer ? static_cast<const std::byte*>(pointer) + bytes : nullptr;
+  };
+  for (bool more = true; more;) {
+    Operands at = operands;
+    std::copy_n(operands.epilogue, values.size(), values.begin());
+    at.epilogue = values.data();
+    for (int i = 0; i < product.loops; ++i) {
+      const Product::Loop& loop = product.loop[std::size_t(i)];
+      const std::int64_t step = index[std::size_t(i)];
+      at.a = moved(at.a, step * loop.a);
+      at.b = moved(at.b, step * loop.b);
+      at.c = moved(at.c, step * loop.c);
+      at.d = const_cast<std::byte*>(moved(at.d, step * loop.d));
+      for (std::size_t j = 0; j < values.size(); ++j) {
+        values[j].in = moved(values[j].in, step * loop.epilogue[j]);
+        values[j].out = const_cast<std::byte*>(moved(values[j].out, step * loop.epilogue[j]));
+      }
+    }
+    run(at);
+    more = false;
+    for (int i = product.loops - 1; i >= 0 && !more; --i) {
+      std::int64_t& step = index[std::size_t(i)];
+      more = ++step < product.loop[std::size_t(i)].extent;
+      if (!more) step = 0;
+    }
   }
-  if (count + epilogue_tensors == 0) return Way::direct;
-  const TorchState state = torch_state();
-  if (subclass || state.watched) return Way::operators;
-  if (state.autocast) return Way::recorded;
-  if (!state.gradients) return Way::direct;
-  return of_epilogue || std::any_of(tensors.begin(), tensors.begin() + count, requires_grad) ? Way::recorded
-                                                                                             : Way::direct;
 }
 
-bool requires_gradient(const Array& array) { return array.type().is_torch() && requires_grad(array.object()); }
-
-bool records_gradients() {
-  if (!knows_torch()) return false;
-  const TorchState state = torch_state();
-  if (state.known && state.watched)
-    throw std::runtime_error(
-        "Matmul computes past torch's operators, which something here looks at (torch.func, a mode, a "
-        "trace, forward-mode gradients); call jitgemm.matmul");
-  return state.gradients;
-}
+}  // namespace
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const Shards* shards) {
   std::optional<std::intptr_t> used;
@@ -343,44 +252,6 @@ bool must_wait(const std::optional<Array>& array) {
   return array && array->place().cuda && !array->type().follows_stream();
 }
 
-namespace {
-
-/// `run` with the operands of each GEMM of a product.
-void for_each_gemm(const Product& product, const Operands& operands, FunctionRef<void(const Operands&)> run) {
-  if (product.loops == 0) return run(operands);
-  std::array<std::int64_t, max_rank> index = {};
-  std::vector<EpilogueValue> values(operands.epilogue_count);
-  const auto moved = [](const void* pointer, std::int64_t bytes) {
-    return pointer ? static_cast<const std::byte*>(pointer) + bytes : nullptr;
-  };
-  for (bool more = true; more;) {
-    Operands at = operands;
-    std::copy_n(operands.epilogue, values.size(), values.begin());
-    at.epilogue = values.data();
-    for (int i = 0; i < product.loops; ++i) {
-      const Product::Loop& loop = product.loop[std::size_t(i)];
-      const std::int64_t step = index[std::size_t(i)];
-      at.a = moved(at.a, step * loop.a);
-      at.b = moved(at.b, step * loop.b);
-      at.c = moved(at.c, step * loop.c);
-      at.d = const_cast<std::byte*>(moved(at.d, step * loop.d));
-      for (std::size_t j = 0; j < values.size(); ++j) {
-        values[j].in = moved(values[j].in, step * loop.epilogue[j]);
-        values[j].out = const_cast<std::byte*>(moved(values[j].out, step * loop.epilogue[j]));
-      }
-    }
-    run(at);
-    more = false;
-    for (int i = product.loops - 1; i >= 0 && !more; --i) {
-      std::int64_t& step = index[std::size_t(i)];
-      more = ++step < product.loop[std::size_t(i)].extent;
-      if (!more) step = 0;
-    }
-  }
-}
-
-}  // namespace
-
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
                  const KernelConfig* config, bool wait) {
   const WithoutLock unlock;
@@ -407,81 +278,6 @@ nb::object PreparedMatmul::result() const {
   else if (d_->type().is_torch())
     note_written(d);
   return epilogue_ ? epilogue_->result(d, *a_) : d;
-}
-
-namespace {
-
-nb::object by_operators(const MatmulArguments& arguments) {
-  static constinit Imported matmul("jitgemm.torch", "matmul"), linear("jitgemm.torch", "linear");
-  nb::dict keywords;
-  const auto pass = [&](const char* name, nb::handle value) {
-    if (!value.is_none()) keywords[name] = value;
-  };
-  pass("bias", arguments.bias);
-  pass("activation", arguments.activation);
-  keywords["slope"] = arguments.slope;
-  pass("out", arguments.out);
-  pass("out_dtype", arguments.out_dtype);
-  pass("precision", arguments.precision);
-  pass("config", arguments.config);
-  pass("stream", arguments.stream);
-  pass("context", arguments.context);
-  if (arguments.b_is_weight) return (*linear)(arguments.a, arguments.b, **keywords);
-  pass("c", arguments.c);
-  keywords["alpha"] = arguments.alpha;
-  pass("beta", arguments.beta);
-  pass("accumulation", arguments.accumulation);
-  pass("scale_a", arguments.scale_a);
-  pass("scale_b", arguments.scale_b);
-  pass("scale_d", arguments.scale_d);
-  return (*matmul)(arguments.a, arguments.b, **keywords);
-}
-
-nb::object recorded(const MatmulArguments& it) {
-  static constinit Imported function("jitgemm.torch", "_recorded");
-  return (*function)(it.a, it.b, it.c, it.alpha, it.beta, it.bias, it.activation, it.slope, it.out, it.out_dtype,
-                     it.precision, it.accumulation, it.scale_a, it.scale_b, it.scale_d, it.config, it.stream,
-                     it.context, it.b_is_weight);
-}
-
-}  // namespace
-
-MatmulArguments past_torch(const MatmulArguments& it, const char* what, nb::object& cast) {
-  const Way way = way_of(it);
-  if (way == Way::operators) {
-    throw std::runtime_error(std::string(what) +
-                             " is computed past torch's operators, which something here looks at (torch.func, a mode, "
-                             "a trace, a subclass of "
-                             "Tensor, forward-mode gradients); call it outside of that");
-  }
-  if (way == Way::direct) return it;
-  static constinit Imported prepared("jitgemm.torch", "_prepared");
-  cast = (*prepared)(what, it.a, it.b, it.c, it.bias, it.out, it.scale_a, it.scale_b, it.scale_d, it.operands);
-  MatmulArguments result = it;
-  result.a = cast[0].ptr();
-  result.b = cast[1].ptr();
-  if (!result.a.is(it.a)) result.precision = Py_None;  // of the type that it was
-  return result;
-}
-
-nb::object matmul(const MatmulArguments& arguments) {
-  if (!arguments.epilogue.is_none()) {
-    nb::object cast;
-    return compute(past_torch(arguments, "a product with an epilogue of one's own", cast));
-  }
-  switch (way_of(arguments)) {
-    case Way::operators:
-      return by_operators(arguments);
-    case Way::recorded:
-      return recorded(arguments);
-    case Way::direct:
-      break;
-  }
-  try {
-    return compute(arguments);
-  } catch (const UnreadableTensor&) {
-    return by_operators(arguments);
-  }
 }
 
 nb::object compute(const MatmulArguments& arguments) {

@@ -8,7 +8,7 @@
 
 #include "bindings.hpp"
 #include "context_internals.hpp"
-#include "matmul.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "new_arrays.hpp"
+#include "streams.hpp"
 #include "torch_state.hpp"
+#include "torch_way.hpp"
 
 namespace jitgemm::python {
 namespace {

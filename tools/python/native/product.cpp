@@ -1,27 +1,14 @@
 #include "product.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "core/pairing.hpp"
+#include "operand_views.hpp"
 
 namespace jitgemm::python {
 namespace {
-
-/// The last two dimensions of an operand.
-struct MatrixView {
-  std::int64_t rows = 1, columns = 1;
-  std::int64_t row_stride = 0, column_stride = 0;
-
-  MatrixView transposed() const { return {columns, rows, column_stride, row_stride}; }
-};
-
-bool is_row_major(const MatrixView& matrix) {
-  return (matrix.column_stride == 1 || matrix.columns <= 1) &&
-         (matrix.row_stride >= matrix.columns || matrix.rows <= 1);
-}
-bool is_column_major(const MatrixView& matrix) { return is_row_major(matrix.transposed()); }
 
 /// False where neither layout describes it.
 bool set_layout(Matrix& matrix, const MatrixView& view) {
@@ -82,16 +69,6 @@ MatrixView matrix_of(const View& view, bool vector_is_row) {
 
 int batch_rank(const View& view) { return std::max(0, view.rank - 2); }
 
-/// Of a batch dimension counted from the innermost: 1 and stride 0 where the array has none.
-std::pair<std::int64_t, std::int64_t> batch_dimension(const View& view, int from_innermost, int matrix_rank = 2) {
-  const int i = view.rank - matrix_rank - 1 - from_innermost;
-  if (i < 0) return {1, 0};
-  const std::int64_t extent = view.shape[std::size_t(i)];
-  return {extent, extent == 1 ? 0 : view.strides[std::size_t(i)]};
-}
-
-std::string shape_text(const char* name, const View& view) { return name + (" is " + to_string(shape_of(view))); }
-
 /// The bias's direction, by its shape.
 Bias direction_of(const View& bias, std::int64_t m, std::int64_t n, bool column, const View& d) {
   if (bias.rank == 1 && column && bias.shape[0] == m) return Bias::along_m;
@@ -103,184 +80,7 @@ Bias direction_of(const View& bias, std::int64_t m, std::int64_t n, bool column,
                    (column ? ",)" : ",), or (" + std::to_string(m) + ", 1) for one value a row"));
 }
 
-/// How an epilogue's operand lies, and how many of its array's dimensions, from the last on, are no batch.
-struct OperandView {
-  MatrixView matrix;
-  int rank = 0;
-};
-
-[[noreturn]] void refuse_operand(const EpilogueArray& array, const std::string& why) {
-  throw ShapeError("operand " + array.operand->name + " is " + to_string(shape_of(*array.view)) + why);
-}
-
-/// Whether the dimensions before the last `rank` are those of the result, or broadcast to them.
-bool fits_batch(const View& view, int rank, const View& d, int result_rank, bool exactly) {
-  const int of_view = view.rank - rank, of_d = d.rank - result_rank;
-  if (of_view > of_d || (exactly && of_view != of_d)) return false;
-  for (int i = 0; i < of_view; ++i) {
-    const std::int64_t extent = batch_dimension(view, i, rank).first;
-    if (extent != batch_dimension(d, i, result_rank).first && (exactly || extent != 1)) return false;
-  }
-  return true;
-}
-
-/// Whether no two indices are of one element, as far as the strides tell.
-bool is_injective(const View& view) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride, extent
-  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
-    if (view.shape[i] > 1) dimensions.emplace_back(std::abs(view.strides[i]), view.shape[i]);
-  std::ranges::sort(dimensions);
-  std::int64_t span = 0;
-  for (const auto& [stride, extent] : dimensions) {
-    if (stride <= span) return false;
-    span += stride * (extent - 1);
-  }
-  return true;
-}
-
-OperandView matrix_operand(const EpilogueArray& array, const View& d, int result_rank, const MatrixView& result) {
-  const View& view = *array.view;
-  const bool output = array.operand->output;
-  bool fits = view.rank >= result_rank && fits_batch(view, result_rank, d, result_rank, output);
-  for (int i = 1; fits && i <= result_rank; ++i)
-    fits = view.shape[std::size_t(view.rank - i)] == d.shape[std::size_t(d.rank - i)];
-  if (!fits)
-    refuse_operand(array, ", a matrix, and the result " + to_string(shape_of(d)) +
-                              (output ? ": an output has the result's shape"
-                                      : ": pass one of that shape, whose leading dimensions may broadcast"));
-  const auto stride = [&](int from_end) { return view.strides[std::size_t(view.rank - from_end)]; };
-  OperandView lies{result, result_rank};
-  if (result_rank == 2) lies.matrix.row_stride = stride(2), lies.matrix.column_stride = stride(1);
-  if (result_rank == 1) (result.columns == 1 ? lies.matrix.row_stride : lies.matrix.column_stride) = stride(1);
-  if (view.elements() > 0 && !is_row_major(lies.matrix))
-    refuse_operand(array,
-                   ", and its elements do not lie one after the other along the last dimension; pass a "
-                   "contiguous one");
-  if (output && view.elements() > 0 && !is_injective(view))
-    refuse_operand(array, ", and some of its elements are one in memory; pass an array that has each of its own");
-  return lies;
-}
-
-OperandView vector_operand(const EpilogueArray& array, const View& d, int result_rank, std::int64_t m, std::int64_t n) {
-  const View& view = *array.view;
-  const bool by_row = array.operand->shape == OperandShape::along_m;
-  const std::int64_t length = by_row ? m : n;
-  const auto extent = [&](int from_end) { return view.shape[std::size_t(view.rank - from_end)]; };
-  const bool is_vector = view.rank == 1 && extent(1) == length;
-  const bool is_batch = view.rank >= 2 && extent(by_row ? 2 : 1) == length && extent(by_row ? 1 : 2) == 1 &&
-                        fits_batch(view, 2, d, result_rank, false);
-  if (!is_vector && !is_batch)
-    refuse_operand(
-        array, (by_row ? ", a value a row, and the result " : ", a value a column, and the result ") +
-                   to_string(shape_of(d)) + ": pass one of shape (" + std::to_string(length) + ",), or " +
-                   (by_row ? "(..., " + std::to_string(length) + ", 1)" : "(..., 1, " + std::to_string(length) + ")") +
-                   " whose leading dimensions are those of the batch or 1");
-  const std::int64_t stride = view.strides[std::size_t(view.rank - (is_batch && by_row ? 2 : 1))];
-  if (length > 1 && stride != 1 && view.elements() > 0)
-    refuse_operand(array, ", and its elements do not lie one after the other; pass a contiguous one");
-  return {by_row ? MatrixView{length, 1, 1, 0} : MatrixView{1, length, 0, 1}, is_vector ? 1 : 2};
-}
-
-/// Of each operand; of a scalar nothing.
-std::vector<OperandView> operand_views(const EpilogueArrays& arrays, const View& d, int result_rank,
-                                       const MatrixView& result) {
-  std::vector<OperandView> views;
-  for (const EpilogueArray& array : arrays.operands) {
-    if (!array.view)
-      views.emplace_back();
-    else if (array.operand->shape == OperandShape::matrix)
-      views.push_back(matrix_operand(array, d, result_rank, result));
-    else
-      views.push_back(vector_operand(array, d, result_rank, result.rows, result.columns));
-  }
-  return views;
-}
-
-/// Whether the operand of a taller product, of `rows` more rows for each matrix of the batch, lies as one of it.
-bool folds(const EpilogueArray& array, const OperandView& lies, std::int64_t stride) {
-  if (!array.view) return true;
-  if (array.operand->shape == OperandShape::along_n) return stride == 0;
-  const MatrixView& matrix = lies.matrix;
-  return stride >= matrix.columns && (matrix.rows == 1 || stride == matrix.rows * matrix.row_stride) &&
-         (array.operand->shape == OperandShape::matrix || stride == matrix.rows);
-}
-
-/// The memory that a view reaches, as [begin, end).
-std::pair<std::intptr_t, std::intptr_t> reach(const View& view) {
-  std::intptr_t begin = 0, end = 1;
-  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
-    (view.strides[i] < 0 ? begin : end) += (view.shape[i] - 1) * view.strides[i];
-  const auto base = reinterpret_cast<std::intptr_t>(view.data), size = std::intptr_t(size_of(view.type));
-  return {base + begin * size, base + end * size};
-}
-
-/// The library sees one GEMM's memory, and where there are more, one must not read what another has written.
-void check_apart(const ProductArrays& arrays, const View& d) {
-  const auto overlap = [](const View& left, const View& right) {
-    if (left.elements() == 0 || right.elements() == 0 || !left.data || !right.data) return false;
-    const auto [left_begin, left_end] = reach(left);
-    const auto [right_begin, right_end] = reach(right);
-    return left_begin < right_end && right_begin < left_end;
-  };
-  const auto refuse = [](const std::string& name, const std::string& other) {
-    throw ShapeError(name + " and " + other + " overlap in memory; pass arrays that do not");
-  };
-  for (const EpilogueArray& array : arrays.epilogue->operands) {
-    if (!array.view) continue;
-    const std::string name = "operand " + array.operand->name;
-    const bool output = array.operand->output;
-    const bool is_d = array.view->data == d.data && alike(*array.view, d);
-    if (overlap(*array.view, d) && (output || !is_d)) refuse(name, "out");
-    if (!output) continue;
-    if (overlap(*array.view, *arrays.a)) refuse(name, "a");
-    if (overlap(*array.view, *arrays.b)) refuse(name, "b");
-    for (const EpilogueArray& other : arrays.epilogue->operands)
-      if (&other != &array && other.view && overlap(*array.view, *other.view)) refuse(name, other.operand->name);
-  }
-}
-
 }  // namespace
-
-View contiguous_view(const Shape& shape, DataType type) {
-  View view{.type = type, .rank = shape.rank, .shape = shape.extents};
-  std::int64_t stride = 1;
-  for (int i = shape.rank - 1; i >= 0; --i) {
-    view.strides[std::size_t(i)] = stride;
-    stride *= std::max<std::int64_t>(1, shape.extents[std::size_t(i)]);
-  }
-  return view;
-}
-
-bool alike(const View& left, const View& right) {
-  if (left.type != right.type || left.rank != right.rank) return false;
-  if (left.elements() == 0) return left.shape == right.shape;
-  for (std::size_t i = 0; i < std::size_t(left.rank); ++i)
-    if (left.shape[i] != right.shape[i] || (left.shape[i] > 1 && left.strides[i] != right.strides[i])) return false;
-  return true;
-}
-
-std::string form_text(const View& view) {
-  std::string text = std::string(to_string(view.type)) + " " + to_string(shape_of(view)) + " with strides (";
-  for (int i = 0; i < view.rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.strides[std::size_t(i)]);
-  return text + ")";
-}
-
-std::int64_t View::elements() const {
-  std::int64_t product = 1;
-  for (int i = 0; i < rank; ++i) product *= shape[std::size_t(i)];
-  return product;
-}
-
-std::string to_string(const Shape& shape) {
-  std::string text = "(";
-  for (int i = 0; i < shape.rank; ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(shape.extents[std::size_t(i)]);
-  }
-  return text + (shape.rank == 1 ? ",)" : ")");
-}
-
-Shape shape_of(const View& view) { return {view.rank, view.shape}; }
 
 Shape product_shape(const View& a, const View& b, bool pairs) {
   if (a.rank == 0 || b.rank == 0)

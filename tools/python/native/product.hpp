@@ -2,48 +2,13 @@
 
 #include <array>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "jitgemm/epilogue.hpp"
 #include "jitgemm/problem.hpp"
+#include "view.hpp"
 
 namespace jitgemm::python {
-
-inline constexpr int max_rank = 16;
-
-/// An array's elements as they lie in memory. Strides are in elements and may be zero or negative.
-struct View {
-  void* data = nullptr;
-  DataType type = f16;
-  int rank = 0;
-  std::array<std::int64_t, max_rank> shape = {}, strides = {};
-
-  std::int64_t elements() const;
-  bool operator==(const View&) const = default;
-};
-
-/// The shape of an array.
-struct Shape {
-  int rank = 0;
-  std::array<std::int64_t, max_rank> extents = {};
-
-  void push_back(std::int64_t extent) { extents[std::size_t(rank++)] = extent; }
-};
-std::string to_string(const Shape& shape);
-Shape shape_of(const View& view);
-/// One whose elements lie one after the other, without memory.
-View contiguous_view(const Shape& shape, DataType type);
-
-/// Of one type, shape and strides; strides of dimensions with one index say nothing.
-bool alike(const View& left, const View& right);
-std::string form_text(const View& view);  ///< what alike() compares, in words
-
-/// Arrays that do not go together; what() names them and says what to do.
-struct ShapeError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
 
 /// An operand of an epilogue of the caller's own.
 struct EpilogueArray {

@@ -5,8 +5,6 @@
 namespace jitgemm::python {
 namespace {
 
-std::string shape_text(const char* name, const View& view) { return name + (" is " + to_string(shape_of(view))); }
-
 /// One with the rows of all ranks, of which the first ones are there.
 View of_all_ranks(View view, int ranks) {
   if (view.rank < 2) return view;

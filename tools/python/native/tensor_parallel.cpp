@@ -11,6 +11,7 @@
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "parallel/nccl_api.hpp"
+#include "torch_way.hpp"
 #include "without_lock.hpp"
 
 namespace jitgemm::python {

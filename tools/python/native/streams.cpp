@@ -1,0 +1,35 @@
+#include "streams.hpp"
+
+namespace jitgemm::python {
+
+Stream current_stream(const ArrayType& type, const Place& place) {
+  if (!place.cuda) return nullptr;
+  if (type.api) {
+    void* stream = nullptr;
+    if (type.api->current_work_stream(dlpack::kDLCUDA, place.number, &stream) != 0) throw nb::python_error();
+    return static_cast<Stream>(stream);
+  }
+  if (type.is_torch())
+    return stream_of(nb::module_::import_("torch").attr("cuda").attr("current_stream")(place.number));
+  if (type.package == "cupy") return stream_of(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")());
+  return nullptr;
+}
+
+Stream stream_of(nb::handle stream) {
+  const auto from_integer = [](nb::handle value) {
+    std::uintptr_t handle = 0;
+    if (nb::try_cast(value, handle)) return reinterpret_cast<Stream>(handle);
+    throw nb::type_error("stream is no handle of a CUDA stream; pass 0 for the default one");
+  };
+  if (PyLong_Check(stream.ptr())) return from_integer(stream);
+  if (nb::hasattr(stream, "__cuda_stream__")) {
+    nb::object described = stream.attr("__cuda_stream__");
+    if (PyCallable_Check(described.ptr())) described = described();
+    return from_integer(described[1]);
+  }
+  for (const char* attribute : {"cuda_stream", "ptr"})
+    if (nb::hasattr(stream, attribute)) return from_integer(stream.attr(attribute));
+  throw nb::type_error("stream is no CUDA stream; pass its handle as an integer, or one of torch's or CuPy's");
+}
+
+}  // namespace jitgemm::python
