@@ -15,8 +15,8 @@ namespace jitgemm::device {
 /// Called by all consumers of the cluster, once. On return `own` has a thread's part of the block's slice, whose
 /// columns begin at place.k * STORE_COLUMNS.
 struct ClusterSum {
-  static constexpr int VECTORS = STORE_COUNT / 4;                             // a block of the fragment each
-  static constexpr int BYTES = CLUSTER_K * CONSUMERS * VECTORS * (128 * 16);  // that a block gets, its own too
+  static constexpr int VECTORS = STORE_COUNT / 4;                                   // a block of the fragment each
+  static constexpr int BYTES = (CLUSTER_K - 1) * CONSUMERS * VECTORS * (128 * 16);  // that a block gets
 
   const SharedMemory& smem;
   const ClusterPlace& place;
@@ -41,8 +41,10 @@ struct ClusterSum {
       ptx::mbarrier_arrive_cluster(
           ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
     ptx::mbarrier_wait_parity(smem.peers_done(), 0);
+    Accumulator kept[STORE_COUNT];
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
+      const bool is_own = slice == place.k;
       const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
       const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
       const u32 its_sums_there = ptx::map_to_rank(smem.sums_there(), owner);
@@ -53,7 +55,11 @@ struct ClusterSum {
         Accumulator x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = accumulators[first + i];
-        ptx::st_async_cluster(to + vector * (128 * 16), x, its_sums_there);
+        if (is_own)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) kept[vector * 4 + i] = x[i];
+        else
+          ptx::st_async_cluster(to + vector * (128 * 16), x, its_sums_there);
       }
     }
     ptx::mbarrier_wait_parity(smem.sums_there(), 0);
@@ -64,7 +70,11 @@ struct ClusterSum {
 #pragma unroll
       for (int vector = 0; vector < VECTORS; ++vector) {
         Accumulator x[4];
-        ptx::ld_shared_v4(slot(from, consumer, thread, vector), x);
+        if (from == place.k)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) x[i] = kept[vector * 4 + i];
+        else
+          ptx::ld_shared_v4(slot(from, consumer, thread, vector), x);
 #pragma unroll
         for (int i = 0; i < 4; ++i) own[vector * 4 + i] = ptx::add(own[vector * 4 + i], x[i]);
       }

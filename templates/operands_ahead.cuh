@@ -22,11 +22,16 @@ constexpr bool KNOWS_WHO_FINISHES = !splits_tiles(PARTITION);
 constexpr int FREE_REGISTERS = (CONSUMERS == 2 ? 112 : 80) - COUNT * (PROMOTED ? 1 + K_BLOCKS_AT_ONCE : 1);
 /// Whether a tile's first are asked for before its first product,
 constexpr bool ASKS_AT_START = HAS_OPERANDS && KNOWS_WHO_FINISHES && FREE_REGISTERS >= OPERAND_REGISTERS;
+// Whether it has registers for one subtile's while it finishes the one before.
+constexpr bool HAS_ROOM_BESIDE =
+    COUNT < 160 && COUNT + OPERAND_REGISTERS <= (CONSUMERS == 3 || BLOCKS_PER_SM == 2 ? 96 : 168);
 /// or else behind its last, where that makes no kernel spill.
-constexpr bool ASKS_BEHIND_LAST = HAS_OPERANDS && KNOWS_WHO_FINISHES && !ASKS_AT_START &&
-                                  COUNT + OPERAND_REGISTERS <= (CONSUMERS == 3 || BLOCKS_PER_SM == 2 ? 96 : 168);
-/// Subtiles whose operands are on their way at a time.
-constexpr int SUBTILES_AHEAD = ASKS_AT_START ? min_of(TILE_SUBTILES, FREE_REGISTERS / OPERAND_REGISTERS) : 1;
+constexpr bool ASKS_BEHIND_LAST = HAS_OPERANDS && KNOWS_WHO_FINISHES && !ASKS_AT_START && HAS_ROOM_BESIDE;
+/// Subtiles whose operands are on their way at a time. With 0 no matrices have chunks, and each subtile's vectors are
+/// loaded where it is finished.
+constexpr int SUBTILES_AHEAD = ASKS_AT_START ? min_of(TILE_SUBTILES, FREE_REGISTERS / OPERAND_REGISTERS)
+                               : HAS_OPERANDS && (STAGES_INPUTS || HAS_ROOM_BESIDE) ? 1
+                                                                                    : 0;
 /// Whether these are all that a tile has, at its start.
 constexpr bool ASKS_FOR_ALL = ASKS_AT_START && SUBTILES_AHEAD == TILE_SUBTILES;
 
@@ -41,7 +46,7 @@ struct OperandsAhead {
   const WorkTile& tile;
   u32 warp, lane;
   int row, column;  // the first of the consumer's
-  SubtileOperands ahead[SUBTILES_AHEAD];
+  SubtileOperands ahead[max_of(1, SUBTILES_AHEAD)];
 
   __device__ __forceinline__ OperandsAhead(const Arguments& args, const WorkTile& tile, u32 warp, u32 lane, int row,
                                            int column)
@@ -50,20 +55,20 @@ struct OperandsAhead {
   /// For those of the first subtiles.
   __device__ __forceinline__ void ask() {
 #pragma unroll
-    for (int number = 0; number < SUBTILES_AHEAD; ++number) load(number);
+    for (int number = 0; number < SUBTILES_AHEAD; ++number) load(number, ahead[number]);
   }
   /// Those of a subtile, asking for others in their place.
   __device__ __forceinline__ SubtileOperands take(int number) {
-    const SubtileOperands operands = ahead[number % SUBTILES_AHEAD];
-    if (number + SUBTILES_AHEAD < TILE_SUBTILES) load(number + SUBTILES_AHEAD);
+    SubtileOperands& place = ahead[number % SUBTILES_AHEAD];
+    const SubtileOperands operands = place;
+    if (number + SUBTILES_AHEAD < TILE_SUBTILES) load(number + SUBTILES_AHEAD, place);
     return operands;
   }
 
  private:
-  __device__ __forceinline__ void load(int number) {
+  __device__ __forceinline__ void load(int number, SubtileOperands& operands) const {
     const int across = number % SUBTILES * SUBTILE_COLUMNS;
     const int its_row = row + number / SUBTILES * STORE_ROWS, its_column = column + across;
-    SubtileOperands& operands = ahead[number % SUBTILES_AHEAD];
     if constexpr (STAGES_INPUTS)
       StagedSubtile{args, tile, warp, lane, its_row, its_column, min_of(SUBTILE_COLUMNS, STORE_COLUMNS - across) / 8}
           .load(operands.chunks);

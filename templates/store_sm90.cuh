@@ -214,7 +214,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
       [[maybe_unused]] const int of_group =
           SWAP_AB ? epilogue.tile.column_end - its_column : epilogue.tile.row_end - its_row;
       SubtileOperands operands;
-      if constexpr (HAS_OPERANDS && ItsEpilogue::FINISHES) operands = operands_ahead.take(mma * SUBTILES + subtile);
+      if constexpr (SUBTILES_AHEAD > 0 && ItsEpilogue::FINISHES)
+        operands = operands_ahead.take(mma * SUBTILES + subtile);
       if constexpr (GROUPS_OF_ROWS)
         if (of_group <= 0) continue;
       if constexpr (THROUGH_SHARED) {
@@ -224,6 +225,8 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
           ptx::bar_sync(1 + consumer, 128);  // the stage is free
         }
         ++subtiles;
+        if constexpr (HAS_OPERANDS && SUBTILES_AHEAD == 0 && ItsEpilogue::FINISHES)
+          operands.vectors.load(epilogue.args, epilogue.tile, its_row, its_column, warp, lane);
         fill_stage<INTERIOR>(epilogue, to, consumer, thread, its_row, its_column, first, columns / 8, operands,
                              accumulators);
         if constexpr (TMA_STORE) ptx::fence_proxy_async();  // TMA reads what ordinary stores wrote
