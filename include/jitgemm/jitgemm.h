@@ -251,8 +251,10 @@ typedef struct jitgemm_epilogue_value {
   const void* in;
   void* out;
   double scalar;
-  int64_t ld;      ///< 0: packed
-  int64_t stride;  ///< JITGEMM_PACKED_STRIDE: matrices one after the other; one vector for all
+  int64_t ld;  ///< 0: packed
+  /// JITGEMM_PACKED_STRIDE: matrices one after the other; one vector for all. With JITGEMM_GROUPING_OFFSETS only
+  /// vectors along_n have another one: leave it at that for the others.
+  int64_t stride;
 } jitgemm_epilogue_value;
 
 /// What is computed, for each of `batch` matrices: D = activation(alpha * A * B + beta * C + bias), where A is M x K,
