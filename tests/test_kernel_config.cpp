@@ -230,6 +230,13 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
   const auto swapped = [&](KernelConfig& c) { cluster(2, 1, 1, 40)(c), c.swap_ab = true; };
   CHECK_THAT(why(swapped, wgmma), ContainsSubstring("multiple of 8 rows"));  // its B is a row-major A
   for (const int m : {2, 4}) CHECK_THAT(why(cluster(m, 1, 1)), ContainsSubstring("clusters"));
+  for (const Schedule schedule : {Schedule::persistent, Schedule::stream_k}) {
+    const auto grid = [&](int blocks) {
+      return [=](KernelConfig& c) { cluster(2, 2, 1)(c), c.schedule = schedule, c.grid = blocks; };
+    };
+    for (const int blocks : {0, 4, 12}) CHECK(why(grid(blocks), wgmma) == "");
+    for (const int blocks : {1, 3, 6, 13}) CHECK_THAT(why(grid(blocks), wgmma), ContainsSubstring("multiple of 4"));
+  }
 }
 
 TEST_CASE("Clusters that split k have one tile or part, are cooperative and have work and room for all",

@@ -304,7 +304,7 @@ typedef struct jitgemm_config {
   int32_t ping_pong, swap_ab, pack_a, pack_b;  ///< flags
   jitgemm_schedule schedule;
   int32_t splits;  ///< of split_k, else 1
-  int32_t grid;    ///< thread blocks of the persistent and stream-K schedules; 0: a cluster a tile
+  int32_t grid;    ///< thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile
   int32_t reserved_word;
 } jitgemm_config;
 
