@@ -178,6 +178,13 @@ TEST_CASE("An epilogue of one's own goes through C as through C++", "[c][custom_
     CHECK(before[i] == 4);
     CHECK(d[i] == 40 + float(i));
   }
+  const std::int32_t end = 3;
+  values[0].stride = 15;
+  operands.group_rows = &end;
+  problem.grouping = JITGEMM_GROUPING_OFFSETS;
+  CHECK(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);
+  CHECK_THAT(jitgemm_last_error_message(), ContainsSubstring("stride_residual = 15 leads from matrix to matrix"));
+  problem.grouping = JITGEMM_GROUPING_NONE, operands.group_rows = nullptr;
   operands.epilogue = nullptr;
   CHECK(jitgemm_gemm(context, &problem, nullptr, &operands, nullptr) == JITGEMM_STATUS_INVALID_OPERAND);
   CHECK_THAT(jitgemm_last_error_message(), ContainsSubstring("Operands::epilogue is null"));

@@ -1,8 +1,11 @@
 // Epilogues as files of the command's: those of tools/examples/epilogues, by both main loops, and the check that says
 // whether they are right.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.hpp"
@@ -181,6 +184,45 @@ TEST_CASE("The check of an epilogue of one's own allows a gradient that is all b
       CHECK_FALSE(cli::check_against_reference(backend, problem, operands).passed());
     }
   }
+}
+
+TEST_CASE("The check of an epilogue of one's own tells infinity from NaN where sums overflow",
+          "[epilogue_files][emulator]") {
+  const TemporaryDirectory cache;
+  Context context(on_emulator(cache.path()));
+  Backend& backend = ContextInternals::backend(context);
+  Problem problem = problem_with("__device__ float epilogue(float x, const Args&, Out&) { return x; }\n");
+  problem.alpha = 1e38;
+  problem = normalise(problem);
+  cli::InputPools inputs(backend, bf16);
+  inputs.prepare(problem, false);
+  const Operands operands = inputs.operands(0);
+  context.gemm(problem, operands);
+  auto* const d = static_cast<float*>(operands.d);
+  REQUIRE(cli::check_against_reference(backend, problem, operands).passed());
+  float* const infinite = std::find_if(d, d + problem.m * problem.n, [](float x) { return std::isinf(x); });
+  REQUIRE(infinite != d + problem.m * problem.n);
+  for (const float wrong : {std::nanf(""), -*infinite, 1.0f}) {
+    const float kept = std::exchange(*infinite, wrong);
+    CHECK_FALSE(cli::check_against_reference(backend, problem, operands).passed());
+    *infinite = kept;
+  }
+}
+
+TEST_CASE("jitgemm run says how much of D is NaN as the epilogue has it", "[cli][epilogue_files]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  const TemporaryDirectory directory;
+  const std::string file = (directory.path() / "root.txt").string();
+  const auto check_of = [&](const std::string& result) {
+    write_file(file, "__device__ float epilogue(float x, const Args&, Out&) { return " + result + "; }\n");
+    const Output output = jitgemm("run --device emulator --tuning off -m 20 -n 24 -k 40 --type f16 --epilogue " + file);
+    CHECK(output.status == 0);
+    return output.out;
+  };
+  CHECK_THAT(check_of("x > 0 ? x : NAN"), ContainsSubstring("right: all elements of D against float64, ") &&
+                                              ContainsSubstring(" of them NaN in both"));
+  CHECK_THAT(check_of("x > 0 ? x : 0"), ContainsSubstring("right: all") && !ContainsSubstring("NaN"));
 }
 
 TEST_CASE("The check of an epilogue of one's own finds each wrong element", "[epilogue_files][emulator]") {

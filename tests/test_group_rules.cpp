@@ -1,5 +1,6 @@
 // Groups of rows as problems: what is refused, what is chosen, what they are called in C.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -20,20 +21,19 @@ using groups::TestDevice;
 
 TEST_CASE("What no kernel does with groups is refused, and says what to do", "[groups][problem]") {
   const Problem problem = problem_of(64, 64, {100, 28}, Layout::column_major);
-  const auto why = [](const Problem& p) { return problem_refusal(ErrorCode::invalid_problem, [&p] { normalise(p); }); };
-  CHECK(why(problem) == "no error");
+  CHECK(problem_refusal(problem) == "no error");
   Problem p = problem;
   p.a.layout = Layout::column_major;
-  CHECK_THAT(why(p), ContainsSubstring("give a row-major A"));
+  CHECK_THAT(problem_refusal(p), ContainsSubstring("give a row-major A"));
   p = problem;
   p.expected_m = -1;
-  CHECK_THAT(why(p), ContainsSubstring("expected_m = -1"));
+  CHECK_THAT(problem_refusal(p), ContainsSubstring("expected_m = -1"));
   p = problem;
   p.grouping = Grouping(9);
-  CHECK_THAT(why(p), ContainsSubstring("unknown grouping: use none, offsets, counts or along_k"));
+  CHECK_THAT(problem_refusal(p), ContainsSubstring("unknown grouping: use none, offsets, counts or along_k"));
   for (const std::int64_t expected : {20, -1}) {
     p = {.m = 8, .n = 8, .k = 8, .batch = 2, .expected_m = expected};
-    CHECK_THAT(why(p), ContainsSubstring("use grouping = offsets, counts or along_k, or expected_m = 0"));
+    CHECK_THAT(problem_refusal(p), ContainsSubstring("use grouping = offsets, counts or along_k, or expected_m = 0"));
   }
 
   TestDevice device(GemmDevice::emulator());
@@ -54,6 +54,35 @@ TEST_CASE("What no kernel does with groups is refused, and says what to do", "[g
                                    {.a = memory.data(), .b = memory.data() + 20000, .d = memory.data() + 40000});
                              }),
              ContainsSubstring("group_rows is null"));
+}
+
+TEST_CASE("Groups that are rows of one matrix have operands of epilogues so, too", "[groups][custom_epilogue]") {
+  Problem problem = problem_of(64, 64, {100, 28}, Layout::column_major);
+  problem.epilogue.function = define_epilogue(parse_epilogue(
+      "// operand in residual matrix f16\n// operand in scale along_m f16\n// operand in bias along_n f16\n"
+      "__device__ float epilogue(float x, const Args& args, Out&) { return x * args.scale + args.residual + args.bias; "
+      "}\n"));
+  TestDevice device(GemmDevice::emulator());
+  const auto memory = device.buffer(1 << 16, f16, 0, nullptr);
+  const auto table = device.buffer(2, s32, 0, nullptr);  // groups without rows
+  const auto refusal = [&](const std::array<std::int64_t, 3>& strides) {
+    char* const at = static_cast<char*>(memory.to_device());
+    EpilogueValue values[3];
+    for (std::size_t i = 0; i < 3; ++i) values[i] = {.in = at + 100000, .stride = strides[i]};
+    const Operands operands{.a = at,
+                            .b = at + 30000,
+                            .d = at + 70000,
+                            .group_rows = reinterpret_cast<const std::int32_t*>(table.to_device()),
+                            .epilogue = values,
+                            .epilogue_count = 3};
+    return problem_refusal(ErrorCode::invalid_operand, [&] { device.context.gemm(problem, operands); });
+  };
+  CHECK(refusal({packed_stride, packed_stride, packed_stride}) == "no error");
+  CHECK(refusal({0, 0, 64}) == "no error");  // of columns each group has its own
+  CHECK_THAT(refusal({128 * 64, 0, 0}),
+             ContainsSubstring("stride_residual = 8192") && ContainsSubstring("leave it away"));
+  CHECK_THAT(refusal({0, 128, 0}), ContainsSubstring("stride_scale = 128") && ContainsSubstring("rows of one"));
+  CHECK_THAT(refusal({-7, 0, 0}), ContainsSubstring("stride_residual = -7"));
 }
 
 TEST_CASE("A problem with groups is its text, and what does not matter is left out", "[groups][problem]") {

@@ -16,6 +16,7 @@
 
 using namespace jitgemm;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 using jitgemm::test::Random;
 
 namespace {
@@ -229,6 +230,13 @@ TEST_CASE("Clusters have 8 blocks at most, which share whole groups of 8 rows", 
   const auto swapped = [&](KernelConfig& c) { cluster(2, 1, 1, 40)(c), c.swap_ab = true; };
   CHECK_THAT(why(swapped, wgmma), ContainsSubstring("multiple of 8 rows"));  // its B is a row-major A
   for (const int m : {2, 4}) CHECK_THAT(why(cluster(m, 1, 1)), ContainsSubstring("clusters"));
+  for (const Schedule schedule : {Schedule::persistent, Schedule::stream_k}) {
+    const auto grid = [&](int blocks) {
+      return [=](KernelConfig& c) { cluster(2, 2, 1)(c), c.schedule = schedule, c.grid = blocks; };
+    };
+    for (const int blocks : {0, 4, 12}) CHECK(why(grid(blocks), wgmma) == "");
+    for (const int blocks : {1, 3, 6, 13}) CHECK_THAT(why(grid(blocks), wgmma), ContainsSubstring("multiple of 4"));
+  }
 }
 
 TEST_CASE("Clusters that split k have one tile or part, are cooperative and have work and room for all",
@@ -287,18 +295,29 @@ TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[k
   CHECK(box(200, f32, true) == std::pair(32, 8));
 }
 
-TEST_CASE("The sm90 main loop needs sm_90a and 16-byte rows", "[kernel_config]") {
+TEST_CASE("The sm90 main loop needs sm_90a and rows of multiples of 16 bytes", "[kernel_config]") {
   const auto same = [](KernelConfig&) {};
+  const auto swap = [](KernelConfig& c) { c.swap_ab = true; };
   CHECK_THAT(why(same, wgmma, square, device_info_for("sm_80")), ContainsSubstring("sm_90a"));
   CHECK_THAT(why(same, wgmma, square, device_info_for("sm_100a")), ContainsSubstring("sm_90a"));
-  CHECK_THAT(why(same, wgmma, normalise({.m = 64, .n = 64, .k = 65})), ContainsSubstring("16-byte"));
+  // By the caller's names, whichever operand the kernel has as its A.
+  const NormalProblem a = normalise({.m = 64, .n = 64, .k = 65}), b = normalise({.m = 64, .n = 65, .k = 64});
+  for (const KernelConfig& config : {wgmma, with(wgmma, swap)}) {
+    CHECK_THAT(why(same, config, a), StartsWith("A is aligned to 2 bytes") && ContainsSubstring("pack it (pack=a)"));
+    CHECK_THAT(why(same, config, b), StartsWith("B is aligned to 2 bytes") && ContainsSubstring("pack it (pack=b)"));
+  }
+  const NormalProblem groups = normalise(
+      {.m = 64, .n = 64, .k = 68, .batch = 2, .b = {.layout = Layout::column_major}, .grouping = Grouping::offsets});
+  CHECK_THAT(why([](KernelConfig& c) { c.schedule = Schedule::persistent; }, wgmma, groups),
+             StartsWith("A is aligned to 8 bytes") && ContainsSubstring("align its pointer, leading dimension and") &&
+                 !ContainsSubstring("pack it"));
 }
 
 TEST_CASE("Packing lifts what the sm90 main loop asks of operands, and is its alone", "[kernel_config]") {
   const auto pack = [](bool a, bool b) { return [=](KernelConfig& c) { c.pack_a = a, c.pack_b = b; }; };
   const NormalProblem unaligned = normalise({.m = 64, .n = 65, .k = 67});
-  CHECK_THAT(why(pack(true, false), wgmma, unaligned), ContainsSubstring("16-byte"));
-  CHECK_THAT(why(pack(false, true), wgmma, unaligned), ContainsSubstring("16-byte"));
+  CHECK_THAT(why(pack(true, false), wgmma, unaligned), StartsWith("B is aligned to 2 bytes"));
+  CHECK_THAT(why(pack(false, true), wgmma, unaligned), StartsWith("A is aligned to 2 bytes"));
   CHECK(why(pack(true, true), wgmma, unaligned) == "");
   CHECK(why(pack(true, true), wgmma) == "");  // without need
   CHECK_THAT(why(pack(true, true)), ContainsSubstring("sm80"));

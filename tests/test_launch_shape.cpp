@@ -77,6 +77,7 @@ void draw(Random& random, Problem& problem, KernelConfig& config) {
   config.cluster_m = cluster.m;
   config.cluster_n = cluster.n;
   config.cluster_k = cluster.k;
+  config.grid *= cluster_size_of(config);
   problem.k = std::max<std::int64_t>(problem.k, cluster.k * config.block_k);  // a k-block each
 }
 
@@ -114,7 +115,7 @@ void check_random_launches(int count) {
     if (d.k_blocks != std::max<std::int64_t>(1, k_blocks)) fail("k-blocks cover k");
     if (shape.cluster != cluster_size_of(config)) fail("a cluster counts as one CTA");
     if (shape.grid != d.ctas * shape.cluster) fail("the grid has one CTA each");
-    if (config.grid >= shape.cluster && shape.grid > config.grid) fail("the grid is no larger than asked for");
+    if (config.grid > 0 && shape.grid > config.grid) fail("the grid is no larger than asked for");
     const long long slots = slot_count(partition, d);
     const long long tile_bytes = 4LL * tile_m * tile_n;
     if ((long long)shape.partial_bytes < slots * tile_bytes) fail("the workspace holds every slot");

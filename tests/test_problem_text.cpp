@@ -1,5 +1,4 @@
 // A problem as a line of text: what is printed, what is read back, and what is refused there.
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -7,15 +6,11 @@
 #include "core/data_types.hpp"
 #include "core/problem.hpp"
 #include "errors.hpp"
+#include "problem_refusal.hpp"
 
 using namespace jitgemm;
+using namespace jitgemm::test;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
 
 TEST_CASE("Scalars print as the kernel gets them, with all their digits", "[problem]") {
   CHECK(to_string(Problem{.m = 1, .n = 1, .k = 1, .beta = 208000000004.0}) ==
@@ -57,10 +52,9 @@ TEST_CASE("What the kernel cannot tell from a default is left out, so that a tex
 
 TEST_CASE("What a text says twice is refused", "[problem]") {
   for (const char* const twice : {"m=1 m=2", "1x2x3 k=3", "m=1 a=f16 a=f16"})
-    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(twice); }),
-               ContainsSubstring("a second time"));
+    CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { parse_problem(twice); }), ContainsSubstring("a second time"));
   for (const char* text : {"m=64 n=64", "k=64 a=bf16", "m=0 k=0"})
-    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [text] { parse_problem(text); }),
+    CHECK_THAT(refusal(ErrorCode::invalid_problem, [text] { parse_problem(text); }),
                ContainsSubstring("is missing: give m, n and k, or none of them"));
 }
 
@@ -71,16 +65,15 @@ TEST_CASE("A type of C is undone by naming it automatic, which no other matrix i
   CHECK(p.c.type == DataType::automatic);
   CHECK(parse_problem("m=1 n=1 k=1 c=automatic").c.type == DataType::automatic);
   for (const char* field : {"a", "b", "d"})
-    CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, field, "automatic"); }),
+    CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { set_field(p, field, "automatic"); }),
                ContainsSubstring("unknown type \"automatic\""));
-  CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, "c", "f61"); }),
-             ContainsSubstring("automatic"));
+  CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { set_field(p, "c", "f61"); }), ContainsSubstring("automatic"));
 }
 
 TEST_CASE("A field that there is not, and a number out of range, are refused with what there is", "[problem]") {
   Problem p;
   const auto refused = [&p](const char* name, const char* value) {
-    return test::refusal(ErrorCode::invalid_problem, [&] { set_field(p, name, value); });
+    return refusal(ErrorCode::invalid_problem, [&] { set_field(p, name, value); });
   };
   CHECK_THAT(refused("foo", "1"), ContainsSubstring("no field \"foo\": it has m, n, k, a, b, c, d, layout_a"));
   for (const char* number : {"1e-400", "1e999", "-1e999"})
@@ -115,7 +108,7 @@ TEST_CASE("A problem prints on one line without its defaults", "[problem]") {
   CHECK(to_string(parse_problem(scaled)) == scaled);
   CHECK(parse_problem(scaled).a.scaling == Scaling::vector);
   CHECK(parse_problem(scaled + " scaling_b=vector").b.scaling == Scaling::vector);
-  CHECK_THAT(test::refusal(ErrorCode::invalid_problem, [&] { parse_problem(scaled + " scaling_b=rows"); }),
+  CHECK_THAT(refusal(ErrorCode::invalid_problem, [&] { parse_problem(scaled + " scaling_b=rows"); }),
              ContainsSubstring("unknown scaling \"rows\": use value, vector"));
 }
 

@@ -41,7 +41,7 @@ begin=$SECONDS
 quietly cmake --build "$build" --parallel "$(nproc)"
 quietly cmake --install "$build" --prefix "$work/library"
 say "library built in $((SECONDS - begin)) s"
-fake_nccl=$(realpath "$build")/tests/python/fake/libnccl.so.2  # of a build with tests
+fakes=$(realpath "$build")/tests/python/fake  # of a build with tests
 rm -f "$out"/jitgemm-*.whl
 
 build_with() {  # python, its version
@@ -77,9 +77,14 @@ check() {  # python, its version, wheel
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
   quietly "$environment/bin/pip" install -q numpy ml_dtypes pytest
   # A shell's background jobs ignore Ctrl-C, which is tested.
-  if [[ -e $fake_nccl ]]; then export JITGEMM_FAKE_NCCL=$fake_nccl; fi
+  if [[ -e $fakes/libnccl.so.2 ]]; then export JITGEMM_FAKE_NCCL=$fakes/libnccl.so.2; fi
   (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
     die "tests of $3 fail with $1"
+  # In a process of their own, which finds no other driver.
+  if [[ -e $fakes/libcuda.so.1 ]]; then
+    (cd "$work" && JITGEMM_FAKE_CUDA=$fakes "$environment/bin/python" -m pytest -q -p no:cacheprovider \
+      "$OLDPWD"/tests/python/test_faults*.py) || die "fault injection tests of $3 fail with $1"
+  fi
   say "$(basename "$3"): $bytes bytes, imported in $ms ms by Python $2"
 }
 

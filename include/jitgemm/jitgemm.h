@@ -251,8 +251,10 @@ typedef struct jitgemm_epilogue_value {
   const void* in;
   void* out;
   double scalar;
-  int64_t ld;      ///< 0: packed
-  int64_t stride;  ///< JITGEMM_PACKED_STRIDE: matrices one after the other; one vector for all
+  int64_t ld;  ///< 0: packed
+  /// JITGEMM_PACKED_STRIDE: matrices one after the other; one vector for all. With JITGEMM_GROUPING_OFFSETS only
+  /// vectors along_n have another one: leave it at that for the others.
+  int64_t stride;
 } jitgemm_epilogue_value;
 
 /// What is computed, for each of `batch` matrices: D = activation(alpha * A * B + beta * C + bias), where A is M x K,
@@ -302,7 +304,7 @@ typedef struct jitgemm_config {
   int32_t ping_pong, swap_ab, pack_a, pack_b;  ///< flags
   jitgemm_schedule schedule;
   int32_t splits;  ///< of split_k, else 1
-  int32_t grid;    ///< thread blocks of the persistent and stream-K schedules; 0: a cluster a tile
+  int32_t grid;    ///< thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile
   int32_t reserved_word;
 } jitgemm_config;
 

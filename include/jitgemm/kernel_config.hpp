@@ -43,7 +43,8 @@ struct KernelConfig {
   bool pack_a = false, pack_b = false;
   Schedule schedule = Schedule::data_parallel;
   int splits = 1;  ///< of split_k, else 1
-  int grid = 0;    ///< thread blocks of the persistent and stream-K schedules; 0: a cluster a tile, which splits none
+  /// Thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile, which splits none.
+  int grid = 0;
 
   bool operator==(const KernelConfig&) const = default;
 };

@@ -129,7 +129,8 @@ struct EpilogueValue {
   double scalar = 0;         ///< rounded to the accumulator's type; of integers whole, and below 2^31
   std::int64_t ld = 0;       ///< of a matrix: elements from one row to the next; 0: packed
   /// Elements from one matrix or vector of a batch to the next. packed_stride: matrices one after the other; one vector
-  /// for all. A matrix that is written may not overlap or interleave with the next.
+  /// for all. A matrix that is written may not overlap or interleave with the next. With Grouping::offsets, whose
+  /// groups are rows of one matrix, only vectors along_n have one: leave it away for the others.
   std::int64_t stride = packed_stride;
 };
 

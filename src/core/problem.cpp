@@ -224,6 +224,12 @@ class EpilogueValues {
       as_scalar(operand.name, value.scalar, p);
       return;
     }
+    const bool is_of_one_matrix = p.grouping == Grouping::offsets && operand.shape != OperandShape::along_n;
+    if (is_of_one_matrix && value.stride != 0 && value.stride != packed_stride)
+      invalid(ErrorCode::invalid_operand,
+              "stride_" + operand.name + " = " + std::to_string(value.stride) +
+                  " leads from matrix to matrix, and groups by offsets are rows of one: leave it away",
+              p);
     const OperandMatrix lies = matrix_of(operand, value, p);
     Matrix matrix{.type = operand.type,
                   .ld = operand.shape == OperandShape::matrix ? value.ld : 0,

@@ -57,6 +57,8 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (c.splits > 1 && c.schedule != Schedule::split_k) return "only split_k has splits";
   if (c.grid < 0 || c.grid > 65535) return "grid is 0..65535";
   if (c.grid > 0 && c.schedule == Schedule::data_parallel) return "data_parallel has no grid of its own";
+  if (const int cluster = cluster_size_of(c); c.grid % cluster != 0)
+    return "grid is of whole clusters: a multiple of " + std::to_string(cluster);
   const Footprint footprint = family.footprint(parameters_of(c, p));
   if (const auto bytes = std::size_t(footprint.smem_bytes); bytes > device.smem_per_block)
     return "the stages need " + std::to_string(bytes) + " bytes of shared memory, the device has " +

@@ -35,11 +35,17 @@ double scalar_rounding(const Problem& p) {
 
 bool ExpectedElement::accepts(double d) const {
   if (d == value || (std::isnan(d) && std::isnan(value))) return true;
+  if (std::isinf(d)) return std::copysign(1, d) * value + tolerance >= overflow;
   return std::abs(d - value) <= tolerance;
 }
 
 ExpectedElement expected_element(const Problem& p, const ElementTerms& terms, double value) {
   if (compute_type_of(p) == s32) return {.value = value};
+  const double largest = largest_finite(p.d.type);
+  const auto saturated = [largest](double x) { return std::clamp(x, -largest, largest); };
+  // Infinity and NaN leave nothing to round.
+  if (std::isfinite(terms.error) && !(std::isfinite(value) && std::isfinite(terms.linear)))
+    return {.value = is_fp8(p.d.type) ? saturated(value) : value};
   const ActivationInfo& activation = info_of(p.epilogue.activation);
   const double linear = std::abs(terms.linear);
   const double before = accumulation(p) * terms.products + scalar_rounding(p) * (terms.addends + linear) + terms.error;
@@ -50,14 +56,12 @@ ExpectedElement expected_element(const Problem& p, const ElementTerms& terms, do
       std::abs(terms.scale) * (largest_slope * before + 4 * scalar_rounding(p) * std::max(linear, activated));
   ExpectedElement expected{.value = value};
   expected.tolerance = after + unit_roundoff(p.d.type) * (std::abs(value) + after) + half_smallest_subnormal(p.d.type);
-  const double largest = largest_finite(p.d.type);
   if (is_fp8(p.d.type)) {
-    const auto saturated = [largest](double x) { return std::clamp(x, -largest, largest); };
     expected.value = saturated(value);
     expected.tolerance = std::max(expected.value - saturated(value - expected.tolerance),
                                   saturated(value + expected.tolerance) - expected.value);
-  } else if (std::abs(value) + expected.tolerance >= largest) {
-    expected.tolerance = HUGE_VAL;  // infinity, or the last numbers before it
+  } else {
+    expected.overflow = largest;
   }
   return expected;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "jitgemm/problem.hpp"
 
 namespace jitgemm {
@@ -16,8 +18,10 @@ struct ElementTerms {
 /// What an element of D may be.
 struct ExpectedElement {
   double value = 0;
-  double tolerance = 0;  ///< rounding of D, accumulation in any order
+  double tolerance = 0;        ///< rounding of D, accumulation in any order
+  double overflow = HUGE_VAL;  ///< what may be as large as that may be infinity, of the same sign
 
+  /// NaN is like NaN alone.
   bool accepts(double d) const;
 };
 /// `value` is not yet rounded to D's type.

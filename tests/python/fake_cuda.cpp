@@ -126,8 +126,9 @@ EXPORTED void fake_let_compile() { compiling.unlock(); }
 
 /// How much is alive of what a library makes.
 EXPORTED int fake_alive() {
-  const std::scoped_lock lock(FakeGpu::mutex, FakeNvrtc::mutex);
-  return int(FakeGpu::alive.size() + FakeNvrtc::alive.size()) + FakeGpu::retained + FakeGraphs::objects_alive;
+  const std::scoped_lock lock(FakeGpu::mutex, FakeNvrtc::mutex, FakeGraphs::mutex);
+  return int(FakeGpu::alive.size() + FakeNvrtc::alive.size() + FakeGraphs::handles.size()) + FakeGpu::retained +
+         FakeGraphs::objects_alive;
 }
 /// Whether this thread's CUDA context and capture mode are its own; makes them so again.
 EXPORTED int fake_restore_thread() {

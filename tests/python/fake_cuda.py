@@ -1,6 +1,6 @@
 """The driver and NVRTC of fake_cuda.cpp, which count, record and fail, and arrays in their memory.
 
-CMake's target fake_cuda makes them: ctest names their folder in JITGEMM_FAKE_CUDA.
+CMake's target fake_cuda makes them: tools/wheel.sh and ctest name their folder in JITGEMM_FAKE_CUDA.
 """
 import ctypes
 import os
@@ -10,7 +10,7 @@ import pytest
 
 FOLDER = os.environ.get("JITGEMM_FAKE_CUDA")
 if not FOLDER:
-    pytest.skip("JITGEMM_FAKE_CUDA names no driver to fail, as ctest does", allow_module_level=True)
+    pytest.skip("JITGEMM_FAKE_CUDA names no driver to fail, as tools/wheel.sh and ctest do", allow_module_level=True)
 LIBRARY = os.path.join(FOLDER, "libcuda.so.1")
 os.environ |= {"JITGEMM_NVRTC": LIBRARY, "JITGEMM_LOG": "info"}
 fake = ctypes.CDLL(LIBRARY)  # from now on, this is what opening libcuda.so.1 gives

@@ -26,7 +26,7 @@ def without_names(text: str, world: World) -> str:
     text = re.sub(re.escape(world.folder) + r"/\S+", "(file)", text)
     text = re.sub(r"of \d+ bytes", "of (n) bytes", text)
     text = re.sub(r"Tiled of [^(]*\([^)]*\)", "Tiled of (a matrix)", text)
-    return re.sub(r"(tuning skipped|tuning of) [^:]*?(:| given up)", r"\1 (it)\2", text)
+    return re.sub(r"(tuning skipped|tuning of) [^:]*?(:| given up| goes without)", r"\1 (it)\2", text)
 
 
 class Log:

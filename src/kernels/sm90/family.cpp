@@ -1,5 +1,6 @@
 // The Hopper kernels: TMA, wgmma, warpgroups that produce and that consume. sm_90a.
 #include "kernels/family.hpp"
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
@@ -30,6 +31,20 @@ std::string why_unshardable(const KernelConfig& c, const NormalProblem& p, const
   return {};
 }
 
+/// By the caller's names, which the geometry does not know: a kernel that swaps operands has the other one as its A.
+std::string why_unaligned(const KernelConfig& c, const KernelProblem& p) {
+  const Matrix &a = c.swap_ab ? p.b : p.a, &b = c.swap_ab ? p.a : p.b;
+  const auto why = [&p](const char* name, const char* pack, const Matrix& matrix) {
+    if (matrix.alignment >= 16) return std::string();
+    return std::string(name) + " is aligned to " + std::to_string(matrix.alignment) +
+           " bytes, and TMA loads rows and matrices from multiples of 16 on: align its pointer, leading dimension and "
+           "stride" +
+           (has_groups(p) ? "" : std::string(", or pack it (") + pack + ")");
+  };
+  std::string of_a = why("A", "pack=a", a);
+  return of_a.empty() ? why("B", "pack=b", b) : of_a;
+}
+
 std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const KernelProblem& p,
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
@@ -40,7 +55,11 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
            "loop takes A column-major and B row-major";
   if (is_empty(normalised)) return "D is empty, which takes no kernel";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
-  if (const char* rule = device::sm90::broken_rule(parameters_of(c, p))) return rule;
+  // What is aligned to less comes next, by its own rule.
+  device::KernelParameters parameters = parameters_of(c, p);
+  parameters.align_a = parameters.align_b = 16;
+  if (const char* rule = device::sm90::broken_rule(parameters)) return rule;
+  if (std::string why = why_unaligned(c, p); !why.empty()) return why;
   if (normalised.sharding != Sharding::none) {
     const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
     if (std::string why = why_unshardable(c, normalised, geometry, device); !why.empty()) return why;

@@ -74,11 +74,12 @@ std::vector<double> row_of(Backend& backend, const Problem& p, const void* d, co
   return values;
 }
 
-/// Of the error to the tolerance; above 1 is wrong.
+/// Of the error to the tolerance, no NaN; above 1 is wrong.
 double error_ratio(const ExpectedElement& reference, double got) {
   const double error = std::abs(got - reference.value);
   if (reference.accepts(got)) return error > 0 && std::isfinite(error) ? error / reference.tolerance : 0;
-  return std::isnan(error) ? HUGE_VAL : std::max(error / reference.tolerance, std::nextafter(1.0, 2.0));
+  const double ratio = error / reference.tolerance;
+  return std::isnan(ratio) ? HUGE_VAL : std::max(ratio, std::nextafter(1.0, 2.0));
 }
 
 /// What two programs' sums may differ by, of a sum's size: they add in another order, and round inputs otherwise.
@@ -108,12 +109,14 @@ std::string element_name(const Problem& p, const CheckedElement& element) {
 
 void Check::compare(const CheckedElement& element, double value, const ExpectedElement& reference) {
   ++elements;
+  const bool is_nan_in_both = std::isnan(value) && std::isnan(reference.value);
+  nans += is_nan_in_both;
   const double its = error_ratio(reference, value);
   if (its <= ratio) return;
   worst = element;
   got = value;
   expected = reference.value;
-  error = std::abs(value - reference.value);
+  error = value == reference.value || is_nan_in_both ? 0 : std::abs(value - reference.value);  // inf - inf is NaN
   allowed = reference.tolerance;
   ratio = its;
 }

@@ -26,6 +26,7 @@ struct RowOfD {
 /// How far D is from a float64 computation with the same inputs.
 struct Check {
   std::int64_t elements = 0;  ///< compared
+  std::int64_t nans = 0;      ///< of these, NaN where that is right
   bool whole = false;         ///< all of D was
   CheckedElement worst;       ///< by error over what is allowed there
   double got = 0, expected = 0;

@@ -120,7 +120,7 @@ void check_epilogue(Backend& backend, const Problem& p, const Operands& operands
         const double value = at(pairs ? 4 : 1);
         double error = 0;
         for (int side = 0; side < all; ++side) error = std::max(error, std::abs(at(side) - value));
-        error += 2 * e * std::abs(value);
+        if (std::isfinite(value)) error += 2 * e * std::abs(value);
         const double scale = output == 0 ? double(scale_d) : 1;
         const ElementTerms terms{.linear = value, .scale = scale, .error = error};
         check.compare({outputs[output].name, batch, row, columns[j]}, got[j],

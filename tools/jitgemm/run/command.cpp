@@ -128,9 +128,9 @@ class Run {
     const double seconds = trial.run();
     const Check check = trial.check();
     if (emulated_) say("run", "{} on the emulator", duration_text(seconds));
-    say("check", "{}: {} of D against float64, the worst off by {:.3g} where rounding may cost {:.3g}",
+    say("check", "{}: {} of D against float64{}, the worst off by {:.3g} where rounding may cost {:.3g}",
         check.passed() ? "right" : "WRONG", check.whole ? "all elements" : fmt::format("{} elements", check.elements),
-        check.error, check.allowed);
+        check.nans > 0 ? fmt::format(", {} of them NaN in both", check.nans) : "", check.error, check.allowed);
     if (!check.passed())
       say("", "{} = {}, should be {}", element_name(plan_.problem, check.worst), check.got, check.expected);
     json_["check"] = {{"passed", check.passed()},
