@@ -40,7 +40,7 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
 
 # ptx functions that order or hold back, by kind. A call becomes a statement that does nothing.
 SYNCHRONISATION = {
-    "barrier": ["bar_sync", "warp_sync", "cluster_arrive", "cluster_arrive_relaxed", "cluster_wait"],
+    "barrier": ["bar_sync", "warp_sync", "cluster_arrive_relaxed", "cluster_wait"],
     "fence": ["fence_mbarrier_init", "fence_proxy_async", "fence_proxy_async_global",
               "wgmma_fence"],
     "wait": ["cp_async_wait_group", "mbarrier_wait_parity", "tma_store_wait_group_read", "tma_store_wait_group",
@@ -172,7 +172,7 @@ def find_synchronisation(text):
             yield kind, match.start(), end, rest(split_arguments(text[match.end():end - 1]))
         if name in WITHOUT_SCOPE:
             yield "scope", match.start(), end, f"ptx::{WITHOUT_SCOPE[name]}({text[match.end():end]}"
-    for match in re.finditer(r"ptx::cluster_arrive(?:_relaxed)?\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
+    for match in re.finditer(r"ptx::cluster_arrive_relaxed\(\);\s*ptx::cluster_wait\(\)", text):  # both, and above each alone
         yield "barrier", match.start(), match.end(), "void(0)"
     for match in re.finditer(rf"\b(?:sum\.)?({'|'.join(OWN_SYNCHRONISATION)})\(", text):
         end = matching(text, match.end() - 1)

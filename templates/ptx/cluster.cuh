@@ -11,11 +11,8 @@ __device__ __forceinline__ u32 cluster_rank() {
   return rank;
 }
 
-/// All threads of the cluster that have not ended arrive, then wait. What they did in shared memory before is seen
-/// after it.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-/// The same, but nothing is seen after it beyond barriers before a fence_mbarrier_init: cluster_arrive waits until all
-/// of the thread's stores have reached the L2.
+/// All threads of the cluster that have not ended arrive, then wait. Nothing is seen after it beyond barriers before a
+/// fence_mbarrier_init: an arrival with a release would wait until all of the thread's stores have reached the L2.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -32,7 +29,7 @@ __device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
 /// mbarrier_wait_parity, have PTX's default scope, the block, where the model asks for the cluster's. What passes over
 /// these barriers from block to block is that a stage has been read, by wgmma whose registers have arrived, so that
 /// nothing is left to become visible; CUTLASS's ClusterBarrier relies on the same. What blocks write for each other
-/// goes by cluster_arrive and cluster_wait.
+/// goes by st_async_cluster.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
@@ -62,18 +59,6 @@ __device__ __forceinline__ void st_async_cluster(u32 mapped, const int (&x)[4], 
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(mapped),
       "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(mapped_barrier)
       : "memory");
-}
-
-/// Stores to another block's shared memory, at an address given by map_to_rank.
-__device__ __forceinline__ void st_cluster_v4(u32 mapped, const float (&x)[4]) {
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "f"(x[0]), "f"(x[1]), "f"(x[2]),
-               "f"(x[3])
-               : "memory");
-}
-__device__ __forceinline__ void st_cluster_v4(u32 mapped, const int (&x)[4]) {
-  asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(mapped), "r"(x[0]), "r"(x[1]), "r"(x[2]),
-               "r"(x[3])
-               : "memory");
 }
 
 }  // namespace jitgemm::device::ptx

@@ -80,13 +80,12 @@ Mbarrier& mbarrier_at(Thread& thread, Block& block, u32 address, const char* ope
   thread.launch->fault("%s: there is no initialised mbarrier at 0x%x", operation, address);
 }
 
-void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation,
-               void (*release)(Clock&, SharedClock&, Thread&)) {
+void arrive_at(Thread& thread, Mbarrier& barrier, const char* operation) {
   check_init_visible(thread, barrier, operation);
   if (barrier.pending == 0)
     thread.launch->fault("%s on mbarrier 0x%x: all %u threads have arrived in phase %u already", operation,
                          barrier.address, barrier.count, barrier.phase);
-  release(barrier.arriving, barrier.merged, thread);
+  release_to(barrier.arriving, barrier.merged, thread);
   --barrier.pending;
   complete_phase(*thread.launch, barrier);
 }
@@ -114,6 +113,7 @@ void complete_phase(Launch& launch, Mbarrier& barrier) {
   ++barrier.phase;
   barrier.pending = int(barrier.count);
   barrier.arriving.raise({barrier.entity, barrier.phase});
+  if (barrier.stores != 0) barrier.arriving.raise({barrier.stores, barrier.phase});
   if (barrier.completed.get()) barrier.arriving.join(*barrier.completed.get());
   barrier.completed = SharedClock(std::move(barrier.arriving));
   barrier.arriving = {};

@@ -96,7 +96,6 @@ struct Thread {
   Stamp stores;         // its groups of TMA stores that have read shared memory
   Stamp fenced;         // its accesses before a fence_proxy_async
   Stamp wgmmas;         // its warpgroup's wgmma groups that it waited for
-  Stamp remote_stores;  // its stores to other blocks
   Stamp inits;          // what it did before its last fence_mbarrier_init
   struct Fence {
     u32 time;
@@ -115,7 +114,7 @@ struct Thread {
   bool knows(Stamp s) const {
     if (known.knows(s) || s.entity == entity) return true;
     return knows_own(s, copies) || knows_own(s, stores) || knows_own(s, wgmmas) || knows_own(s, fenced) ||
-           knows_own(s, copies_fenced) || knows_own(s, remote_stores);
+           knows_own(s, copies_fenced);
   }
 
  private:
@@ -157,6 +156,7 @@ struct Mbarrier {
   long long bytes = 0;  // signed: data may land before it is announced
   u32 phase = 0;        // completed
   Entity entity = 0;    // the copies that complete on it, by phase
+  Entity stores = 0;    // the same of st_async_cluster; 0 until there is one
   Stamp initialised;
   Stamp fenced;    // of the fence_mbarrier_init
   Clock arriving;  // what the arrived threads knew
@@ -178,6 +178,7 @@ struct EntityInfo {
   const char* name;  // a format for `of` and a time
   u32 of;
   const Thread* copier = nullptr;  // whose cp.async it is
+  bool stores_from_peers = false;  // by st_async_cluster
   u32 block = 0;
 };
 
@@ -208,7 +209,7 @@ struct ClusterBarrier {
   u32 arrived = 0;  // threads
   u32 phase = 0;    // completed
   Clock arriving;
-  SharedClock merged, completed;
+  SharedClock completed;
   std::vector<Thread*> waiting;
 };
 
@@ -218,8 +219,7 @@ struct Cluster {
   u32 threads = 0;                             // of all blocks
   u32 alive = 0;                               // threads
   ClusterBarrier barrier;
-  std::vector<EntityInfo> entities;   // those after the threads
-  std::vector<Entity> remote_stores;  // of each thread that did any
+  std::vector<EntityInfo> entities;  // those after the threads
   ClusterGlobalMemory global;
 
   bool has_peers() const { return blocks.size() > 1; }

@@ -32,9 +32,6 @@ class Clock {
     if (s.entity >= times_.size()) times_.resize(s.entity + 1);
     times_[s.entity] = std::max(times_[s.entity], s.time);
   }
-  void forget(Entity e) {
-    if (e < times_.size()) times_[e] = 0;
-  }
   void join(const Clock& other) {
     if (other.times_.size() > times_.size()) times_.resize(other.times_.size());
     for (std::size_t i = 0; i < other.times_.size(); ++i) times_[i] = std::max(times_[i], other.times_[i]);

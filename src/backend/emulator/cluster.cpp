@@ -16,23 +16,8 @@ void complete_if_all_arrived(Cluster& cluster) {
   barrier.arrived = 0;
   barrier.completed = SharedClock(std::move(barrier.arriving));
   barrier.arriving = {};
-  barrier.merged = {};
   for (Thread* thread : barrier.waiting) thread->launch->wake(*thread);
   barrier.waiting.clear();
-}
-
-/// `release(barrier, thread)` says what of the thread's is seen after the barrier.
-template <class Release>
-void arrive_at_cluster_barrier(Release release) {
-  Thread& thread = *current;
-  thread.launch->preempt();
-  if (thread.at_cluster_barrier) thread.launch->fault("cluster_arrive for a second time without a cluster_wait");
-  ClusterBarrier& barrier = thread.block->cluster->barrier;
-  thread.at_cluster_barrier = true;
-  thread.cluster_phase = barrier.phase;
-  release(barrier, thread);
-  ++barrier.arrived;
-  complete_if_all_arrived(*thread.block->cluster);
 }
 
 /// What a mapped address is of.
@@ -53,18 +38,6 @@ void check_has_started(Thread& thread, const Block& block, const char* operation
   for (const Thread& other : block.threads)
     if (thread.knows({other.entity, 1})) return;
   thread.launch->fault("%s at block %u, which may not have started: synchronise with it first", operation, block.index);
-}
-
-/// As release_to(), but for stores to other blocks: an arrival that releases them to another block costs a fence, which
-/// mbarrier_arrive_cluster saves.
-void release_to_without_remote_stores(Clock& clock, SharedClock& merged, Thread& thread) {
-  const auto& remote_stores = thread.block->cluster->remote_stores;
-  if (remote_stores.empty()) return release_to(clock, merged, thread);
-  Clock mine;
-  SharedClock unused;
-  release_to(mine, unused, thread);
-  for (const Entity e : remote_stores) mine.forget(e);
-  clock.join(mine);
 }
 
 /// By another block in this one's memory, that no thread of it has synchronised with; time 0 if there is none.
@@ -88,8 +61,7 @@ void fault_mapped(Thread& thread, u32 address, const char* operation) {
 Block& peer(Thread& thread, u32 rank, const char* operation) {
   Block& block = *thread.block->cluster->blocks[rank];
   if (block.alive == 0)
-    thread.launch->fault("%s at block %u, which has ended: keep it with a last cluster_arrive and cluster_wait",
-                         operation, block.index);
+    thread.launch->fault("%s at block %u, which has ended: keep it until an mbarrier tells it", operation, block.index);
   return block;
 }
 
@@ -104,29 +76,30 @@ void check_peers_are_done(Block& block) {
   const Stamp access = first_unknown_access(block);
   if (access.time != 0)
     block.launch->fault(
-        "the block ends, not synchronised with what %s does in its shared memory: keep it with a last "
-        "cluster_arrive and cluster_wait",
+        "the block ends, not synchronised with what %s does in its shared memory: keep it until an mbarrier tells it",
         describe(*block.cluster, access).text);
 }
 
 u32 cluster_rank() { return current->block->index % current->launch->cluster_size(); }
 
-void cluster_arrive() {
-  arrive_at_cluster_barrier(
-      [](ClusterBarrier& barrier, Thread& thread) { release_to(barrier.arriving, barrier.merged, thread); });
-}
-
 void cluster_arrive_relaxed() {
-  arrive_at_cluster_barrier([](ClusterBarrier& barrier, Thread& thread) {
-    barrier.arriving.raise({thread.entity, 1});
-    barrier.arriving.raise(thread.inits);
-  });
+  Thread& thread = *current;
+  thread.launch->preempt();
+  if (thread.at_cluster_barrier)
+    thread.launch->fault("cluster_arrive_relaxed for a second time without a cluster_wait");
+  ClusterBarrier& barrier = thread.block->cluster->barrier;
+  thread.at_cluster_barrier = true;
+  thread.cluster_phase = barrier.phase;
+  barrier.arriving.raise({thread.entity, 1});
+  barrier.arriving.raise(thread.inits);
+  ++barrier.arrived;
+  complete_if_all_arrived(*thread.block->cluster);
 }
 
 void cluster_wait() {
   Thread& thread = *current;
   thread.launch->preempt();
-  if (!thread.at_cluster_barrier) thread.launch->fault("cluster_wait without a cluster_arrive");
+  if (!thread.at_cluster_barrier) thread.launch->fault("cluster_wait without a cluster_arrive_relaxed");
   ClusterBarrier& barrier = thread.block->cluster->barrier;
   if (barrier.phase == thread.cluster_phase) {
     barrier.waiting.push_back(&thread);
@@ -150,7 +123,7 @@ void mbarrier_arrive_cluster(u32 mapped) {
   thread.launch->preempt();
   const auto [block, address] = target_of(thread, mapped, operation);
   if (&block != thread.block) block.remote_accesses.raise(thread.now);
-  arrive_at(thread, mbarrier_at(thread, block, address, operation), operation, release_to_without_remote_stores);
+  arrive_at(thread, mbarrier_at(thread, block, address, operation), operation);
 }
 
 void mbarrier_arrive_expect_tx_cluster(u32 mapped, u32 bytes) {
@@ -173,38 +146,20 @@ void st_async_cluster(u32 mapped, const void* data, u32 bytes, u32 mapped_barrie
                          block_of_barrier.index);
   unsigned char* to = block.memory.at(thread, address, bytes, bytes, operation);
   Mbarrier& barrier = mbarrier_at(thread, block, barrier_address, operation);
+  // Known by the barrier's phase alone: what the thread does next may overtake it.
+  if (barrier.stores == 0)
+    barrier.stores = block.add_entity({.name = "an st_async_cluster to mbarrier 0x%x (phase %u from 1)",
+                                       .of = barrier.address,
+                                       .stores_from_peers = true});
+  const Stamp landing{barrier.stores, barrier.phase + 1};
   if (&block != thread.block) {
     check_has_started(thread, block, operation);
-    block.remote_accesses.raise(thread.now);
+    block.remote_accesses.raise(landing);
   }
-  block.memory.write(thread, address, bytes, thread.now, Proxy::generic, operation);
+  block.memory.write(thread, address, bytes, landing, Proxy::generic, operation);
   std::memcpy(to, data, bytes);
-  barrier.arriving.raise(thread.now);
-  ++thread.now.time;
   barrier.bytes -= bytes;
   complete_phase(*thread.launch, barrier);
-}
-
-void st_cluster_v4(u32 mapped, const void* data) {
-  Thread& thread = *current;
-  const char* const operation = "st_cluster_v4";
-  thread.launch->preempt();
-  const auto [block, address] = target_of(thread, mapped, operation);
-  unsigned char* to = block.memory.at(thread, address, 16, 16, operation);
-  Stamp as = thread.now;
-  if (&block != thread.block) {
-    check_has_started(thread, block, operation);
-    Stamp& stores = thread.remote_stores;
-    if (stores.entity == 0) {
-      stores.entity = thread.block->add_entity({"a store to another block of thread %u (at %u)", thread.index});
-      thread.block->cluster->remote_stores.push_back(stores.entity);
-    }
-    stores.time = thread.now.time;
-    as = stores;
-    block.remote_accesses.raise(as);
-  }
-  block.memory.write(thread, address, 16, as, Proxy::generic, operation);
-  std::memcpy(to, data, 16);
 }
 
 }  // namespace jitgemm::emulator

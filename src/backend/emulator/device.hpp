@@ -297,8 +297,6 @@ template <typename T>
 inline void st_async_cluster(u32 mapped, const T (&x)[4], u32 mapped_barrier) {
   runtime.st_async_cluster(mapped, x, sizeof x, mapped_barrier);
 }
-inline void st_cluster_v4(u32 mapped, const float (&x)[4]) { runtime.st_cluster_v4(mapped, x); }
-inline void st_cluster_v4(u32 mapped, const int (&x)[4]) { runtime.st_cluster_v4(mapped, x); }
 
 inline void prefetch_tensormap(const TensorMap*) {}
 template <int PENDING>

@@ -65,7 +65,6 @@ void Launch::start_cluster(Cluster& cluster, u32 index) {
   cluster.threads = cluster.alive = threads() * cluster_size();
   cluster.barrier = {};
   cluster.entities.clear();
-  cluster.remote_stores.clear();
   cluster.global = {};
   // Any multiple of 128 is possible on a device, the same in all blocks; seed 0 has the friendliest.
   const u32 smem_base = 1024 + (adversarial() ? u32(random() % 16) * 128 : 0);
@@ -316,7 +315,7 @@ void Launch::run_thread() {
   if (warp.arrived) fault("ends while other lanes of its warp wait in %s", to_string(warp.collective));
   check_copies_finished(thread);
   check_wgmma_finished(thread);
-  if (thread.at_cluster_barrier) fault("ends between cluster_arrive and cluster_wait");
+  if (thread.at_cluster_barrier) fault("ends between cluster_arrive_relaxed and cluster_wait");
   thread.wait = Wait::finished;
   warp.exited |= 1u << thread.lane;
   warp.runnable &= ~(1u << thread.lane);
@@ -374,8 +373,8 @@ void release_to(Clock& clock, SharedClock& merged, Thread& thread) {
     clock.join(*thread.known.get());
     merged = thread.known;
   }
-  for (const Stamp stamp : {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced,
-                            thread.wgmmas, thread.remote_stores})
+  for (const Stamp stamp :
+       {thread.now, thread.copies, thread.copies_fenced, thread.stores, thread.fenced, thread.wgmmas})
     clock.raise(stamp);
   ++thread.now.time;
 }

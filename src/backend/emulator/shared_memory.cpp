@@ -54,14 +54,15 @@ void SharedMemory::check_fenced(Thread& thread, u32 address, Stamp writer, Proxy
   Stamp fenced;
   if (writer.entity < cluster.threads) {
     fenced = {cluster.thread(writer.entity).fenced.entity, writer.time};
-  } else if (std::ranges::find(cluster.remote_stores, writer.entity) != cluster.remote_stores.end()) {
-    if (owner_fenced(thread, writer, proxy)) return;
-    thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async in block %u after it",
-                         operation, address, describe(cluster, writer).text, owner_->index);
   } else {
-    const Thread* copier = cluster.entities[writer.entity - cluster.threads].copier;
-    if (!copier) return;  // written by TMA
-    fenced = {copier->copies_fenced.entity, writer.time};
+    const EntityInfo& info = cluster.entities[writer.entity - cluster.threads];
+    if (info.stores_from_peers) {
+      if (owner_fenced(thread, writer, proxy)) return;
+      thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async in block %u after it",
+                           operation, address, describe(cluster, writer).text, owner_->index);
+    }
+    if (!info.copier) return;  // written by TMA
+    fenced = {info.copier->copies_fenced.entity, writer.time};
   }
   if (fenced.entity == 0 || !knows(thread, fenced, proxy))
     thread.launch->fault("%s at shared address 0x%x, written by %s without a fence_proxy_async after it", operation,
