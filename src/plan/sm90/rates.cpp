@@ -24,7 +24,7 @@ HopperRates HopperRates::of_h100() {
           .epilogue_us = 0.106,
           .unaligned_epilogue_us = 2.66,
           .store_bytes_clock = 16.1,
-          .cluster_sum_us = 0.47,
+          .cluster_sum_us = 0.673,
           .cluster_sum_bytes_clock = 12.85,
           .arrival_us = 2.75,
           .part_bytes_us = 4.83e4,

@@ -5,8 +5,8 @@
 namespace jitgemm {
 
 /// What the cost model takes a device to do with the Hopper main loop. The defaults are an H200's: fitted to 3000
-/// measured candidates of 129 shapes (tools/results/NOTES.md, 22), with the terms of 24, 43 and 53. Microseconds; bytes
-/// and operations a microsecond; "a clock" is one SM's.
+/// measured candidates of 129 shapes (tools/results/NOTES.md, 22), with the terms of 24 and 43. Microseconds; bytes and
+/// operations a microsecond; "a clock" is one SM's.
 struct HopperRates {
   double launch_us = 1.65;  ///< to the first product, and from the last store to the end
   double clocks_us = 1.7e3;
@@ -21,7 +21,7 @@ struct HopperRates {
   double epilogue_us = 0.249;  ///< of 128 accumulators a thread
   double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
-  double cluster_sum_us = 0.13, cluster_sum_bytes_clock = 12.8;
+  double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
   double arrival_us = 1.45, part_bytes_us = 7e4;  ///< of a tile split across CTAs
   double wave_us = 1.9;                           ///< between two waves of blocks
   double second_block_us = 0.3;                   ///< for another block on each SM
@@ -29,8 +29,7 @@ struct HopperRates {
   double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
-  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 112 shapes (tools/results/NOTES.md, 51 and
-  /// 53).
+  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 112 shapes (tools/results/NOTES.md, 51).
   static HopperRates of_h100();
   /// Of any device, from its data sheet; nothing is measured.
   static HopperRates derived(const DataSheet& device);
