@@ -33,6 +33,7 @@ struct Arguments {
   Scalars<Scalar> scalars;
 
   Decomposition decomposition;
+  bool lets_next_start;  // on the stream, early: while blocks of this launch run
   void* partials;  // slots of split tiles, see fixup.cuh
   unsigned*
       counters;  // one per split tile and consumer group, or one of fetched tiles; zero before and after the launch

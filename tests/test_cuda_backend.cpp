@@ -11,7 +11,7 @@
 #include "errors.hpp"
 #include "fake_driver.hpp"
 #include "kernels/launch_shape.hpp"
-#include "plan/sm90/candidates.hpp"
+#include "kernels/sm90/residence.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;

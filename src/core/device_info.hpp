@@ -7,6 +7,8 @@
 
 namespace jitgemm {
 
+inline constexpr std::size_t reserved_smem_bytes = 1024;  ///< of each block, by the driver
+
 /// The facts of a device that choices depend on.
 struct DeviceInfo {
   std::string name;

@@ -13,6 +13,7 @@ struct LaunchGrid {
   int threads = 0;
   std::size_t smem_bytes = 0;
   bool cooperative = false;  ///< all blocks are resident at once, or the launch fails
+  bool wants_empty_gpu = false;  ///< blocks of an earlier launch that still run would cost it more than a wait for them
   bool resident = false;     ///< they are so few that they are, too, which the driver is not told
 };
 

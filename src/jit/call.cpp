@@ -125,7 +125,7 @@ CallKernels get_kernels(KernelStore& store, const NormalProblem& normalised, con
 
 Ready make_ready(KernelStore& store, const NormalProblem& normalised, const KernelConfig& config,
                  const DeviceInfo& device) {
-  return {config, launch_shape(normalised, config), get_kernels(store, normalised, config, device)};
+  return {config, launch_shape_on(device, normalised, config), get_kernels(store, normalised, config, device)};
 }
 
 void for_each_step(const Ready& ready, const NormalProblem& problem, const Operands& operands,

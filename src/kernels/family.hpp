@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ struct KernelFamily {
   /// What its kernels copy by TMA; null if they copy nothing so.
   TensorMaps (*tensor_maps)(const NormalProblem& normalised, const KernelProblem& kernel_problem,
                             const KernelConfig& config);
+  /// The blocks of a launch that run at once; null if that is not known.
+  std::int64_t (*block_slots)(const KernelConfig& config, const KernelProblem& kernel_problem,
+                              const DeviceInfo& device);
   bool takes_packed;          ///< operands that were packed into the workspace
   bool promotes;              ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type
   bool has_one_tile_kernels;  ///< data-parallel launches have kernels of their own, device::Partition::one_tile

@@ -1,14 +1,19 @@
 #include "kernels/launch_shape.hpp"
 
+#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/dealing.hpp"
+#include "kernels/early_start.hpp"
 #include "kernels/family.hpp"
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
 
 namespace jitgemm {
+
+// Of a data sheet's rate.
+constexpr double sustained_memory = 0.9;
 
 device::Partition partition_of(const KernelConfig& config) {
   switch (config.schedule) {
@@ -59,6 +64,17 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
                         std::size_t(c.block_n * c.cluster_n) * size_of(accumulator_of(p));
   shape.counters = fetches(c, p) ? 1 : device::split_tile_count(partition, d) * cluster * footprint.arriving_groups;
   shape.packed_bytes = packing_of(normalised, c).bytes;
+  return shape;
+}
+
+LaunchShape launch_shape_on(const DeviceInfo& device, const NormalProblem& normalised, const KernelConfig& c) {
+  LaunchShape shape = launch_shape(normalised, c);
+  const auto block_slots = family_of(c).block_slots;
+  if (!block_slots || !device.launches_dependents() || has_groups(normalised) || device.memory_gb_s == 0) return shape;
+  const double memory_us = minimum_bytes(normalised) / (sustained_memory * 1e3 * device.memory_gb_s);
+  const EarlyStart start = early_start_of(shape.grid, block_slots(c, kernel_problem(normalised, c), device), memory_us);
+  shape.wants_empty_gpu = start.wants_empty_gpu;
+  shape.lets_next_start = start.lets_next_start;
   return shape;
 }
 

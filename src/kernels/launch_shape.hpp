@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/device_info.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/launch_grid.hpp"
 #include "core/problem.hpp"
@@ -14,6 +15,7 @@ struct LaunchShape : LaunchGrid {
   std::size_t partial_bytes = 0;        ///< slots for partial tiles
   int counters = 0;              ///< of arrivals at split tiles, or of fetched tiles: zero before and after each launch
   std::size_t packed_bytes = 0;  ///< packed operands
+  bool lets_next_start = true;   ///< while its blocks run; only of launch_shape_on()
 
   /// Where the packed operands begin in the workspace, behind the slots.
   std::size_t packed_offset() const { return (partial_bytes + 255) / 256 * 256; }
@@ -28,5 +30,7 @@ KernelConfig compiled_part(const KernelConfig& config);
 
 /// Of a configuration that why_beyond_integers() says nothing against.
 LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& config);
+/// The same, with what the device has a say in: how launches of a stream overlap.
+LaunchShape launch_shape_on(const DeviceInfo& device, const NormalProblem& normalised, const KernelConfig& config);
 
 }  // namespace jitgemm

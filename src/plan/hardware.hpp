@@ -1,14 +1,11 @@
 #pragma once
 
-#include <cstddef>
-
 #include "core/type_rules.hpp"
 
 namespace jitgemm {
 
 // What the models of all families take for granted of a GPU.
 
-inline constexpr std::size_t reserved_smem_bytes = 1024;  ///< of each block, by the driver
 inline constexpr int sm_registers = 65536, sm_threads = 2048;
 
 /// Of the L2, what operands may fill and still be there when the next blocks ask for them. No source is known; for the

@@ -91,7 +91,7 @@ class Tuner {
       candidate.report.config = choice.config;
       candidate.report.predicted_us = choice.predicted_us;
       candidate.runnable.config = choice.config;
-      candidate.runnable.shape = launch_shape(problem, choice.config);
+      candidate.runnable.shape = launch_shape_on(backend.device(), problem, choice.config);
       candidates_.push_back(std::move(candidate));
     }
   }

@@ -50,7 +50,8 @@ bool EarlyTriggers::contains(CUfunction kernel) const {
   return kernels_.contains(kernel);
 }
 
-CapturedStart::CapturedStart(const DriverApi& api, const EarlyTriggers& triggers, int device_sms, Stream stream)
+CapturedStart::CapturedStart(const DriverApi& api, const EarlyTriggers& triggers, int device_sms,
+                             const LaunchGrid& next, Stream stream)
     : api_(api), stream_(stream) {
   const CapturePoint point = capture_point(api, stream);
   if (point.nodes.size() != 1) return;
@@ -58,7 +59,9 @@ CapturedStart::CapturedStart(const DriverApi& api, const EarlyTriggers& triggers
   const auto kernel = kernel_of(api, before_);
   if (!kernel) return;
   by_trigger_ = triggers.contains(kernel->func);
-  if (by_trigger_ || !api.stream_update_capture_dependencies_v2 || !runs_for_a_while(api, *kernel, device_sms)) return;
+  if (by_trigger_ || next.wants_empty_gpu || !api.stream_update_capture_dependencies_v2 ||
+      !runs_for_a_while(api, *kernel, device_sms))
+    return;
   CUgraphEdgeData once_its_blocks_run = {};
   once_its_blocks_run.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
   once_its_blocks_run.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;

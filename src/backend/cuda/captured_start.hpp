@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "backend/cuda/driver_api.hpp"
+#include "core/launch_grid.hpp"
 #include "jitgemm/types.hpp"
 
 namespace jitgemm::cuda {
@@ -29,13 +30,14 @@ class EarlyTriggers {
 ///   another's, of 5 us           2.71                3.05                            2.19
 ///
 /// (tools/results/NOTES.md, 33). So behind others' kernels a start is early only where these run for a while; how long,
-/// their grids tell. Outside of captures the trigger's way is faster behind all of them (2.6 to 2.8 us against 3.7).
+/// their grids tell; and where the launch does not want an empty GPU. Outside of captures the trigger's way is faster behind all of them (2.6 to 2.8 us against 3.7).
 class CapturedStart {
  public:
-  /// Of the next launch on the stream, which is being captured; `device_sms` are its device's. Throws
+  /// Of the next launch on the stream, `next`, which is being captured; `device_sms` are its device's. Throws
   /// Error{not_capturable} if the capture has become invalid. As a graph is not thread-safe, no other thread captures
   /// into this one while this lives.
-  CapturedStart(const DriverApi& api, const EarlyTriggers& triggers, int device_sms, Stream stream);
+  CapturedStart(const DriverApi& api, const EarlyTriggers& triggers, int device_sms, const LaunchGrid& next,
+                Stream stream);
   /// Takes back what it has told the capture, unless a launch has used it up.
   ~CapturedStart();
   CapturedStart(const CapturedStart&) = delete;

@@ -190,7 +190,7 @@ bool CudaBackend::can_be_resident(const LoadedKernel& kernel, const LaunchGrid& 
 void CudaBackend::launch(const LoadedKernel& kernel, const LaunchGrid& grid, ArgumentBytes arguments, Stream stream) {
   CurrentContext current(context_);
   std::optional<CapturedStart> start;
-  if (dependent_launch_ && is_capturing(stream)) start.emplace(api_, triggers_, device_.sm_count, stream);
+  if (dependent_launch_ && is_capturing(stream)) start.emplace(api_, triggers_, device_.sm_count, grid, stream);
   LaunchConfig config(grid, start ? start->by_trigger() : dependent_launch_, stream);
   void* parameters[] = {const_cast<std::byte*>(arguments.data())};
   const CUresult result =

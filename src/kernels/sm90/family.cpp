@@ -7,6 +7,7 @@
 #include "kernels/kernel_problem.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
+#include "kernels/sm90/residence.hpp"
 #include "kernels/sm90/wgmma_macros.hpp"
 #include "util/integers.hpp"
 
@@ -104,6 +105,7 @@ const KernelFamily sm90_family{.main_loop = MainLoop::sm90,
                                .template_files = template_files,
                                .macros = macros,
                                .tensor_maps = tensor_maps_of,
+                               .block_slots = block_slots_sm90,
                                .takes_packed = true,
                                .promotes = true,
                                .has_one_tile_kernels = true,

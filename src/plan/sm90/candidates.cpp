@@ -16,7 +16,7 @@
 #include "kernels/legality.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
-#include "plan/hardware.hpp"
+#include "kernels/sm90/residence.hpp"
 #include "util/integers.hpp"
 
 namespace jitgemm {
@@ -170,13 +170,6 @@ void add_tiles(const DeviceInfo& device, TilesSm90& form) {
 }
 
 }  // namespace
-
-int usable_sms(int cluster_size, const DeviceInfo& device) {
-  const int usual = (cluster_size <= 2 ? device.sm_count : device.sm_count * 10 / 11) / cluster_size;
-  const int at_once = device.clusters_at_once.at(std::size_t(cluster_size));
-  const int clusters = at_once > 0 ? std::min(at_once, device.sm_count / cluster_size) : usual;
-  return std::max(1, clusters) * cluster_size;
-}
 
 std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo& device) {
   const auto tiles_of = [&](bool swap_ab) {

@@ -27,15 +27,6 @@ inline int splits_of(std::int64_t k_blocks, int cluster_k, std::int64_t most) {
 /// One swizzled row of 128 bytes.
 inline int block_k_sm90(DataType a) { return 128 / int(size_of(a)); }
 
-/// Whether two blocks of such clusters are to share an SM. Clusters of 8 that do were the fastest on none of 54 shapes,
-/// and took up to 2.3 times as long as predicted (tools/results/NOTES.md, 24).
-inline bool may_share_sm(int cluster_size) { return cluster_size < 8; }
-
-/// SMs that blocks can occupy at once when only whole clusters of a size do: those of a cluster share a GPC, whose
-/// number of SMs is not a multiple of 4 (an H200 with 132 SMs takes 66 clusters of 2, 30 of 4 and 15 of 8). Where the
-/// device does not say, as that one.
-int usable_sms(int cluster_size, const DeviceInfo& device);
-
 /// With or without swapped operands: the problem as the kernel sees it, and the tiles that are worth a look. Each way
 /// to share a tile's rows among warpgroups, with the clusters and the tile widths that fill whole waves of the device.
 /// Operands that the main loop takes only packed are packed.

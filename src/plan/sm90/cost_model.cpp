@@ -10,6 +10,8 @@
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
+#include "kernels/early_start.hpp"
+#include "kernels/sm90/residence.hpp"
 #include "plan/hardware.hpp"
 #include "plan/sm90/candidates.hpp"
 
@@ -76,18 +78,12 @@ double CostModelSm90::contention(double clusters) const {
   return clusters <= cold_clusters ? 1 : 1 + rates_.hot_row * std::log2(clusters / cold_clusters);
 }
 
-bool CostModelSm90::two_fit(const KernelConfig& c) const {
-  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, problem_));
-  return geometry.ctas_per_sm == 2 &&
-         2 * (std::size_t(geometry.smem_bytes) + reserved_smem_bytes) <= device_.smem_per_sm;
-}
-
 CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const TileCounts& counts) const {
   Launch launch{.config = c, .cluster_tiles = counts, .cluster = cluster_size_of(c)};
   const std::int64_t grid = quotient(c.grid, launch.cluster);
   launch.dealing = deal_out(c, counts, grid > 0 ? grid : counts.all * c.splits);
   launch.usable = usable_sms_[std::size_t(launch.cluster)];
-  launch.resident = may_share_sm(launch.cluster) && two_fit(c) ? 2 : 1;
+  launch.resident = may_share_sm(launch.cluster) && two_fit(c, problem_, device_) ? 2 : 1;
   launch.tiles = counts.all * c.cluster_m * c.cluster_n;
   launch.rows = c.block_m;
   launch.columns = c.block_n;
@@ -241,6 +237,9 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
   time.power_us = 2.0 * double(launch.tiles) * launch.elements * double(counts.k_blocks) * c.block_k * flop_us_;
   time.memory_us = memory_us_;
   time.us += together_us(time);
+  const EarlyStart start = early_start_of(launch.dealing.ctas * launch.cluster,
+                                          std::int64_t(launch.usable) * launch.resident, time.memory_us);
+  if (!start.lets_next_start) time.us += late_start_us;
   return time;
 }
 
@@ -267,7 +266,7 @@ double CostModelSm90::tile_us(const KernelConfig& tile, const ConstraintFilter* 
   } else if (c.cluster_k == 1 && fills && may_share_sm(size) &&
              device::sm90::geometry(parameters_of(c, problem_)).ctas_per_sm == 2) {
     c = tile;
-    while (c.stages > fewest_stages && !two_fit(c)) --c.stages;
+    while (c.stages > fewest_stages && !two_fit(c, problem_, device_)) --c.stages;
     least = std::min(least, us_if_allowed(c));
   }
   return least;

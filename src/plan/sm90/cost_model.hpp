@@ -50,7 +50,6 @@ class CostModelSm90 {
   double step_us(const Step& step, double active, int share) const;
   /// How much longer rows take that so many clusters ask for at once.
   double contention(double clusters) const;
-  bool two_fit(const KernelConfig& config) const;
   double epilogue_us(const Launch& launch) const;
   double part_bytes(const Launch& launch) const { return launch.elements * part_element_; }
 
