@@ -33,8 +33,8 @@ struct Arguments {
   Scalars<Scalar> scalars;
 
   Decomposition decomposition;
-  bool lets_next_start;  // on the stream, early: while blocks of this launch run
-  void* partials;  // slots of split tiles, see fixup.cuh
+  bool holds_next_back;  // the next launch on the stream starts when blocks of this one have ended
+  void* partials;        // slots of split tiles, see fixup.cuh
   unsigned*
       counters;  // one per split tile and consumer group, or one of fetched tiles; zero before and after the launch
 };

@@ -336,7 +336,7 @@ struct Ring {
 __device__ __forceinline__ void gemm(const Arguments& args) {
   if constexpr (DEPENDENT_LAUNCH) {
     ptx::griddepcontrol_wait();
-    if (args.lets_next_start) ptx::griddepcontrol_launch_dependents();
+    if (!args.holds_next_back) ptx::griddepcontrol_launch_dependents();
   }
   const u32 smem = (ptx::dynamic_smem() + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN;
   const Ring ring{smem};

@@ -157,7 +157,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     const bool is_elected = producer.issues = ptx::elect_one();
     if constexpr (DEPENDENT_LAUNCH) {
       ptx::griddepcontrol_wait();
-      if (is_elected && args.lets_next_start) ptx::griddepcontrol_launch_dependents();
+      if (is_elected && !args.holds_next_back) ptx::griddepcontrol_launch_dependents();
     }
     auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem, place, is_elected);
     for (bool more = items.first(work); more; more = items.next(work))
@@ -171,7 +171,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     if (!ptx::elect_one()) return;
     if constexpr (DEPENDENT_LAUNCH) {
       ptx::griddepcontrol_wait();
-      if (args.lets_next_start) ptx::griddepcontrol_launch_dependents();
+      if (!args.holds_next_back) ptx::griddepcontrol_launch_dependents();
     }
     while (more) {
       producer.load(scheduler, work, tile, first_k(scheduler));

@@ -44,8 +44,9 @@ class Capturing {
   Capturing(const Capturing&) = delete;
   Capturing& operator=(const Capturing&) = delete;
 
-  void launch() {
-    backend_->launch(*kernel_, {.grid = 8, .threads = 128, .smem_bytes = 1024}, bytes_of(device::Arguments{}), stream);
+  void launch(bool wants_empty_gpu = false) {
+    backend_->launch(*kernel_, {.grid = 8, .threads = 128, .smem_bytes = 1024, .wants_empty_gpu = wants_empty_gpu},
+                     bytes_of(device::Arguments{}), stream);
   }
   Start start_of_next() {
     launch();
@@ -90,6 +91,20 @@ TEST_CASE("behind another's kernel a captured one starts early where that runs f
   capturing.launch_foreign(1, 48 << 10);
   CHECK(capturing.start_of_next() == Start::ordinary);
   capturing.launch_foreign(1, (48 << 10) + 16);
+  CHECK(capturing.start_of_next() == Start::once_its_blocks_run);
+}
+
+TEST_CASE("a captured kernel that wants an empty GPU starts early behind ours alone, which know when to let it",
+          "[cuda]") {
+  Capturing capturing;
+  const auto start = [&] {
+    capturing.launch(true);
+    return start_of(FakeGraphs::last_node(stream));
+  };
+  capturing.launch_foreign(1000);
+  CHECK(start() == Start::ordinary);
+  CHECK(start() == Start::by_trigger);
+  capturing.launch_foreign(1000);
   CHECK(capturing.start_of_next() == Start::once_its_blocks_run);
 }
 

@@ -12,9 +12,11 @@ struct LaunchGrid {
   int grid = 0;     ///< thread blocks; 0 when there is nothing to write
   int threads = 0;
   std::size_t smem_bytes = 0;
-  bool cooperative = false;  ///< all blocks are resident at once, or the launch fails
+  bool cooperative = false;      ///< all blocks are resident at once, or the launch fails
   bool wants_empty_gpu = false;  ///< blocks of an earlier launch that still run would cost it more than a wait for them
-  bool resident = false;     ///< they are so few that they are, too, which the driver is not told
+  bool holds_next_back =
+      false;              ///< the next launch is to start when its blocks have ended, although it may start early
+  bool resident = false;  ///< they are so few that they are, too, which the driver is not told
 };
 
 /// A kernel's one parameter, a struct that it takes by value.

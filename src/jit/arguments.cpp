@@ -150,7 +150,7 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   args.ldd = p.d.ld;
   set_extents(args, p);
   args.decomposition = shape.decomposition;
-  args.lets_next_start = shape.lets_next_start;
+  args.holds_next_back = shape.holds_next_back;
   args.partials = workspace.memory;
   args.counters = workspace.counters;
 

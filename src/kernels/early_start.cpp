@@ -20,7 +20,7 @@ EarlyStart early_start_of(std::int64_t blocks, std::int64_t slots, double memory
   const double idle = 1 - double(blocks) / double(waves * slots);
   const double lost_us = time_of_idle * std::max(0.0, idle - harmless_idle) * memory_us;
   const bool wants_empty_gpu = lost_us > late_start_us;
-  return {wants_empty_gpu, !wants_empty_gpu || 2 * blocks <= slots};
+  return {wants_empty_gpu, wants_empty_gpu && 2 * blocks > slots};
 }
 
 }  // namespace jitgemm

@@ -11,10 +11,8 @@ namespace jitgemm {
 /// with blocks for 0.57 of the SMs, 1.1 for 0.7, as long from 0.8 on; and as long up to half of the SMs, where two
 /// launches have room beside each other (tools/results/NOTES.md, 54).
 struct EarlyStart {
-  /// Start its blocks when those of the launch before have ended.
-  bool wants_empty_gpu = false;
-  /// Let the next launch's blocks start while its own run. In doubt the next one is like it.
-  bool lets_next_start = true;
+  bool wants_empty_gpu = false;  ///< start its blocks when those of the launch before have ended
+  bool holds_next_back = false;  ///< start the next launch's when its own have ended: in doubt the next one is like it
 };
 
 /// Of a launch of so many blocks, `slots` of which run at once, that reads and writes for so long.

@@ -15,7 +15,6 @@ struct LaunchShape : LaunchGrid {
   std::size_t partial_bytes = 0;        ///< slots for partial tiles
   int counters = 0;              ///< of arrivals at split tiles, or of fetched tiles: zero before and after each launch
   std::size_t packed_bytes = 0;  ///< packed operands
-  bool lets_next_start = true;   ///< while its blocks run; only of launch_shape_on()
 
   /// Where the packed operands begin in the workspace, behind the slots.
   std::size_t packed_offset() const { return (partial_bytes + 255) / 256 * 256; }

@@ -3,7 +3,8 @@
 #include <string>
 #include <tuple>
 
-#include "plan/data_sheet.hpp"
+#include "core/data_sheet.hpp"
+#include "plan/named_rates.hpp"
 #include "plan/sm80/rates.hpp"
 #include "plan/sm90/rates.hpp"
 

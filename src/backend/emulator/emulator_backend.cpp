@@ -353,6 +353,7 @@ class EmulatorBackend final : public Backend {
     options.threads = shape.threads;
     options.cluster = shape.cluster;
     options.dependent = kernel.dependent;
+    options.holds_next_back = shape.holds_next_back;
     options.smem_bytes = shape.smem_bytes;
     options.ctas = options_.ctas;
     options.seed = options_.seed;

@@ -58,6 +58,8 @@ void griddepcontrol_launch_dependents() {
   if (!launch.is_dependent())
     launch.fault(
         "griddepcontrol_launch_dependents without DEPENDENT_LAUNCH: the next launch may overwrite what this one reads");
+  if (launch.holds_next_back())
+    launch.fault("griddepcontrol_launch_dependents in a launch that holds the next one back");
 }
 
 void st_global_cg(void* address, const void* data) {

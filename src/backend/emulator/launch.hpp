@@ -23,6 +23,7 @@ class Launch {
     int grid = 0, threads = 0, cluster = 1;
     bool all_resident = false;  // clusters, whatever `resident` says
     bool dependent = false;     // earlier launches may still run
+    bool holds_next_back = false;
     std::size_t smem_bytes = 0;
     std::vector<u32> ctas = {};  // clusters that run; empty: all
     int resident = 1;
@@ -43,6 +44,7 @@ class Launch {
   u32 grid() const { return u32(options_.grid); }
   u32 threads() const { return u32(options_.threads); }
   bool is_dependent() const { return options_.dependent; }
+  bool holds_next_back() const { return options_.holds_next_back; }
   u32 cluster_size() const { return u32(options_.cluster); }
   u64 random();
   bool chance(u32 one_in) { return random() % one_in == 0; }

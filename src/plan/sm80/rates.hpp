@@ -1,6 +1,7 @@
 #pragma once
 
-#include "plan/data_sheet.hpp"
+#include "core/data_sheet.hpp"
+#include "plan/named_rates.hpp"
 
 namespace jitgemm {
 

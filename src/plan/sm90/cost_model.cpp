@@ -239,7 +239,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
   time.us += together_us(time);
   const EarlyStart start = early_start_of(launch.dealing.ctas * launch.cluster,
                                           std::int64_t(launch.usable) * launch.resident, time.memory_us);
-  if (!start.lets_next_start) time.us += late_start_us;
+  if (start.holds_next_back) time.us += late_start_us;
   return time;
 }
 

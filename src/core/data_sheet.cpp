@@ -1,4 +1,4 @@
-#include "plan/data_sheet.hpp"
+#include "core/data_sheet.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/device_info.hpp"
 
 namespace jitgemm {
@@ -17,7 +13,5 @@ struct DataSheet {
   double mma_sync;         ///< one SM's dense rate with f32 accumulation at the typical clock, an H200's = 1
 };
 DataSheet data_sheet_of(const DeviceInfo& device);
-
-using NamedRates = std::vector<std::pair<std::string_view, double*>>;
 
 }  // namespace jitgemm
