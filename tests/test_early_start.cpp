@@ -23,6 +23,7 @@ KernelConfig decoding_config(int columns) {
   KernelConfig config = sm90_config;
   config.block_m = 64;
   config.block_n = columns;
+  config.stages = 12;  // so many that one block fills an SM
   config.warps = 4;
   config.swap_ab = true;
   config.cluster_m = config.cluster_n = config.cluster_k = 1;
@@ -106,10 +107,8 @@ TEST_CASE("A launch that holds the next one back is right, and does", "[early_st
   const Problem problem = parse_problem("m=1 n=256 k=17408 layout_b=column_major");
   const KernelConfig config = decoding_config(16);
   const TemporaryDirectory cache;
-  Context context({.device = Device::emulator,
-                   .tuning = Tuning::off,
-                   .cache_dir = cache.path().string(),
-                   .emulator_sm_count = 7});
+  Context context(
+      {.device = Device::emulator, .tuning = Tuning::off, .cache_dir = cache.path().string(), .emulator_sm_count = 7});
   std::vector<std::uint16_t> a(17408, 0x3c00), b(256 * 17408, 0), d(256, 0xffff);
   for (std::size_t column = 0; column < 256; ++column) b[column * 17408 + column] = 0x4000;
   context.gemm(problem, {.a = a.data(), .b = b.data(), .d = d.data()}, nullptr, config);
