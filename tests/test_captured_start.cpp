@@ -44,8 +44,8 @@ class Capturing {
   Capturing(const Capturing&) = delete;
   Capturing& operator=(const Capturing&) = delete;
 
-  void launch(bool wants_empty_gpu = false) {
-    backend_->launch(*kernel_, {.grid = 8, .threads = 128, .smem_bytes = 1024, .wants_empty_gpu = wants_empty_gpu},
+  void launch(bool wants_empty_gpu = false, int blocks = 8) {
+    backend_->launch(*kernel_, {.grid = blocks, .threads = 128, .smem_bytes = 1024, .wants_empty_gpu = wants_empty_gpu},
                      bytes_of(device::Arguments{}), stream);
   }
   Start start_of_next() {
@@ -106,6 +106,25 @@ TEST_CASE("a captured kernel that wants an empty GPU starts early behind ours al
   CHECK(start() == Start::by_trigger);
   capturing.launch_foreign(1000);
   CHECK(capturing.start_of_next() == Start::once_its_blocks_run);
+}
+
+TEST_CASE("a captured kernel that wants an empty GPU waits for ours where that leaves it too little room", "[cuda]") {
+  Capturing capturing;
+  const auto start_behind = [&](int before, int blocks, bool wants_empty_gpu) {
+    capturing.launch(false, before);
+    capturing.launch(wants_empty_gpu, blocks);
+    return start_of(FakeGraphs::last_node(stream));
+  };
+  CHECK(start_behind(56, 76, true) == Start::by_trigger);  // 132 SMs
+  CHECK(start_behind(57, 76, true) == Start::ordinary);
+  CHECK(start_behind(66, 66, true) == Start::by_trigger);
+  CHECK(start_behind(112, 56, false) == Start::by_trigger);
+  for (const int full : {112, 132, 264, 1000}) {
+    CAPTURE(full);
+    CHECK(start_behind(full, 56, true) == Start::ordinary);
+    CHECK(start_behind(full, 56, false) == Start::by_trigger);
+  }
+  CHECK(start_behind(75, 75, true) == Start::by_trigger);  // which holds it back
 }
 
 TEST_CASE("a captured kernel has an ordinary start behind what is no kernel, and behind several nodes", "[cuda]") {

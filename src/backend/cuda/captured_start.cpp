@@ -22,15 +22,28 @@ std::optional<CUDA_KERNEL_NODE_PARAMS> kernel_of(const DriverApi& api, CUgraphNo
   return kernel;
 }
 
+double blocks_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  return double(kernel.gridDimX) * kernel.gridDimY * kernel.gridDimZ;
+}
+
+/// Whether `next`, which wants an empty GPU, would start by the trigger of one of our kernels that leaves it too little
+/// room. A launch of more than half of the GPU, and less than what is as good as all of it, holds the next one back
+/// itself where that matters.
+bool crowds(const CUDA_KERNEL_NODE_PARAMS& kernel, const LaunchGrid& next, int device_sms) {
+  constexpr double as_good_as_full = 0.84;
+  const double blocks = blocks_of(kernel);
+  return next.wants_empty_gpu && blocks + next.grid > device_sms &&
+         (2 * blocks <= device_sms || blocks >= as_good_as_full * device_sms);
+}
+
 /// Whether it surely runs for longer than it takes to tell the next one that its blocks have all begun: it has blocks
 /// that begin when others have ended, or works on much shared memory.
 bool runs_for_a_while(const DriverApi& api, const CUDA_KERNEL_NODE_PARAMS& kernel, int device_sms) {
   if (kernel.sharedMemBytes > much_shared_memory) return true;
-  const auto blocks = double(kernel.gridDimX) * kernel.gridDimY * kernel.gridDimZ;
   const unsigned threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
   int at_once = 0;  // on an SM
   return api.occupancy_max_active_blocks(&at_once, kernel.func, int(threads), kernel.sharedMemBytes) == CUDA_SUCCESS &&
-         blocks > double(at_once) * device_sms;
+         blocks_of(kernel) > double(at_once) * device_sms;
 }
 
 }  // namespace
@@ -58,7 +71,7 @@ CapturedStart::CapturedStart(const DriverApi& api, const EarlyTriggers& triggers
   before_ = static_cast<CUgraphNode>(point.nodes.front());
   const auto kernel = kernel_of(api, before_);
   if (!kernel) return;
-  by_trigger_ = triggers.contains(kernel->func);
+  by_trigger_ = triggers.contains(kernel->func) && !crowds(*kernel, next, device_sms);
   if (by_trigger_ || next.wants_empty_gpu || !api.stream_update_capture_dependencies_v2 ||
       !runs_for_a_while(api, *kernel, device_sms))
     return;
