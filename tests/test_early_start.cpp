@@ -57,10 +57,13 @@ TEST_CASE("A launch beside which its like has room lets that start, and wants an
 }
 
 TEST_CASE("Launches that fill the GPU, or have nothing to lose, start and let start", "[early_start]") {
-  for (const std::int64_t blocks : {0, 113, 128, 132, 230, 264, 265, 300, 1000}) {
+  for (const std::int64_t blocks : {0, 120, 128, 132, 240, 264, 265, 300, 1000}) {
     CAPTURE(blocks);
     CHECK(starts_freely(early_start_of(blocks, 132, long_us)));
   }
+  const EarlyStart nearly_full = early_start_of(112, 132, long_us);
+  CHECK_FALSE(nearly_full.holds_next_back);
+  CHECK(nearly_full.wants_empty_gpu);
   for (const std::int64_t blocks : {1, 66, 67, 75, 150}) {
     CAPTURE(blocks);
     CHECK(starts_freely(early_start_of(blocks, 132, 0.5)));
