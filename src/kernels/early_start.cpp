@@ -5,8 +5,8 @@
 namespace jitgemm {
 namespace {
 
-// Of the slots that stay empty while the last blocks run, what costs nothing behind a launch of the same kind, and behind
-// any other, whose blocks end at any time; and what each one more adds to the time that memory takes
+// Of the slots that stay empty while the last blocks run, what costs nothing behind a launch of the same kind, and
+// behind any other, whose blocks end at any time; and what each one more adds to the time that memory takes
 // (tools/results/NOTES.md, 54).
 constexpr double harmless_idle = 0.15, harmless_idle_behind_others = 0.1, time_of_idle = 0.7;
 constexpr std::int64_t most_waves = 2;  // beyond, blocks come one by one anyway
