@@ -45,8 +45,8 @@ struct ContextOptions {
   std::size_t workspace_bound_bytes = std::size_t(1) << 30;
   bool bucket_m = false;  ///< tune for M rounded up to a power of two, so that ever new M do not tune for ever
   /// On sm_90 and newer: let a kernel start while the one before it on the stream still runs, up to where it touches
-  /// memory (programmatic dependent launch). Saves 0.2 to 0.4 us a launch; one behind which the next
-  /// one's blocks would sit unevenly lets it start later. It relies on this, beside kernels of others:
+  /// memory (programmatic dependent launch). Saves 0.2 to 0.4 us a launch; one behind which the next one's blocks
+  /// would sit unevenly lets it start later. It relies on this, beside kernels of others:
   ///   - A kernel waits for the one before it, which has waited for the one before that. Others' kernels that have the
   ///     launch attribute and never wait (griddepcontrol.wait, cudaGridDependencySynchronize) break this chain, between
   ///     two calls or between what writes an operand and the call.

@@ -14,9 +14,8 @@ struct LaunchGrid {
   std::size_t smem_bytes = 0;
   bool cooperative = false;      ///< all blocks are resident at once, or the launch fails
   bool wants_empty_gpu = false;  ///< blocks of an earlier launch that still run would cost it more than a wait for them
-  bool holds_next_back =
-      false;              ///< the next launch is to start when its blocks have ended, although it may start early
-  bool resident = false;  ///< they are so few that they are, too, which the driver is not told
+  bool holds_next_back = false;  ///< the next launch, which may start early, starts when this one's blocks have ended
+  bool resident = false;         ///< they are so few that they are, too, which the driver is not told
 };
 
 /// A kernel's one parameter, a struct that it takes by value.
