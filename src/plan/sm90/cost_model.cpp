@@ -24,7 +24,7 @@ constexpr double drift_of_ping_pong = 0.03;
 constexpr double exposed_epilogue = 0.8;  // of each of a persistent CTA's tiles but the last
 
 // No source is known, but for the first one's effect (tools/results/NOTES.md, 24).
-constexpr double cold_clusters = 8;        // that ask for a row at once and cost it nothing
+constexpr double cold_doublings = 3;       // of the clusters that ask for a row at once, which cost it nothing more
 constexpr double stages_in_use = 0.5;      // which hide nothing of a load's latency
 constexpr double epilogues_at_once = 1.5;  // of two blocks on an SM
 
@@ -58,6 +58,8 @@ CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
       rates_(device.rates.of<HopperRates>()),
       b_k_major_(p.b.layout == Layout::column_major),
       promoted_(p.accumulation == Accumulation::promoted),
+      lets_next_start_(device.launches_dependents() && !has_groups(p)),
+      sharing_(std::log2(rates_.shared_row)),
       us_per_clock_(1 / rates_.clocks_us),
       element_(double(size_of(p.a.type))),
       d_bytes_(epilogue_bytes_per_sum(p)),
@@ -75,7 +77,8 @@ CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
 }
 
 double CostModelSm90::contention(double clusters) const {
-  return clusters <= cold_clusters ? 1 : 1 + rates_.hot_row * std::log2(clusters / cold_clusters);
+  const double doublings = std::log2(clusters);
+  return std::exp2(sharing_ * doublings) * (1 + rates_.hot_row * std::max(0., doublings - cold_doublings));
 }
 
 CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const TileCounts& counts) const {
@@ -115,6 +118,7 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
   const double columns_of_wave = std::max(1., std::min(double(l.cluster_tiles.n), clusters / rows_of_wave));
   step.rows_us = m / c.cluster_n * row_us_a_ * contention(columns_of_wave) +
                  l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
+  if (c.ping_pong) step.rows_us *= rates_.ping_pong_row;
 
   step.product_clocks =
       l.multiplied_rows / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
@@ -239,7 +243,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
   time.us += together_us(time);
   const EarlyStart start = early_start_of(launch.dealing.ctas * launch.cluster,
                                           std::int64_t(launch.usable) * launch.resident, time.memory_us);
-  if (start.holds_next_back) time.us += late_start_us;
+  if (start.holds_next_back && lets_next_start_) time.us += late_start_us;
   return time;
 }
 

@@ -64,7 +64,8 @@ class CostModelSm90 {
   const DeviceInfo& device_;
   const HopperRates& rates_;
   std::array<int, 9> usable_sms_;  // by size of the cluster
-  bool b_k_major_, promoted_;
+  bool b_k_major_, promoted_, lets_next_start_;
+  double sharing_;  // of rates_.shared_row, the binary logarithm
   double us_per_clock_, element_, epilogue_us_, row_us_a_, row_us_b_, d_bytes_, part_element_;
   double flop_us_, memory_us_, operand_bytes_;
 };

@@ -14,7 +14,9 @@ struct HopperRates {
   double ingest = 0.847;  ///< of the clocks that 64 bytes a clock take into an SM's shared memory
   /// 128 bytes of an operand from the L2, in one line or two, all SMs together.
   double row_ns = 0.0090, straddling_row_ns = 0.0142;
-  double hot_row = 0.05;       ///< so much more for each doubling of the clusters, above 8, that ask for a row at once
+  double shared_row = 1;       ///< of that, for each doubling of the clusters that ask for a row at once
+  double hot_row = 0.05;       ///< and so much more for each doubling above 8
+  double ping_pong_row = 1;    ///< of that, for consumers that take tiles in turn
   double latency_us = 0.764;   ///< of a load, hidden by the stages
   double clusters = 1;         ///< a k-block's time in a cluster, over what its parts take
   double square_clusters = 1;  ///< and once more in one of 2 by 2 (tools/results/NOTES.md, 51)
@@ -30,8 +32,8 @@ struct HopperRates {
   double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
-  /// An H100's of 132 SMs and HBM3: fitted to the measured candidates of 177 shapes (tools/results/NOTES.md, 51 and
-  /// 54); the memory's rate is measured, and the power's is from 51.
+  /// An H100's of 132 SMs and HBM3: fitted to measured candidates of 650 shapes (tools/results/NOTES.md, 51, 54 and
+  /// 55); the memory's rate is measured, and the power's is from 51.
   static HopperRates of_h100();
   /// Of any device, from its data sheet; nothing is measured.
   static HopperRates derived(const DataSheet& device);
