@@ -70,7 +70,8 @@ TEST_CASE("An H200 and an H100 have rates of their own, other devices have deriv
     CAPTURE(other.name);
     CHECK(same(rates_of(other), derived_rates(other)));
     CHECK(rates_of(other).origin.starts_with("derived"));
-    CHECK(2 * times(1, DeviceRates{}, rates_of(other)).size() < times(1, {}, {}).size());
+    // No more than half of them are an H200's, by chance or because they are factors of 1.
+    CHECK(2 * times(1, DeviceRates{}, rates_of(other)).size() <= times(1, {}, {}).size());
   }
 }
 

@@ -32,7 +32,7 @@ struct HopperRates {
   double power_flops_us = 800e6;                  ///< of 16-bit operands; all SMs together
   double memory_bytes_us = 4.52e6;
 
-  /// An H100's of 132 SMs and HBM3: fitted to measured candidates of 650 shapes (tools/results/NOTES.md, 51, 54 and
+  /// An H100's of 132 SMs and HBM3: fitted to measured candidates of 810 shapes (tools/results/NOTES.md, 51, 54 and
   /// 55); the memory's rate is measured, and the power's is from 51.
   static HopperRates of_h100();
   /// Of any device, from its data sheet; nothing is measured.
