@@ -14,14 +14,14 @@ struct HopperRates {
   double ingest = 0.847;  ///< of the clocks that 64 bytes a clock take into an SM's shared memory
   /// 128 bytes of an operand from the L2, in one line or two, all SMs together.
   double row_ns = 0.0090, straddling_row_ns = 0.0142;
-  double shared_row = 1;       ///< of that, for each doubling of the clusters that ask for a row at once
-  double hot_row = 0.05;       ///< and so much more for each doubling above 8
-  double ping_pong_row = 1;    ///< of that, for consumers that take tiles in turn
-  double latency_us = 0.764;   ///< of a load, hidden by the stages
-  double clusters = 1;         ///< a k-block's time in a cluster, over what its parts take
-  double square_clusters = 1;  ///< and once more in one of 2 by 2 (tools/results/NOTES.md, 51)
-  double promotions = 33.6;    ///< of partial sums, a clock
-  double epilogue_us = 0.249;  ///< of 128 accumulators a thread
+  double shared_row = 1;               ///< of that, for each doubling of the clusters that ask for a row at once
+  double hot_row = 0.05;               ///< and so much more for each doubling above 8
+  double ping_pong_row = 1;            ///< of that, for consumers that take tiles in turn
+  double latency_us = 0.764;           ///< of a load, hidden by the stages
+  double clusters = 1;                 ///< a k-block's time in a cluster, over what its parts take
+  double square_clusters = 1;          ///< and once more in one of 2 by 2 (tools/results/NOTES.md, 51)
+  double promotions = 33.6;            ///< of partial sums, a clock
+  double epilogue_us = 0.249;          ///< of 128 accumulators a thread
   double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
