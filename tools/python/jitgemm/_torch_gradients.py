@@ -155,6 +155,27 @@ class _Recorded(torch.autograd.Function):
 record = _Recorded.apply  # of run, a, b, c, bias, and all other arguments
 
 
+class _Transformed(torch.autograd.function._SingleLevelFunction):
+    """The same of one transform of torch.func. It has a context set up apart, which torch asks for from 2.14 on."""
+
+    @staticmethod
+    def forward(a, b, c, bias, others: tuple) -> Tensor:
+        return _below_tangents(a, b, c, bias, *others)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple, output: Tensor) -> None:
+        *tensors, others = inputs
+        _keep(ctx, (*tensors, *others), output, *ctx.needs_input_grad[:2], True)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple:
+        return *_gradients(ctx, grad, ctx.needs_input_grad), None
+
+    @staticmethod
+    def jvp(ctx, a, b, c, bias, others) -> Tensor | None:
+        return _tangent(ctx, a, b, c, bias)
+
+
 def _below_autograd(*arguments) -> Tensor:
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.jitgemm.matmul(*arguments)
@@ -197,4 +218,4 @@ def _matmul_autograd(*arguments) -> Tensor:
                                   "take one of the two derivatives by grad() or jacrev()")
     # Function.apply() would begin torch.func's transforms anew, and this is called in the midst of one.
     with torch._functorch.utils.enable_single_level_autograd_function():
-        return super(torch.autograd.Function, _Recorded).apply(_below_tangents, *arguments[:4], arguments[4:])
+        return _Transformed.apply(*arguments[:4], arguments[4:])
