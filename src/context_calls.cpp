@@ -3,6 +3,7 @@
 
 #include "context_impl.hpp"
 #include "core/groups.hpp"
+#include "core/operands.hpp"
 #include "jitgemm/error.hpp"
 #include "with_names.hpp"
 

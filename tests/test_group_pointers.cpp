@@ -7,6 +7,7 @@
 #include "context_fixtures.hpp"
 #include "core/groups.hpp"
 #include "core/kernel_interface.hpp"
+#include "core/operands.hpp"
 #include "group_cases.hpp"
 #include "jitgemm/jitgemm.hpp"
 

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "core/element.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/operands.hpp"
 #include "core/problem.hpp"
 #include "cuda_fixtures.hpp"
 #include "errors.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "core/operands.hpp"
 #include "core/problem.hpp"
 #include "problem_refusal.hpp"
 

@@ -35,9 +35,6 @@ NormalProblem shape_of(const NormalProblem& problem);
 /// The problem without an epilogue function of the caller's own; with a D of N columns, if that made it half as wide.
 NormalProblem without_epilogue_function(const NormalProblem& problem);
 
-/// Alignments from the pointers of a call. Throws Error{invalid_operand} for a null, misaligned or overlapping operand.
-NormalProblem with_operands(const NormalProblem& problem, const Operands& operands);
-
 bool equal(const Problem& x, const Problem& y);
 std::size_t hash_value(const Problem& problem);
 

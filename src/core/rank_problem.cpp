@@ -6,6 +6,7 @@
 #include "core/epilogue_function.hpp"
 #include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
+#include "core/operands.hpp"
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "jitgemm/error.hpp"

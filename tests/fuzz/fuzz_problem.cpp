@@ -8,6 +8,7 @@
 #include "core/data_types.hpp"
 #include "core/kernel_config_hash.hpp"
 #include "core/kernel_interface.hpp"
+#include "core/operands.hpp"
 #include "core/problem.hpp"
 #include "core/problem_fields.hpp"
 #include "fuzz.hpp"

@@ -23,8 +23,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw nb::value_error(why.c_str()); }
 
-std::string described(const char* name, const View& view) { return name + (" is " + to_string(shape_of(view))); }
-
 /// How the last two dimensions lie in memory; those before them are steps between matrices.
 void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_columns) {
   const auto rows = std::size_t(view.rank - 2), columns = std::size_t(view.rank - 1);
@@ -34,7 +32,7 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
   };
   const bool as_rows = lies_in(rows, columns), as_columns = may_be_columns && lies_in(columns, rows);
   if (!as_rows && !as_columns && view.elements() > 0)
-    refuse(described(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
+    refuse(shape_text(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
            " not lie contiguous in memory; pass a contiguous one");
   const bool by_columns = as_columns && !as_rows;  // steps of an empty one say nothing
   matrix.layout = by_columns ? Layout::column_major : Layout::row_major;
@@ -50,7 +48,7 @@ const float* scales_of(const std::optional<Array>& scales, const Shape& vectors,
   if (view.elements() != 1) {
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
-      refuse(described(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
+      refuse(shape_text(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
              " or, for both operands, one for each 128 of k");
     scaling = Scaling::vector;
   }
@@ -102,11 +100,11 @@ const float* block_scales_of(const View& view, const ScaledOperand& operand, Sca
         (!found || (!lies(*found) && lies(as))))
       found = as;
   if (!found)
-    refuse(described(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
+    refuse(shape_text(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
            ", one for each 128 of k" +
            (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
   if (!lies(*found) && view.elements() > 0)
-    refuse(described(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
+    refuse(shape_text(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
            "; pass " + operand.way_out);
   scaling = *found;
   return static_cast<const float*>(view.data);
@@ -127,7 +125,7 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
   };
   const bool own = !by_row || several;  // whether groups may differ
   if (!(matrix ? is(result) : is(one) || (own && is(of_each))))
-    refuse(described(name.c_str(), view) +
+    refuse(shape_text(name.c_str(), view) +
            (matrix   ? ", a matrix, and the result "
             : by_row ? ", a value a row, and the result "
                      : ", a value a column, and the result ") +
@@ -144,7 +142,7 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
     lies = lies && (view.shape[i] <= 1 || shared || view.strides[i] >= reach);
   }
   if (!lies && view.elements() > 0)
-    refuse(described(name.c_str(), view) +
+    refuse(shape_text(name.c_str(), view) +
            ", and its rows do not lie contiguous, one after another; pass a contiguous one");
   Product::Place place;
   if (matrix && view.shape[last - 1] > 1) place.ld = view.strides[last - 1];
@@ -236,18 +234,18 @@ nb::object grouped_mm(const GroupedArguments& it) {
 
   const View &left = a->view(), &right = pointers ? pointers->view() : b->view(), &rows = table->view();
   if (left.rank != (by_counts ? 3 : 2))
-    refuse(described("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
+    refuse(shape_text("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
   const bool along_k = !by_counts && right.rank == 2;
   if (right.rank != 3 && !along_k)
-    refuse(described("b", right) + ": it is (groups, K, N)" + (by_counts ? "" : ", or along k (K, N)"));
+    refuse(shape_text("b", right) + ": it is (groups, K, N)" + (by_counts ? "" : ", or along k (K, N)"));
   const std::int64_t groups = along_k ? rows.elements() : right.shape[0], n = right.shape[along_k ? 1 : 2],
                      k = right.shape[along_k ? 0 : 1];
   if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
-    refuse(described("a", left) + " and " + described("b", right) + ": they have the same K" +
+    refuse(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
            (by_counts ? ", and as many groups" : ""));
   if (rows.type != DataType::s32) throw nb::type_error("offs and counts are int32; convert them");
   if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
-    refuse(described(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
+    refuse(shape_text(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
            ",), a number for each group" + (along_k ? "" : " of b"));
 
   Product product;
@@ -307,7 +305,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   const View& result = d->view();
   if (result.rank != shape.rank ||
       !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
-    refuse(described("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
+    refuse(shape_text("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
   if (pointers && !made_out && pointers->overlap(result))
     refuse("out overlaps a matrix of b in memory; give it memory of its own");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
