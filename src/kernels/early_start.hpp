@@ -2,6 +2,9 @@
 
 #include <cstdint>
 
+#include "core/device_info.hpp"
+#include "core/groups.hpp"
+
 namespace jitgemm {
 
 /// Of launches whose blocks start while those of the launch before still run, what that does to one that does not fill
@@ -14,6 +17,11 @@ struct EarlyStart {
   bool wants_empty_gpu = false;  ///< start its blocks when those of the launch before have ended
   bool holds_next_back = false;  ///< start the next launch's when its own have ended: in doubt the next one is like it
 };
+
+/// Whether that is asked of a launch at all: not of groups, of whose bytes the host knows a bound.
+inline bool has_early_start(const DeviceInfo& device, const Problem& problem) {
+  return device.launches_dependents() && !has_groups(problem);
+}
 
 /// Of a launch of so many blocks, `slots` of which run at once, that reads and writes for so long.
 EarlyStart early_start_of(std::int64_t blocks, std::int64_t slots, double memory_us);

@@ -1,7 +1,6 @@
 #include "kernels/launch_shape.hpp"
 
 #include "core/data_sheet.hpp"
-#include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "core/type_rules.hpp"
 #include "kernels/dealing.hpp"
@@ -71,7 +70,7 @@ LaunchShape launch_shape(const NormalProblem& normalised, const KernelConfig& c)
 LaunchShape launch_shape_on(const DeviceInfo& device, const NormalProblem& normalised, const KernelConfig& c) {
   LaunchShape shape = launch_shape(normalised, c);
   const auto block_slots = family_of(c).block_slots;
-  if (!block_slots || !device.launches_dependents() || has_groups(normalised)) return shape;
+  if (!block_slots || !has_early_start(device, normalised)) return shape;
   const double memory_us = minimum_bytes(normalised) / (sustained_memory * data_sheet_of(device).memory_bytes_us);
   const EarlyStart start = early_start_of(shape.grid, block_slots(c, kernel_problem(normalised, c), device), memory_us);
   shape.wants_empty_gpu = start.wants_empty_gpu;

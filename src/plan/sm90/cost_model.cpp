@@ -58,7 +58,7 @@ CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
       rates_(device.rates.of<HopperRates>()),
       b_k_major_(p.b.layout == Layout::column_major),
       promoted_(p.accumulation == Accumulation::promoted),
-      lets_next_start_(device.launches_dependents() && !has_groups(p)),
+      has_early_start_(has_early_start(device, p)),
       sharing_(std::log2(rates_.shared_row)),
       us_per_clock_(1 / rates_.clocks_us),
       element_(double(size_of(p.a.type))),
@@ -243,7 +243,7 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
   time.us += together_us(time);
   const EarlyStart start = early_start_of(launch.dealing.ctas * launch.cluster,
                                           std::int64_t(launch.usable) * launch.resident, time.memory_us);
-  if (start.holds_next_back && lets_next_start_) time.us += late_start_us;
+  if (start.holds_next_back && has_early_start_) time.us += late_start_us;
   return time;
 }
 

@@ -48,7 +48,7 @@ class CostModelSm90 {
   Step step_of(const Launch& launch) const;
   /// With so many blocks active, `share` of them on each SM.
   double step_us(const Step& step, double active, int share) const;
-  /// How much longer rows take that so many clusters ask for at once.
+  /// What a row costs that so many clusters ask for at once, over one that a single cluster asks for.
   double contention(double clusters) const;
   double epilogue_us(const Launch& launch) const;
   double part_bytes(const Launch& launch) const { return launch.elements * part_element_; }
@@ -64,7 +64,7 @@ class CostModelSm90 {
   const DeviceInfo& device_;
   const HopperRates& rates_;
   std::array<int, 9> usable_sms_;  // by size of the cluster
-  bool b_k_major_, promoted_, lets_next_start_;
+  bool b_k_major_, promoted_, has_early_start_;
   double sharing_;  // of rates_.shared_row, the binary logarithm
   double us_per_clock_, element_, epilogue_us_, row_us_a_, row_us_b_, d_bytes_, part_element_;
   double flop_us_, memory_us_, operand_bytes_;
