@@ -17,6 +17,11 @@ namespace {
 
 constexpr double long_us = 40;  // of memory's time
 
+/// Of blocks that have a tile each.
+EarlyStart early_start_of(std::int64_t blocks, std::int64_t slots, double memory_us) {
+  return jitgemm::early_start_of({.blocks = blocks, .slots = slots, .parts = blocks}, memory_us);
+}
+
 bool starts_freely(const EarlyStart& start) { return !start.wants_empty_gpu && !start.holds_next_back; }
 
 KernelConfig decoding_config(int columns) {
@@ -71,6 +76,26 @@ TEST_CASE("Launches that fill the GPU, or have nothing to lose, start and let st
   }
 }
 
+TEST_CASE("Blocks whose last round leaves a part of the GPU empty want all of it, and hold nobody back",
+          "[early_start]") {
+  const auto start_of = [](std::int64_t blocks, std::int64_t tiles, double memory_us) {
+    return jitgemm::early_start_of({.blocks = blocks, .slots = 132, .parts = tiles}, memory_us);
+  };
+  for (const std::int64_t tiles : {192, 224, 320}) {
+    CAPTURE(tiles);
+    const EarlyStart start = start_of(132, tiles, long_us);
+    CHECK(start.wants_empty_gpu);
+    CHECK_FALSE(start.holds_next_back);
+    CHECK(starts_freely(start_of(132, tiles, 2)));
+  }
+  // Few blocks of a last round, nearly all, many rounds.
+  for (const std::int64_t tiles : {133, 140, 272, 240, 264, 5000}) {
+    CAPTURE(tiles);
+    CHECK(starts_freely(start_of(132, tiles, long_us)));
+  }
+  CHECK(starts_freely(start_of(4, 400, long_us)));  // on few SMs there is room beside it in any round
+}
+
 TEST_CASE("Launch shapes know of early starts what their device lets them", "[early_start]") {
   DeviceInfo device = device_info_for("sm_90a");
   const NormalProblem problem = normalise(parse_problem("m=32 n=4800 k=8192 layout_b=column_major"));  // 75 tiles
@@ -99,6 +124,25 @@ TEST_CASE("Launch shapes know of early starts what their device lets them", "[ea
     CHECK(launch_shape_on(device, problem, config).holds_next_back);  // as of a device that does not say
     device.memory_gb_s = 490000;
     CHECK_FALSE(launch_shape_on(device, problem, config).holds_next_back);
+  }
+  SECTION("blocks that take tiles in turn") {
+    KernelConfig in_turn = config;
+    in_turn.schedule = Schedule::persistent;
+    in_turn.grid = 132;
+    const NormalProblem wide = normalise(parse_problem("m=32 n=14336 k=8192 layout_b=column_major"));  // 224 tiles
+    CHECK(launch_shape_on(device, wide, in_turn).wants_empty_gpu);
+    const NormalProblem full = normalise(parse_problem("m=32 n=16896 k=8192 layout_b=column_major"));  // 264
+    CHECK_FALSE(launch_shape_on(device, full, in_turn).wants_empty_gpu);
+  }
+  SECTION("where tensor cores take longer than memory, it does not matter where blocks sit") {
+    KernelConfig large = config;
+    large.block_m = 128;
+    large.block_n = 256;
+    large.stages = 4;
+    large.warps = 8;
+    const NormalProblem products = normalise(parse_problem("m=1280 n=2048 k=8192 layout_b=column_major"));  // 80 tiles
+    CHECK(launch_shape_on(device, products, large).grid == 80);
+    CHECK_FALSE(launch_shape_on(device, products, large).wants_empty_gpu);
   }
   SECTION("the portable kernels do as ever") {
     CHECK_FALSE(launch_shape_on(device, problem, sm80_config).holds_next_back);

@@ -55,6 +55,7 @@ inline TileCounts expected_tile_counts(const KernelProblem& p, const KernelConfi
 /// What device::Decomposition says of the schedule.
 struct Dealing {
   std::int64_t ctas = 0, stream_k_tiles = 0, splits = 1;
+  std::int64_t parts = 0;  ///< whole tiles or splits of them, which CTAs take in turn; else as many as CTAs
 };
 /// `ctas` is that of the grid; 0: as many as there are parts, each a whole tile or a split of one.
 inline Dealing deal_out(const KernelConfig& c, const TileCounts& tiles, std::int64_t ctas) {
@@ -74,6 +75,7 @@ inline Dealing deal_out(const KernelConfig& c, const TileCounts& tiles, std::int
                                  ? device::one_tile_stream_k_tiles(int(tiles.all), int(ctas))
                                  : device::two_tile_stream_k_tiles(int(tiles.all), int(ctas));
   }
+  dealing.parts = cuts_ranges ? dealing.ctas : parts;
   return dealing;
 }
 

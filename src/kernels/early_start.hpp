@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/device_info.hpp"
-#include "core/groups.hpp"
+#include "jitgemm/problem.hpp"
 
 namespace jitgemm {
 
@@ -18,13 +18,17 @@ struct EarlyStart {
   bool holds_next_back = false;  ///< start the next launch's when its own have ended: in doubt the next one is like it
 };
 
-/// Whether that is asked of a launch at all: not of groups, of whose bytes the host knows a bound.
-inline bool has_early_start(const DeviceInfo& device, const Problem& problem) {
-  return device.launches_dependents() && !has_groups(problem);
-}
+/// Whether that is asked of a launch at all: not of groups, of whose bytes the host knows a bound, nor where tensor
+/// cores, and not memory, take the time.
+bool has_early_start(const DeviceInfo& device, const Problem& problem);
 
-/// Of a launch of so many blocks, `slots` of which run at once, that reads and writes for so long.
-EarlyStart early_start_of(std::int64_t blocks, std::int64_t slots, double memory_us);
+/// A launch's blocks, `slots` of which run at once, and the whole tiles or parts of tiles that they take in turn.
+struct BlocksInTurn {
+  std::int64_t blocks, slots, parts;
+};
+
+/// Of a launch of has_early_start() that reads and writes for so long.
+EarlyStart early_start_of(const BlocksInTurn& grid, double memory_us);
 
 /// What waiting for the last block of the launch before costs a launch.
 inline constexpr double late_start_us = 0.4;

@@ -71,8 +71,12 @@ LaunchShape launch_shape_on(const DeviceInfo& device, const NormalProblem& norma
   LaunchShape shape = launch_shape(normalised, c);
   const auto block_slots = family_of(c).block_slots;
   if (!block_slots || !has_early_start(device, normalised)) return shape;
+  const KernelProblem p = kernel_problem(normalised, c);
+  const int cluster = cluster_size_of(c);
+  const Dealing dealing = deal_out(c, tile_counts(p, c), c.grid / cluster);
   const double memory_us = minimum_bytes(normalised) / (sustained_memory * data_sheet_of(device).memory_bytes_us);
-  const EarlyStart start = early_start_of(shape.grid, block_slots(c, kernel_problem(normalised, c), device), memory_us);
+  const EarlyStart start = early_start_of(
+      {.blocks = shape.grid, .slots = block_slots(c, p, device), .parts = dealing.parts * cluster}, memory_us);
   shape.wants_empty_gpu = start.wants_empty_gpu;
   shape.holds_next_back = start.holds_next_back;
   return shape;

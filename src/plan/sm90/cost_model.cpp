@@ -241,8 +241,10 @@ PredictedTime CostModelSm90::time(const KernelConfig& c, const TileCounts& count
   time.power_us = 2.0 * double(launch.tiles) * launch.elements * double(counts.k_blocks) * c.block_k * flop_us_;
   time.memory_us = memory_us_;
   time.us += together_us(time);
-  const EarlyStart start = early_start_of(launch.dealing.ctas * launch.cluster,
-                                          std::int64_t(launch.usable) * launch.resident, time.memory_us);
+  const EarlyStart start = early_start_of({.blocks = launch.dealing.ctas * launch.cluster,
+                                           .slots = std::int64_t(launch.usable) * launch.resident,
+                                           .parts = launch.dealing.parts * launch.cluster},
+                                          time.memory_us);
   if (start.holds_next_back && has_early_start_) time.us += late_start_us;
   return time;
 }
