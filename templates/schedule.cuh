@@ -69,34 +69,37 @@ struct Ranges {
 
 /// How one launch deals out its work.
 struct Decomposition {
-  int tiles_m, tiles_n, batch;
+  // What a CTA's first tile is found by comes first, see Arguments. FastDivmod: what the kernel divides by.
+  int tiles_m, batch;
   int k_blocks;        // of one tile, at least 1
-  int ctas;            // grid size
   int stream_k_tiles;  // of Partition::stream_k, else 0
-  int splits;          // of Partition::split_k, at most k_blocks; else 1
-
-  // Of these, what the kernel divides by.
-  FastDivmod tiles, matrix_tiles, tile_k_blocks;
+  FastDivmod matrix_tiles;
   FastDivmod group_tiles, last_group_rows;  // of the raster order
-  Ranges split_ranges;                      // of a tile's k-blocks
-  Ranges cta_ranges;                        // of the k-blocks of the split tiles
+  FastDivmod tiles;
+
+  int tiles_n;
+  int ctas;    // grid size
+  int splits;  // of Partition::split_k, at most k_blocks; else 1
+  FastDivmod tile_k_blocks;
+  Ranges split_ranges;  // of a tile's k-blocks
+  Ranges cta_ranges;    // of the k-blocks of the split tiles
 
   constexpr Decomposition() : Decomposition(0, 0, 1, 1, 0, 0, 1) {}
   /// `group_m` is that of raster().
   constexpr Decomposition(int its_tiles_m, int its_tiles_n, int its_batch, int its_k_blocks, int its_ctas,
                           int its_stream_k_tiles, int its_splits, int group_m = 0)
       : tiles_m(its_tiles_m),
-        tiles_n(its_tiles_n),
         batch(its_batch),
         k_blocks(its_k_blocks),
-        ctas(its_ctas),
         stream_k_tiles(its_stream_k_tiles),
+        matrix_tiles(its_tiles_m * its_tiles_n),
+        group_tiles(group_m == 0 ? its_tiles_n : min_of(group_m, its_tiles_m) * its_tiles_n),
+        last_group_rows(group_m == 0 ? 0 : its_tiles_m % group_m),
+        tiles(its_tiles_m * its_tiles_n * its_batch),
+        tiles_n(its_tiles_n),
+        ctas(its_ctas),
         splits(its_splits),
-        tiles(tiles_m * tiles_n * batch),
-        matrix_tiles(tiles_m * tiles_n),
         tile_k_blocks(k_blocks),
-        group_tiles(group_m == 0 ? tiles_n : min_of(group_m, tiles_m) * tiles_n),
-        last_group_rows(group_m == 0 ? 0 : tiles_m % group_m),
         split_ranges(k_blocks, splits),
         cta_ranges(stream_k_tiles * k_blocks, ctas) {}
 };
