@@ -346,7 +346,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   for (int i = 0; i < STAGES - 1; ++i) {
     loader.begin(smem + i * STAGE_BYTES);
     if constexpr (DEPENDENT_LAUNCH) {
-      // Behind the first copies, which do not wait for the 60 ns that it takes (tools/results/NOTES.md, 56).
+      // Behind the first copies, which everyone waits for (tools/results/NOTES.md, 56).
       if (i == 0 && !args.holds_next_back) ptx::griddepcontrol_launch_dependents();
     }
     loader.finish(smem + i * STAGE_BYTES);

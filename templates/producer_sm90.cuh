@@ -91,7 +91,7 @@ struct Producer {
   u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
   SourceOfA source_a{args};
-  // Saying it takes the thread 60 ns, which its first copy does not wait for (tools/results/NOTES.md, 56).
+  // Said behind the first copy, which everyone waits for (tools/results/NOTES.md, 56).
   bool lets_next_start = !args.holds_next_back;
 
   /// Of an operand, which IS_B of the problem or not.
