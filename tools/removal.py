@@ -24,7 +24,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
 # Each file, and the tags of the tests that go through it.
-FILES = {"mainloop_sm80.cuh": ["sm80", "groups"],
+FILES = {"mainloop_sm80.cuh": ["sm80", "groups"], "operand_loader_sm80.cuh": ["sm80", "groups"],
          "mainloop_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",
                                "parallel"],
          "producer_sm90.cuh": ["sm90", "cluster", "ping_pong", "cluster_sum", "groups", "block_scales", "along_k",

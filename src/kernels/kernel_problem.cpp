@@ -11,7 +11,7 @@ namespace jitgemm {
 namespace {
 
 /// Of an N-major B whose columns are pairs, where a kernel copies it as it is: what it copies at a time are neighbours
-/// in memory that stay neighbours (mainloop_sm80.cuh).
+/// in memory that stay neighbours (operand_loader_sm80.cuh).
 int alignment_of_pairs(const NormalProblem& p) {
   const int size = int(size_of(p.b.type));
   const bool halves = pairing_of(p) == Pairing::halves;

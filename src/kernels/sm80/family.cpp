@@ -26,7 +26,8 @@ TemplateFiles template_files(DataType a) {
   return {.geometry = {"geometry", "geometry_sm80"},
           .ptx = {"special_registers", "warp", "barrier", "convert", "math", "global", "shared", "dependent_launch",
                   "cp_async", "mma"},
-          .main_loop = {"operand_tile", "paired_source", multiply, "block_scales_sm80", "mainloop_sm80"}};
+          .main_loop = {"operand_tile", "paired_source", multiply, "block_scales_sm80", "operand_loader_sm80",
+                        "mainloop_sm80"}};
 }
 
 }  // namespace

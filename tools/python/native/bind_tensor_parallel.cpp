@@ -86,7 +86,7 @@ auto asked(TensorParallelHandle& self, nb::handle exchange, nb::handle a, nb::ha
                         asked_for);
 }
 
-void bind_plan(nb::module_& module) {
+void bind_parallel_plan(nb::module_& module) {
   nb::class_<ParallelPlan>(module, "ParallelPlan",
                            "How a product across ranks is computed, and what it moves. Times are expected ones, in "
                            "microseconds.")
@@ -153,7 +153,7 @@ type, bfloat16 for one of 8 bits. Else as all_gather_matmul(); scale_a and scale
 }  // namespace
 
 void bind_tensor_parallel(nb::module_& module) {
-  bind_plan(module);
+  bind_parallel_plan(module);
   nb::class_<TensorParallelHandle> parallel(module, "TensorParallel",
                                             R"(Matrix products that all ranks of an NCCL communicator compute together.
 

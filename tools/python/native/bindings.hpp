@@ -10,7 +10,9 @@
 namespace jitgemm::python {
 
 // Each adds its subject to the module.
-void bind_context(nb::module_& module);
+void bind_problem(nb::module_& module);
+void bind_plan(nb::module_& module);     // after bind_problem()
+void bind_context(nb::module_& module);  // after bind_plan()
 void bind_epilogue(nb::module_& module);
 void bind_matmul(nb::module_& module);           // after bind_epilogue(), too
 void bind_matrix_pointers(nb::module_& module);  // before bind_matmul(), which takes them

@@ -14,6 +14,8 @@ NB_MODULE(_core, module) {
              nanobind::arg("value"), "What the library finds where an environment variable is not set.");
   jitgemm::python::WithoutLock::watch_interpreter();
   jitgemm::python::register_errors(module);
+  jitgemm::python::bind_problem(module);
+  jitgemm::python::bind_plan(module);
   jitgemm::python::bind_context(module);
   jitgemm::python::bind_epilogue(module);
   jitgemm::python::bind_matrix_pointers(module);
