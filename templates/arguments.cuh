@@ -42,7 +42,8 @@ struct Arguments {
       counters;  // one per split tile and consumer group, or one of fetched tiles; zero before and after the launch
   long long stride_a, stride_b, stride_c, stride_d;  // elements from one matrix of the batch to the next
 };
-static_assert(4 + sizeof(Decomposition) + sizeof(Scalars<Scalar>) + 3 * sizeof(int) <= 192, "see above");
+static_assert(4 + sizeof(Decomposition) + sizeof(Scalars<Scalar>) + 3 * sizeof(int) <= 192,
+              "what every kernel reads is within 256 bytes of parameters, of which the driver has 64");
 
 }  // namespace jitgemm::device
 
