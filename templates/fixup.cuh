@@ -13,9 +13,9 @@ namespace jitgemm::device {
 
 /// For the `group`th of GROUPS groups of GROUP_THREADS threads, each with its part of the tile's accumulators; in what
 /// order does not matter, as all contributors hold them alike. `barrier` is the group's own. `work()` is asked again
-/// wherever it is needed, so that it may live in memory and not in registers. Returns whether `accumulators` now hold
-/// the whole tile, which is so for one contributor.
-template <int GROUPS, int GROUP_THREADS, int COUNT, typename GetWork>
+/// wherever it is needed, so that it may live in memory and not in registers. A thread has registers for LOADS vectors
+/// of 16 bytes beside its accumulators. Returns whether these now hold the whole tile, which is so for one contributor.
+template <int GROUPS, int GROUP_THREADS, int LOADS, int COUNT, typename GetWork>
 __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWork& work, u32 group, u32 thread,
                                              u32 barrier, Accumulator (&accumulators)[COUNT]) {
   constexpr int VECTOR = 16 / sizeof(Accumulator);
@@ -43,8 +43,8 @@ __device__ __forceinline__ bool reduce_peers(const Arguments& args, const GetWor
 
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) accumulators[i] = 0;
-  // A thread has LOADS loads on their way at a time: of one peer's slot, or of several where each has few.
-  constexpr int LOADS = 16, VECTORS = COUNT / VECTOR, PEERS = VECTORS < LOADS ? LOADS / VECTORS : 1;
+  // As many loads are on their way at a time: of one peer's slot, or of several where each has few.
+  constexpr int VECTORS = COUNT / VECTOR, PEERS = VECTORS < LOADS ? LOADS / VECTORS : 1;
   const auto load = [](const Accumulator* partial, int vector, Accumulator(&x)[VECTOR]) {
     ptx::ld_global_cg(partial + vector * (VECTOR * GROUP_THREADS), x);
   };

@@ -27,6 +27,7 @@
 namespace jitgemm::device {
 
 constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
+constexpr int LOADS_OF_PEERS = BLOCKS_PER_SM > 1 ? 8 : 16;  // where blocks share an SM, threads have few registers
 
 /// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
 /// 0 writes. The loader is STAGES k-blocks ahead at most.
@@ -264,7 +265,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     }
 
     const auto work = [&] { return WorkInFlight::read(entry); };
-    if (!reduce_peers<1, THREADS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
+    if (!reduce_peers<1, THREADS, LOADS_OF_PEERS>(args, work, 0, ptx::thread_index(), 0, accumulators)) continue;
     const WorkTile tile = tile_in_d(WorkInFlight::tile(args, entry));
     const Epilogue epilogue{args, scales, tile};
     constexpr int WARP_COLUMNS = WARP_N / COLUMN_FOLD;

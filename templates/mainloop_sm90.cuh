@@ -161,9 +161,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     if constexpr (CLUSTER_K > 1) {
       Accumulator sums[STORE_COUNT];
       ClusterSum{smem, place}.add(consumer, thread, accumulators, sums);
-      if (reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, sums)) finish(sums);
+      if (reduce_peers<GROUPS, 128, 16>(args, get_work, group, thread, 1 + consumer, sums)) finish(sums);
     } else {
-      if (!reduce_peers<GROUPS, 128>(args, get_work, group, thread, 1 + consumer, accumulators)) continue;
+      if (!reduce_peers<GROUPS, 128, 16>(args, get_work, group, thread, 1 + consumer, accumulators)) continue;
       auto& sums = reinterpret_cast<Accumulator(&)[STORE_COUNT]>(accumulators);  // STORE_COUNT = COUNT
       scattered.tell();
       if (scattered.sends(scales, tile, [&](const auto& epilogue) { finish_with(epilogue, sums); })) continue;

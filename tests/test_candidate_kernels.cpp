@@ -115,6 +115,17 @@ TEST_CASE("Every type's largest tiles compile with NVRTC and spill nothing", "[c
     }
 }
 
+TEST_CASE("The portable tiles of f16 compile with NVRTC for an A100, split or not, and spill nothing",
+          "[candidates][nvrtc]") {
+  if (!nvrtc_for()) SKIP(no_nvrtc);
+  const DeviceInfo device = device_info_for("sm_80");
+  std::vector<KernelConfig> tiles;
+  for (const KernelConfig& tile : portable_tiles(device))
+    if (why_illegal(tile, typical(f16), device).empty()) tiles.push_back(tile);
+  REQUIRE(tiles.size() >= 20);
+  check(compile("sm_80", tiles, typical(f16), 2));
+}
+
 TEST_CASE("Every default candidate compiles with NVRTC for its architectures and spills nothing",
           "[.full][candidates][nvrtc]") {
   if (!nvrtc_for()) SKIP(no_nvrtc);
