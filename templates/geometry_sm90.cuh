@@ -18,6 +18,7 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
+  int a_part, b_part;  // rows of a box in memory: what each block fetches of A, of B, for those that share it
   int scale_a_bytes,
       scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
   // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
@@ -38,6 +39,13 @@ struct Geometry {
 constexpr int d_stage_bytes = 64 * 128;  // of D's way out: also what 64 rows of A take of a k-block
 constexpr int queue_slots = 2, queue_slot_bytes = 32;
 constexpr int smem_align = 1024;  // of the 128-byte swizzle's pattern, 8 rows
+
+/// Of rows that so many blocks share, those that each fetches: whole patterns of the swizzle. What they come to beyond
+/// the rows there are lies in the stage unused.
+constexpr int part_of_rows(int rows, int sharers, int fold = 1) {
+  const int step = 8 * fold;
+  return ceil_div(ceil_div(rows, max_of(1, sharers)), step) * step;
+}
 
 constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
   return ping_pong ? block_m : block_m / max_of(1, warps / 4);
@@ -88,9 +96,12 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 
   // TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of block_m (block_n) rows; an M-major
-  // (N-major) tile, of 16-bit elements, is a box of block_k rows for each 64 of M (N), the last one whole.
-  g.a_bytes = p.block_m * p.block_k * p.size_a;
-  g.b_bytes = (p.b_k_major ? p.block_n : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
+  // (N-major) tile, of 16-bit elements, is a box of block_k rows for each 64 of M (N), the last one whole. Blocks that
+  // share a tile fetch a part of these rows each.
+  g.a_part = p.a_k_major ? part_of_rows(p.block_m, p.cluster_n, p.row_fold()) : part_of_rows(p.block_k, p.cluster_n);
+  g.b_part = p.b_k_major ? part_of_rows(p.block_n, p.cluster_m, p.column_fold()) : part_of_rows(p.block_k, p.cluster_m);
+  g.a_bytes = (p.a_k_major ? g.a_part * max_of(1, p.cluster_n) : p.block_m) * p.block_k * p.size_a;
+  g.b_bytes = (p.b_k_major ? g.b_part * max_of(1, p.cluster_m) : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;
   const int before_rows = p.offset_groups ? 16 : 0;  // scales that come with those of a tile that begins anywhere
   const int before_ups = p.pairs ? 16 : 0;
@@ -156,12 +167,8 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||
       p.cluster_m > 8 || p.cluster_n > 8 || p.cluster_k > 8 || p.cluster_m * p.cluster_n * p.cluster_k > 8)
     return "a cluster is a product of powers of two, of 8 thread blocks at most";
-  if ((p.a_k_major && p.block_m % (8 * p.row_fold() * p.cluster_n) != 0) ||
-      (p.b_k_major && p.block_n % (8 * p.column_fold() * p.cluster_m) != 0))
-    return "each block of a cluster fetches a multiple of 8 rows, of pairs 16, of what it shares";
   if (p.block_n % (8 * p.column_fold()) != 0) return "block_n is a multiple of 16 where its columns are pairs";
-  if ((p.a_k_major && p.block_m / p.cluster_n > 256) || (p.b_k_major && p.block_n / p.cluster_m > 256))
-    return "a TMA box has at most 256 rows";
+  if (geometry(p).a_part > 256 || geometry(p).b_part > 256) return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
     if (!(p.one_tile || p.split_k) || p.ping_pong)
       return "clusters that split k are data-parallel or split_k, and cooperative";

@@ -30,12 +30,11 @@ struct MatrixOfMap<true> {
   AddressPlace place;
 };
 
-/// Copies this block's part of a tile's operand to all blocks that share it. GATED: its rows are pairs, which the map
-/// puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
-template <int BLOCK, bool K_MAJOR, int SHARERS, bool GATED, bool BY_POINTERS>
+/// Copies this block's part of a tile's operand, ROWS in memory, to all blocks that share it. GATED: these are pairs,
+/// which the map puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
+template <int BLOCK, bool K_MAJOR, int SHARERS, int ROWS, bool GATED, bool BY_POINTERS>
 __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k,
                                              const MatrixOfMap<BY_POINTERS>& matrix, int part, u16 sharers) {
-  constexpr int ROWS = (K_MAJOR ? BLOCK : BLOCK_K) / SHARERS;
   const auto copy_5d = [&](u32 to, int inner, int outer, int group, int batch) {
     if constexpr (SHARERS == 1)
       ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
@@ -118,11 +117,11 @@ struct Producer {
       if constexpr (GROUPED) ptx::warp_sync();  // none is left behind, who would find the stage full again
       if (issues) {
         ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-        load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, ROW_FOLD == 2>(
+        load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, GEOMETRY.a_part, ROW_FOLD == 2>(
             smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
-        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, COLUMN_FOLD == 2>(smem.b(state.stage), &args.map_b, full,
-                                                                      tile.column, its_k.at(k * BLOCK_K), matrix_b,
-                                                                      place.m, sharers_of_b);
+        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, GEOMETRY.b_part, COLUMN_FOLD == 2>(
+            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, place.m,
+            sharers_of_b);
         scales.copy(smem, state.stage, full, k);
         if constexpr (DEPENDENT_LAUNCH) {
           if (lets_next_start) ptx::griddepcontrol_launch_dependents();

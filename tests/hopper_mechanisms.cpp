@@ -83,6 +83,10 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("cluster", {.m = 300, .n = 100, .k = 440, .a = {bf16}, .b = {.type = bf16, .layout = columns}, .d = {f32}},
       dealt(in_cluster(tile(96, 2), 4, 1), split_k, 2, 3));
   add("cluster", {.m = 90, .n = 70, .k = 200, .batch = 2}, in_cluster(tile(64), 4, 2));  // most blocks lie outside
+  // Parts that come to more rows than the tile has: 40 for 72, 16 for 40.
+  add("cluster", {.m = 200, .n = 150, .k = 313, .b = {.layout = columns}},
+      dealt(in_cluster(tile(72, 1, 2), 2, 2), persistent, 2));
+  add("cluster", {.m = 100, .n = 300, .k = 250, .beta = 1}, in_cluster(swapped(tile(40)), 4, 1));
 
   add("ping_pong", {.m = 311, .n = 123, .k = 250}, dealt(ping_pong(64, 64, 2), persistent, 2));
   add("ping_pong", {.m = 200, .n = 201, .k = 313, .beta = 1}, dealt(ping_pong(128, 72), stream_k, 3));

@@ -29,6 +29,7 @@ void meets_in_each_configuration(TestDevice& device, Random& random) {
       "sm90 64x32x64 group_m=8 stages=3 warps=8 consumers=ping_pong schedule=persistent grid=2",
       "sm90 64x32x64 group_m=8 stages=4 warps=4 cluster=1x2x1 schedule=data_parallel",
       "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x2x1 schedule=data_parallel",
+      "sm90 64x48x64 group_m=8 stages=3 warps=4 cluster=2x1x1 schedule=data_parallel",
       "sm90 64x32x64 group_m=8 stages=4 warps=4 cluster=2x2x1 swap_ab=true schedule=data_parallel",
       "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
       "sm90 64x32x64 group_m=8 stages=4 warps=4 cluster=1x1x2 swap_ab=true schedule=data_parallel",

@@ -39,6 +39,7 @@ const std::array configs{
     "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=1x2x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
+    "sm90 64x48x64 group_m=8 stages=3 warps=4 cluster=4x1x1 swap_ab=true schedule=persistent grid=4",
     "sm90 256x32x64 group_m=8 stages=2 warps=8 schedule=persistent grid=2",
     "sm90 128x32x64 group_m=8 stages=2 warps=4 schedule=persistent grid=2",
 };

@@ -121,6 +121,7 @@ void scaled_blocks(GemmDevice& device) {
                              "sm90 64x64x128 stages=3 warps=8 consumers=ping_pong schedule=stream_k grid=3",
                              "sm90 64x64x128 stages=4 warps=4 cluster=1x1x2 schedule=data_parallel",
                              "sm90 128x32x128 stages=3 warps=8 cluster=2x1x1 swap_ab=true schedule=stream_k grid=4",
+                             "sm90 64x48x128 stages=3 warps=4 cluster=4x1x1 swap_ab=true schedule=data_parallel",
                              "sm80 64x64x128 stages=3 warps=4 schedule=data_parallel",
                              "sm80 32x64x64 stages=3 warps=4 schedule=split_k splits=3",
                              "sm80 64x128x64 stages=3 warps=8 schedule=stream_k grid=5"})

@@ -49,11 +49,11 @@ void pair_rows(const NormalProblem& p, const OperandMatrix& matrix, TensorMapSpe
 
 TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& p, const KernelConfig& c) {
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
-  // A K-major tile is one box, any other boxes of block_k rows. Blocks that share it fetch as many of its rows each.
+  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   const int box = line_bytes / int(size_of(p.a.type));
   TensorMaps maps;
-  maps.a = map_of(matrix_a(p), box, (a_k_major ? c.block_m : c.block_k) / c.cluster_n);
-  maps.b = map_of(matrix_b(p), box, (b_k_major ? c.block_n : c.block_k) / c.cluster_m);
+  maps.a = map_of(matrix_a(p), box, geometry.a_part);
+  maps.b = map_of(matrix_b(p), box, geometry.b_part);
   if (has_pairs(normalised)) {
     TensorMapSpec& map = c.swap_ab ? maps.a : maps.b;
     if (c.swap_ab ? a_k_major : b_k_major)
@@ -62,7 +62,6 @@ TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& 
       map.inner = interleaved_columns(normalised);  // as they were packed
   }
   if (has_pointers_to_b(normalised)) find_by_address(c.swap_ab ? maps.a : maps.b);
-  const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   if (geometry.tma_store)
     maps.d = map_of(matrix_d(normalised), geometry.d_box_bytes / int(size_of(p.d.type)), geometry.d_box_rows);
   return maps;

@@ -101,7 +101,9 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
     launch.multiplied_rows = std::min(launch.rows, multiplied / tiles);
   }
   launch.elements = launch.multiplied_rows * launch.columns;
-  launch.loaded_columns = b_k_major_ ? c.block_n : double(round_up(c.block_n, box_columns));
+  const int fold = pairing_of(problem_) != Pairing::none && !c.swap_ab ? 2 : 1;
+  launch.loaded_columns = b_k_major_ ? device::sm90::part_of_rows(c.block_n, c.cluster_m, fold) * c.cluster_m
+                                     : double(round_up(c.block_n, box_columns));
   return launch;
 }
 
