@@ -92,7 +92,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       // Another thread or process has measured it while this one waited.
     } else if (left <= 0) {
       choice.why += "; not measured: the Context's tuning budget is spent";
-    } else if (const auto result = measure(problem, std::min(left, options_.budget_seconds), {})) {
+    } else if (const auto result = measure(problem, {.budget_seconds = std::min(left, options_.budget_seconds)})) {
       spent_seconds_ += result->seconds;
       if (is_bounded()) {
         choice = look_up(planner, shape);
@@ -120,7 +120,11 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
-  auto result = measure(problem, options_.budget_seconds, progress, &why);
+  // Who asks for it wants the best, and has the time; on the emulator, which times nothing, there is none.
+  auto result = measure(problem, {.budget_seconds = options_.budget_seconds,
+                                  .waits_for_kernels = !device_.emulated,
+                                  .progress = progress,
+                                  .why_nothing = &why});
   if (why) std::rethrow_exception(why);
   if (!result) {
     throw Error(ErrorCode::launch_failed,
@@ -306,16 +310,12 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }
 
-std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, double budget_seconds,
-                                           const std::function<void(int, int)>& progress, std::exception_ptr* why) {
+std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOptions options) {
   const NormalProblem tuned = tuned_shape(shape_of(problem), options_.bucket_m);
-  TuneOptions options;
-  options.budget_seconds = budget_seconds;
-  options.progress = [&](int done, int total) {
-    if (progress) progress(done, total);
+  options.progress = [&, of_call = std::move(options.progress)](int done, int total) {
+    if (of_call) of_call(done, total);
     if (options_.progress) options_.progress(problem, done, total);
   };
-  options.why_nothing = why;
   const auto ranked = to_measure(planner(tuned), std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;

@@ -109,9 +109,7 @@ class Chooser {
   /// What measuring a problem compares: the model's first choices, of kernels at hand where those are to serve.
   std::vector<RankedConfig> to_measure(const Planner& planner, std::size_t count);
   Choice by_model(const Planner& planner, const Constraints& constraints) const;
-  std::optional<TuneResult> measure(const NormalProblem& problem, double budget_seconds,
-                                    const std::function<void(int, int)>& progress,
-                                    std::exception_ptr* why_nothing = nullptr);
+  std::optional<TuneResult> measure(const NormalProblem& problem, TuneOptions options);
   /// Whether gemm() would measure before it settles on the choice.
   bool measures(const NormalProblem& problem, const Choice& choice) const;
 

@@ -158,7 +158,7 @@ TEST_CASE("A spent budget keeps the model's choice", "[autotuner]") {
   CHECK_THAT(result->candidates[1].skipped, ContainsSubstring("budget"));
 }
 
-TEST_CASE("A slow compile does not hold up what is compiled", "[autotuner]") {
+TEST_CASE("A slow compile does not hold up what is compiled, unless it is waited for", "[autotuner]") {
   const auto compile = [](const KernelConfig& config) {
     std::this_thread::sleep_for(std::chrono::milliseconds(config == ranked[1].config ? 1500 : 10));
   };
@@ -169,6 +169,11 @@ TEST_CASE("A slow compile does not hold up what is compiled", "[autotuner]") {
   CHECK_THAT(result->candidates[1].skipped, ContainsSubstring("budget"));
   CHECK(result->candidates[0].measured_us > 0);
   CHECK(result->config != ranked[1].config);
+
+  Session patient({.time_us = times({50, 10, 40}), .compile = compile});
+  patient.options.budget_seconds = 0.5;
+  patient.options.waits_for_kernels = true;
+  CHECK(patient.run()->config == ranked[1].config);
 }
 
 TEST_CASE("Where no thread can be started, the tuner compiles its candidates itself", "[autotuner]") {

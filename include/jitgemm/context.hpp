@@ -83,7 +83,8 @@ class JITGEMM_EXPORT Context {
   /// Compiles into the on-disk cache what gemm() would run. Needs no GPU with Device::compile_only.
   void warm(const Problem& problem);
 
-  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. `progress` is as
+  /// Measures now, whatever the Tuning mode and stored results, and stores the winner. Waits for all candidates'
+  /// kernels to be compiled, where a gemm() that tunes goes on without late ones. `progress` is as
   /// ContextOptions::progress, for this call.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 

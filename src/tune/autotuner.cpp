@@ -31,6 +31,7 @@ constexpr double least_noise_of_few = 0.02;
 // Of the budget: for compiling and checking, then what there is is measured; and for that. With all kernels cached,
 // checking takes less than a fifth.
 constexpr double admission_share = 0.6, measuring_share = 0.8;
+constexpr double no_limit_seconds = 1e8;
 // Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: five
 // standard errors for its two, and rounds enough for the quartiles to mean something.
 constexpr double early_noise = 2.5;
@@ -152,7 +153,8 @@ class Tuner {
         admit(candidate);
       });
       if (candidate.runs() && !admission_deadline_)
-        admission_deadline_.emplace(admission_share * options_.budget_seconds);
+        admission_deadline_.emplace(options_.waits_for_kernels ? no_limit_seconds
+                                                               : admission_share * options_.budget_seconds);
       pending.erase(next);
       done_ = int(candidates_.size() - pending.size());
       report_progress();
