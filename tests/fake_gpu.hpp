@@ -91,8 +91,9 @@ struct FakeGpu : FakeDriver {
     return CUDA_SUCCESS;
   }
 
-  static CUresult multiply(device::Arguments x, bool transposed) {
+  static CUresult multiply(const device::Arguments& given, bool transposed) {
     const std::lock_guard lock(executing);
+    device::Arguments x = given;
     if (transposed) {
       std::swap(x.a, x.b);
       std::swap(x.lda, x.ldb);
