@@ -27,7 +27,7 @@
 namespace jitgemm::device {
 
 constexpr int THREADS = GEOMETRY.threads, BLOCKS_PER_SM = GEOMETRY.ctas_per_sm;
-constexpr int LOADS_OF_PEERS = BLOCKS_PER_SM > 1 ? 8 : 16;  // where blocks share an SM, threads have few registers
+constexpr int LOADS_OF_PEERS = ACCUMULATORS < 64 ? 8 : 16;  // three and more blocks share an SM, and its registers
 
 /// The work that the loader has begun and the multiplication not yet ended, in shared memory to spare registers. Thread
 /// 0 writes. The loader is STAGES k-blocks ahead at most.
