@@ -169,7 +169,10 @@ bench() {
     set -- --tuned-as "$choices/$name.csv" --model --tuned --peers --seconds-per-shape "$seconds" "$@"
   else
     limited "$limit" "$jitgemm" tune --shapes "$shapes" "${@/--scales/--json}" >"$work/$name.log" 2>&1
+    status=$?
     tuned="tuned in $((SECONDS - begin)) s"
+    # What is not tuned would pass for it below.
+    [ $status -eq 0 ] || { row "bench $name" $((SECONDS - begin)) "NOT RUN: tuning: $(verdict $status)"; failed=1; return 1; }
     set -- --frozen --model --tuned --peers --seconds-per-shape "$seconds" "$@"
   fi
   # shellcheck disable=SC2086  # words
@@ -214,12 +217,12 @@ run_bench() {
   bench large_fp8_promoted 60 "$corpora/large.txt" 1.5 --type e4m3 --d bf16 --layout nt --scales --accumulation promoted
   cat "$corpora/seed_squares_31.txt" "$corpora/seed_singles.txt" >"$work/seeds.txt"
   triton_manifest=${JITGEMM_TRITON_MANIFEST:-}
-  bench seeds 90 "$work/seeds.txt" 0.6
+  bench seeds 150 "$work/seeds.txt" 0.6
   triton_manifest=
-  bench llm_decode_49 90 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
-  bench fp8_fast 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales
-  bench fp8_promoted 150 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales --accumulation promoted
-  bench streamk_unaligned_100 200 "$corpora/streamk_unaligned_100.txt" 0.6
+  bench llm_decode_49 150 "$corpora/llm_decode_49.txt" 0.6 --type bf16 --layout nt
+  bench fp8_fast 250 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales
+  bench fp8_promoted 250 "$corpora/fp8_aligned16_100.txt" 0.6 --type e4m3 --d bf16 --layout nt --scales --accumulation promoted
+  bench streamk_unaligned_100 300 "$corpora/streamk_unaligned_100.txt" 0.6
 }
 
 run_aligned() { local group=aligned && bench streamk_aligned8_300 400 "$root/tests/corpora/streamk_aligned8_300.txt" 0.6; }
