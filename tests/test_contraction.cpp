@@ -97,10 +97,10 @@ const std::vector<Kernel> kernels{
      {0, 0, (16 + 8 + 4 + 1) * 16},  // of k-blocks in straight code
      Accumulation::promoted},
     {f16, f16, "sm80 64x32x32 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {}},
-    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, {0, 0, 4 * 16}},
+    {e4m3, bf16, "sm80 64x32x64 stages=3 warps=4 schedule=split_k splits=2", 16, 2, 2, {0, 0, 2 * 16}},
     {f32, f32, "sm80 64x32x16 stages=3 warps=4 schedule=data_parallel", 16, 2, 2, {16 * 16, 0, 0}},  // block_k
                                                                                                      // products
-    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, {0, 0, 2 * 16}},
+    {f64, f64, "sm80 64x32x16 stages=3 warps=4 schedule=stream_k", 16, 2, 2, {0, 0, 16}},
 };
 
 }  // namespace
