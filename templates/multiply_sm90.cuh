@@ -66,18 +66,6 @@ __device__ __forceinline__ void multiply(const KBlock& k_block, int down, int pa
       k_block.a + down * MMA_M_BYTES / 16, k_block.b + part * (WIDTH * 128 / 16), accumulate);
 }
 
-/// wgmma_wait_group of a number that unrolled loops make a constant.
-__device__ __forceinline__ void wait_for_all_but(int pending) {
-  if (pending == 0)
-    ptx::wgmma_wait_group<0>();
-  else if (pending == 1)
-    ptx::wgmma_wait_group<1>();
-  else if (pending == 2)
-    ptx::wgmma_wait_group<2>();
-  else
-    ptx::wgmma_wait_group<3>();
-}
-
 /// Of columns, or of 64 rows each, as a constant.
 template <int COUNT_OF>
 struct Constant {
@@ -275,7 +263,8 @@ struct TileProducts {
       if constexpr (I <= LAST_LOADED_BEHIND) scales.template load_of_blocks<WIDTH>(I, pass.factors[I % 2]);
       scales.template load_of_each_column<WIDTH>(smem, stage, pass.factors[I % 2]);
     }
-    wait_for_all_but(min_of(PARTS_AT_ONCE, K_BLOCKS * PARTS - UNIT) - 1);
+    constexpr int BEGUN_BEHIND = min_of(PARTS_AT_ONCE, K_BLOCKS * PARTS - UNIT) - 1;
+    ptx::wgmma_wait_group<BEGUN_BEHIND>();
     if constexpr (PART == PARTS - 1) release_read(smem.empty(stage));
     promote<ACROSS * COLUMNS, COLUMNS>(pass.products[PARTS > 1 ? DOWN % AT_ONCE : I % BUFFERS], DOWN,
                                        pass.factors[I % 2][DOWN]);
