@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 
 #include "core/epilogue_function.hpp"
 #include "core/groups.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <mutex>

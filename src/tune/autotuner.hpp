@@ -19,7 +19,7 @@ inline constexpr int tuned_candidates = 20;
 
 struct TuneOptions {
   double budget_seconds = 1.0;        ///< for all of it with kernels cached; compiling them takes up to 0.6 of it more
-  bool waits_for_kernels = false;     ///< whatever compiling them takes
+  bool waits_for_kernels = false;     ///< however long compiling them takes
   int candidates = tuned_candidates;  ///< most that are measured
   /// (done, total): the candidates compiled and checked, of how many. Called between measurements by the calling
   /// thread; what it throws ends the tuning.

@@ -84,8 +84,8 @@ Widths widths(int widest, const Cluster& cluster, std::int64_t row_blocks, int s
   }
   const bool k_major = problem.b.layout == Layout::column_major;
   const int granularity = !k_major ? 32 : size_of(problem.a.type) == 1 || columns_are_pairs ? 16 : 8;
-  const int rows_a_block = columns_are_pairs ? 16 : 8;  // of B, and of a cluster's sums
-  const int multiple = std::max(granularity, rows_a_block * cluster.k);
+  const int summed_at_a_time = columns_are_pairs ? 16 : 8;  // columns, by each block of a cluster that splits k
+  const int multiple = std::max(granularity, summed_at_a_time * cluster.k);
   Widths result{.widest = widest};
   if (has_own_scales_d(problem)) {  // of whole blocks of 128 columns
     for (const int width : {128 * cluster.k, 256}) result.add(width);
