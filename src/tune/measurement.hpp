@@ -49,6 +49,10 @@ class LaunchTimer {
 
   /// Microseconds on the device of what `enqueue` puts on the stream.
   double time_us(FunctionRef<void()> enqueue);
+  /// The same behind what `lead` puts there, which is asked for more, 0, 1, 2 and 4, until the device is still at it
+  /// when the host is done: else the host's time is in it, which is much where others keep the CPUs busy. Where the
+  /// host does not get ahead, the least of these.
+  double time_us_behind(FunctionRef<void(int more)> lead, FunctionRef<void()> enqueue);
   /// The same without the wait: that is_over() says has ended, and us() then how long it took.
   void time(FunctionRef<void()> enqueue);
   bool is_over() const { return backend_.has_passed(end_); }

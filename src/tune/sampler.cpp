@@ -51,19 +51,18 @@ void Sampler::prepare(Runnable& runnable) {
 }
 
 double Sampler::sample(const Runnable& runnable) {
-  if (backend_.device().emulated) return time_us(*runnable.recording, long_sample_us);
   const double all_us = time_us(*runnable.recording, runnable.about_us);
   return std::max(all_us - runnable.neighbours * neighbour_us_, 0.0) / runnable.launches;
 }
 
 void Sampler::record(Runnable& runnable, int launches) {
   runnable.launches = launches;
-  runnable.neighbours = has_neighbour_ ? launches / 2 : 0;
+  runnable.neighbours = neighbours_ ? launches / 2 : 0;
   const int first_set = next_set();
   const Ready& call = runnable;  // a copy of its own, as a runnable may move
   runnable.recording = backend_.record([this, call, launches, first_set](Stream stream) {
     for (int i = 0; i < launches; ++i) {
-      if (has_neighbour_ && i >= launches - launches / 2) backend_.launch_neighbour(stream);
+      if (neighbours_ && i >= launches - launches / 2) backend_.launch_neighbour(stream);
       // Those of a half, or of all where there is one, come with both.
       const bool skewed = i % 2 == 1;
       launch_call(call, (first_set + i) % scratch_.sets(), skewed ? Distribution::zipf : Distribution::uniform, stream);
@@ -74,23 +73,30 @@ void Sampler::record(Runnable& runnable, int launches) {
 
 void Sampler::time_neighbour() {
   try {
-    const auto neighbours = backend_.record([this](Stream stream) {
+    neighbours_ = backend_.record([this](Stream stream) {
       for (int i = 0; i < most_launches; ++i) backend_.launch_neighbour(stream);
     });
-    time_us(*neighbours, 0);  // the first launches of a kernel are slower
-    neighbour_us_ = time_us(*neighbours, 0) / most_launches;
-    has_neighbour_ = true;
+    time_us(*neighbours_, 0);  // the first launches of a kernel are slower
+    neighbour_us_ = time_us(*neighbours_, 0) / most_launches;
   } catch (const Error& error) {
+    neighbours_.reset();
     logger().warn("tuning of {} goes without another's kernel between its calls: {}", to_string(problem_),
                   error.what());
   }
 }
 
-/// Behind a replay that does not count, unless this one is long: else the host's time to launch a graph is in it, too.
+/// Behind a replay that does not count, or, of a long one, behind neighbours.
 double Sampler::time_us(Recording& recording, double about_us) {
   const Stream stream = timer_.stream();
-  if (about_us < long_sample_us / 2) recording.replay(stream);
-  return timer_.time_us([&] { recording.replay(stream); });
+  const auto all = [&] { recording.replay(stream); };
+  if (backend_.device().emulated) return timer_.time_us(all);
+  const bool is_long = about_us >= long_sample_us / 2;
+  Recording& filler = neighbours_ ? *neighbours_ : recording;
+  const auto lead = [&](int more) {
+    for (int i = is_long ? -1 : 0; i < more; ++i) filler.replay(stream);
+    if (!is_long) recording.replay(stream);
+  };
+  return timer_.time_us_behind(lead, all);
 }
 
 void Sampler::launch_call(const Ready& ready, int set, Distribution distribution, Stream stream) {

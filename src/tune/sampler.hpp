@@ -46,7 +46,7 @@ class Sampler {
   LaunchTimer timer_;
   std::function<device::TensorMap(const TensorMapSpec&)> encode_;
   int set_ = 0;
-  bool has_neighbour_ = false;
+  std::unique_ptr<Recording> neighbours_;  // most_launches of them; none where there is none
   double neighbour_us_ = 0;
 };
 
