@@ -121,7 +121,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this);
   std::exception_ptr why;
-  // Who asks for it wants the best, and has the time; on the emulator, which times nothing, there is none.
+  // Who asks for it wants the best, and has the time.
   auto result = measure(problem, {.budget_seconds = options_.budget_seconds,
                                   .waits_for_kernels = !device_.emulated,
                                   .progress = progress,
@@ -317,7 +317,9 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOpt
     if (of_call) of_call(done, total);
     if (options_.progress) options_.progress(problem, done, total);
   };
-  const auto ranked = to_measure(planner(tuned), std::size_t(options.candidates));
+  const Planner planner = this->planner(tuned);
+  if (options.waits_for_kernels) options.candidates = candidates_for(planner, device_, options.budget_seconds);
+  const auto ranked = to_measure(planner, std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;

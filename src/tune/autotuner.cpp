@@ -51,6 +51,7 @@ struct Stage {
   double within;
 };
 constexpr std::array stages{Stage{3, HUGE_VAL}, Stage{4, 1.25}, Stage{5, 1.06}, Stage{20, 1.03}};
+constexpr double longest_short_sample_us = 2000;  // of calls that take less
 constexpr std::array emulator_stages{Stage{2, HUGE_VAL}, Stage{1, 1.5}};
 
 class Deadline {
@@ -202,7 +203,7 @@ class Tuner {
           earlier.skip("computes a wrong result: a later candidate's is right");
       }
     }
-    sampler_->prepare(candidate.runnable);
+    sampler_->prepare(candidate.runnable, candidate.report.predicted_us);
   }
 
   /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
@@ -322,6 +323,15 @@ class Tuner {
 };
 
 }  // namespace
+
+int candidates_for(const Planner& planner, const RatedDevice& device, double budget_seconds) {
+  if (device.emulated) return tuned_candidates;
+  const std::vector<RankedConfig> first = planner.ranked(1);
+  const double call_us = first.empty() ? 0 : first.front().predicted_us;
+  const double seconds = measuring_share * budget_seconds / 2;
+  const double sample_seconds = 1e-6 * std::max(longest_short_sample_us, call_us);
+  return std::clamp(int(seconds / (stages.front().rounds * sample_seconds)), tuned_candidates, most_candidates);
+}
 
 std::string why_chosen(const TuneResult& result) {
   return result.kept_first ? "the cost model's first choice, which no other measured now beats by more than the noise"

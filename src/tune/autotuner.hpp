@@ -9,6 +9,7 @@
 #include "backend/backend.hpp"
 #include "jit/kernel_store.hpp"
 #include "jitgemm/plan.hpp"
+#include "plan/planner.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm {
@@ -16,6 +17,9 @@ namespace jitgemm {
 /// Of the cost model's first choices. The best of 12 were within 1 % of the best known in the mean and 7 % in the 95th
 /// percentile (tools/results/NOTES.md, 24).
 inline constexpr int tuned_candidates = 20;
+/// Where all are compiled, the best of 40 is faster than that of 20 by 0.1 % on aligned shapes, 0.3 % in decoding and
+/// 1.7 % on squares, half of whose candidates are the other half with operands swapped (58).
+inline constexpr int most_candidates = 40;
 
 struct TuneOptions {
   double budget_seconds = 1.0;        ///< for all of it with kernels cached; compiling them takes up to 0.6 of it more
@@ -35,6 +39,11 @@ struct TuneResult {
   int samples = 0;  ///< batches of launches timed, over all candidates
   double seconds = 0;
 };
+
+/// How many Context::tune() measures, which waits for their kernels: most_candidates, or fewer, down to
+/// tuned_candidates, where the first rounds of so long a problem would take more than half of the time for measuring.
+/// On the emulator, which compiles slowly and times nothing, tuned_candidates.
+int candidates_for(const Planner& planner, const RatedDevice& device, double budget_seconds);
 
 /// In words: the fastest, or the model's first choice that no other beat by more than the noise.
 std::string why_chosen(const TuneResult& result);

@@ -36,18 +36,20 @@ void Sampler::run(const Runnable& runnable) {
   backend_.synchronize(timer_.stream());
 }
 
-void Sampler::prepare(Runnable& runnable) {
+void Sampler::prepare(Runnable& runnable, double expected_us) {
   if (backend_.device().emulated) return record(runnable, 1);
-  record(runnable, first_launches);
+  const int fewest = has_groups(problem_) ? 2 : 1;
+  const auto launches_within = [](double us, double once_us) { return int(us / std::max(once_us, 0.1)); };
+  const auto record_some = [&](int launches, double once_us) {
+    record(runnable, launches < 2 ? launches : launches / 2 * 2);
+    runnable.about_us = runnable.launches * once_us;
+  };
+  record_some(std::clamp(launches_within(long_sample_us, expected_us), fewest, first_launches), expected_us);
   sample(runnable);  // the first launches of a kernel are slower
   const double once_us = sample(runnable);
-  const auto launches_within = [once_us](double us) { return int(us / std::max(once_us, 0.1)); };
-  const int usual = launches_within(once_us > long_kernel_us ? long_sample_us : sample_us);
-  const int lasting = std::min(lasting_launches, launches_within(long_sample_us));
-  const int fewest = has_groups(problem_) ? 2 : 1;
-  const int launches = std::clamp(std::max(usual, lasting), fewest, most_launches);
-  record(runnable, launches < 2 ? launches : launches / 2 * 2);
-  runnable.about_us = runnable.launches * once_us;
+  const int usual = launches_within(once_us > long_kernel_us ? long_sample_us : sample_us, once_us);
+  const int lasting = std::min(lasting_launches, launches_within(long_sample_us, once_us));
+  record_some(std::clamp(std::max(usual, lasting), fewest, most_launches), once_us);
 }
 
 double Sampler::sample(const Runnable& runnable) {

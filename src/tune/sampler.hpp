@@ -28,8 +28,8 @@ class Sampler {
   Stream stream() const { return timer_.stream(); }
   /// Once, on operands(); done on return.
   void run(const Runnable& runnable);
-  /// Warms up, and records what a sample takes.
-  void prepare(Runnable& runnable);
+  /// Warms up, and records what a sample takes. `expected_us`: of a call; 0: a short one.
+  void prepare(Runnable& runnable, double expected_us);
   /// Microseconds of a call, without those of the neighbours.
   double sample(const Runnable& runnable);
 
