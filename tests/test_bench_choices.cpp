@@ -261,4 +261,38 @@ TEST_CASE("jitgemm bench --resume reads back times of other choices", "[cli]") {
   CHECK(shape["repeat1"]["us"] == 0.5);
 }
 
+TEST_CASE("jitgemm bench --kernels times each kernel of a list", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("shapes.txt"), "64 48 512\n");
+  write_file(jitgemm.path("few.txt"),
+             "m=64 n=64 k=64; sm90 64x16x64 group_m=8 stages=4 warps=4 schedule=data_parallel\n"
+             "m=64 n=64 k=64; sm90 64x32x64 group_m=8 stages=4 warps=4 schedule=data_parallel\n");
+  for (const std::string type : {"f16", "e4m3"}) {
+    const std::string layout = type == "e4m3" ? " --layout nt" : "";
+    const Output output = jitgemm("bench --device emulator --shapes shapes.txt --no-peers --kernels few.txt --csv " +
+                                  type + ".csv --type " + type + layout);
+    INFO(output.err);
+    REQUIRE(output.status == 0);
+    const std::vector<std::string> lines = lines_of(file_text(jitgemm.path(type + ".csv")));
+    REQUIRE(lines.size() == 2);
+    const auto row = row_of(lines[0], lines[1]);
+    CHECK(row.at("model_config").empty());
+    std::vector<KernelConfig> kernels;
+    std::istringstream parts(row.at("pinned"));
+    for (std::string part; std::getline(parts, part, ';');)
+      kernels.push_back(parse_kernel_config(part.substr(part.find("sm90"))));
+    std::map<int, int> of_width;
+    for (const KernelConfig& config : kernels) {
+      CHECK(config.block_k == (type == "f16" ? 64 : 128));
+      ++of_width[config.block_n];
+    }
+    CHECK(of_width.size() == 2);
+    for (const int width : {16, 32}) CHECK((of_width[width] == 1 || of_width[width] == 2));
+  }
+  const Output bad = jitgemm("bench --device emulator --shapes shapes.txt --kernels shapes.txt");
+  CHECK(bad.status == 1);
+  CHECK_THAT(bad.err, ContainsSubstring("shapes.txt:1"));
+}
+
 }  // namespace jitgemm::test

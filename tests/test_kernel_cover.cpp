@@ -118,6 +118,24 @@ TEST_CASE("What was measured goes before what is predicted", "[kernel_cover]") {
   CHECK(cover.quality[0].geomean == 1);
 }
 
+TEST_CASE("Where what was measured alone counts, a kernel serves no problem that it was not timed for",
+          "[kernel_cover]") {
+  const NormalProblem one = shape(1024, 1024, 1024), other = shape(2048, 1024, 1024);
+  const auto ranked = rank(one, h200);
+  const auto second = std::find_if(ranked.begin(), ranked.end(), [&](const RankedConfig& x) {
+    return compiled_part(x.config) != compiled_part(ranked[0].config) && why_illegal(x.config, other, h200).empty();
+  });
+  REQUIRE(second != ranked.end());
+  const std::vector<CoveredProblem> problems{{one, h200, {{ranked[0].config, 10}, {second->config, 12}}},
+                                             {other, h200, {{second->config, 20}}}};
+  const KernelCover cover = cover_kernels(problems, {.sizes = {1, 2}, .measured_only = true});
+  REQUIRE(cover.kernels.size() == 2);
+  CHECK(compiled_part(cover.kernels[0].config) == compiled_part(second->config));  // which serves both
+  CHECK(cover.quality[0].without_kernel == 0);
+  CHECK_THAT(cover.quality[0].geomean, Catch::Matchers::WithinRel(std::sqrt(1.2), 1e-6));
+  CHECK(cover.quality[1].geomean == 1);
+}
+
 TEST_CASE("What the cost model would choose is scored by what was measured of it", "[kernel_cover]") {
   const NormalProblem problem = shape(1024, 1024, 1024);
   const auto ranked = rank(problem, h200);

@@ -61,7 +61,8 @@ KernelConfig scaled(KernelConfig config, std::size_t from, std::size_t to) {
 
 class Table {
  public:
-  Table(const std::vector<CoveredProblem>& problems, bool any_types) : problems_(problems), any_types_(any_types) {
+  Table(const std::vector<CoveredProblem>& problems, const KernelCoverOptions& options)
+      : problems_(problems), any_types_(options.any_types), measured_only_(options.measured_only) {
     // A problem's kind: all that the source of any kernel depends on.
     for (const CoveredProblem& p : problems) kinds_.push_back(kernel_identity(p.problem, KernelConfig{}, p.device));
     for (std::size_t i = 0; i < problems.size(); ++i) add_kernels(i);
@@ -131,10 +132,10 @@ class Table {
       add(config);
       if (us < best_us) best_us = us, best = {config, us};
     }
-    if (ranked.empty() && best_us == infinite) return;
+    if (best_us == infinite && (ranked.empty() || measured_only_)) return;
     best_.insert(add(best.config));
     for (const RankedConfig& one : ranked)
-      if (one.predicted_us <= worth_a_look * ranked.front().predicted_us) add(one.config);
+      if (!measured_only_ && one.predicted_us <= worth_a_look * ranked.front().predicted_us) add(one.config);
   }
 
   void fill_in(std::size_t place) {
@@ -183,14 +184,15 @@ class Table {
           entry.chosen_log_regret = log_regret(scale);
         }
       };
-      for (const KernelConfig& config : refits) take(config);
+      if (!measured_only_)
+        for (const KernelConfig& config : refits) take(config);
       for (const auto& [config, us] : measured)
         if (compiled_part(config) == compiled_part(own)) take(config);
     }
   }
 
   const std::vector<CoveredProblem>& problems_;
-  const bool any_types_;
+  const bool any_types_, measured_only_;
   std::vector<CoverKernel> kernels_;
   std::unordered_map<std::string, std::size_t> places_;  // identity -> place in kernels_
   std::vector<std::string> kinds_;                       // of the problems
@@ -289,7 +291,7 @@ void sort_by_gain(const Table& table, std::vector<std::size_t>& set, std::size_t
 }  // namespace
 
 KernelCover cover_kernels(const std::vector<CoveredProblem>& problems, const KernelCoverOptions& options) {
-  const Table table(problems, options.any_types);
+  const Table table(problems, options);
   std::vector<std::size_t> set;
   for (const std::size_t size : options.sizes) {
     const std::size_t first = set.size();

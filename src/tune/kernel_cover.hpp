@@ -42,6 +42,9 @@ struct KernelCoverOptions {
   std::vector<std::size_t> sizes;  ///< ascending; sets of these sizes are to be good, the last one's is the list
   /// Kernels that differ only in the types and layouts that they are compiled for count as one.
   bool any_types = false;
+  /// A kernel serves a problem by the configurations of it that were measured, and else not at all. Of what nobody
+  /// timed, a set would be asked for the prediction that is the most wrong one.
+  bool measured_only = false;
 };
 
 /// Grows the set by the kernel that lowers the cost most and then, at each size that is asked for, exchanges what came

@@ -35,6 +35,10 @@ void add_bench(CLI::App& app) {
       ->add_flag("--peers,!--no-peers", options->peers,
                  "Time cuBLAS and the best of 16 cuBLASLt candidates, where the build has them [on]")
       ->group("Arms (all if none is named)");
+  add("--kernels", options->kernels,
+      "Time the kernels of this list, which `jitgemm wisdom cover --list` wrote: of each, the two configurations that "
+      "are predicted to be best")
+      ->group("Arms (all if none is named)");
   add("--triton-manifest", options->triton_manifest,
       "Time the Triton tutorial's kernels of this manifest, which tools/triton_peer/compile.py wrote")
       ->group("Arms (all if none is named)");
@@ -130,7 +134,10 @@ Examples:
   jitgemm bench --shapes shapes.txt --main-loop sm80 --no-peers
   jitgemm bench --shapes shapes.txt --frozen --tuned --without-early --protocol mix --neighbour large
 )");
-  command->callback([options] { bench(*options); });
+  command->callback([options] {
+    if (!options->kernels.empty()) options->draw.kernels = read_list(options->kernels);
+    bench(*options);
+  });
 }
 
 }  // namespace jitgemm::cli

@@ -4,8 +4,12 @@
 #include <array>
 #include <functional>
 #include <random>
+#include <utility>
 
+#include "context_internals.hpp"
+#include "core/problem.hpp"
 #include "kernels/family.hpp"
+#include "plan/candidates.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -32,6 +36,18 @@ constexpr std::array features{
     Feature{"portable loop", [](const KernelConfig& c) { return family_of(c).portable; }},
 };
 
+/// The two of it that the model expects to be the fastest.
+std::vector<KernelConfig> best_of_kernel(const KernelConfig& kernel, const Problem& p, Context& context) {
+  std::vector<std::pair<double, KernelConfig>> predicted;
+  const NormalProblem shape = shape_of(normalise(p));
+  for (const KernelConfig& config : refits(kernel, shape, ContextInternals::backend(context).device()))
+    predicted.emplace_back(context.plan(p, config).predicted.us, config);
+  std::ranges::stable_sort(predicted, {}, [](const auto& one) { return one.first; });
+  std::vector<KernelConfig> best;
+  for (std::size_t i = 0; i < predicted.size() && i < 2; ++i) best.push_back(predicted[i].second);
+  return best;
+}
+
 }  // namespace
 
 std::vector<std::string> ablated_features() {
@@ -56,6 +72,10 @@ std::vector<KernelConfig> draw(const Draw& wanted, const Problem& p, Context& co
       for (const KernelConfig& config : ranked)
         if (left > 0 && !feature.has(config)) add(config), --left;
     }
+  for (auto [of, kernel] : wanted.kernels) {
+    kernel.block_k = kernel.block_k * int(size_of(of.a.type)) / int(size_of(p.a.type));  // the same bytes
+    for (const KernelConfig& config : best_of_kernel(kernel, p, context)) add(config);
+  }
   std::mt19937_64 random(wanted.seed + std::hash<std::string>{}(to_string(p)));
   std::shuffle(ranked.begin(), ranked.end(), random);
   const std::size_t most = drawn.size() + std::size_t(wanted.random);

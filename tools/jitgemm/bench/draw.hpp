@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jitgemm/context.hpp"
+#include "warm/list.hpp"
 
 namespace jitgemm::cli {
 
@@ -15,8 +16,9 @@ struct Draw {
   int random = 0;  ///< of the rest
   int ablate = 0;  ///< for each feature of the kernels, so many of the first that do without it
   std::uint64_t seed = 1;
+  KernelList kernels = {};  ///< of each, the two configurations that are predicted to be best
 
-  bool empty() const { return first + random + ablate == 0; }
+  bool empty() const { return first + random + ablate == 0 && kernels.empty(); }
 };
 
 /// Of one main loop, or with no name of all. Distinct, the model's first ones first; the same ones for the same seed

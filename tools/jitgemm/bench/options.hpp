@@ -15,6 +15,7 @@ struct BenchOptions {
   std::string shapes, csv, json, main_loop, triton_manifest;
   std::string tuned_as;  ///< a CSV file of an earlier run
   std::vector<std::string> configs;
+  std::string kernels;  ///< a file of those in the draw
   Draw draw;
   bool model = false, tuned = false, best = false, peers = true, frozen = false, resume = false;
   int repeats = 0;

@@ -17,10 +17,8 @@
 namespace jitgemm::cli {
 namespace {
 
-using List = std::vector<std::pair<Problem, KernelConfig>>;
-
-List parse_list(std::istream& file, const std::string& path) {
-  List list;
+KernelList parse_list(std::istream& file, const std::string& path) {
+  KernelList list;
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
     line.resize(std::min(line.find('#'), line.size()));
@@ -38,7 +36,7 @@ List parse_list(std::istream& file, const std::string& path) {
 }
 
 /// Compiles them, and what tuning among them checks results by, so that it needs no compiler either.
-std::size_t compile_list(Context& context, const List& list, int jobs) {
+std::size_t compile_list(Context& context, const KernelList& list, int jobs) {
   Progress progress("warming");
   parallel_for(
       int(list.size()), jobs, [&](int i) { context.compile(list[std::size_t(i)].first, list[std::size_t(i)].second); },
@@ -54,7 +52,7 @@ std::size_t compile_list(Context& context, const List& list, int jobs) {
 
 }  // namespace
 
-std::size_t warm_list(Context& context, const std::string& path, int jobs) {
+KernelList read_list(const std::string& path) {
   std::ifstream file(path);
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
@@ -62,12 +60,16 @@ std::size_t warm_list(Context& context, const std::string& path, int jobs) {
     throw Error(ErrorCode::io, fmt::format("cannot read {}{}: give what `jitgemm wisdom cover --list` wrote", path,
                                            is_directory ? ", a directory" : ""));
   }
-  return compile_list(context, parse_list(file, path), jobs);
+  return parse_list(file, path);
+}
+
+std::size_t warm_list(Context& context, const std::string& path, int jobs) {
+  return compile_list(context, read_list(path), jobs);
 }
 
 std::size_t warm_few(Context& context, const ProblemOptions& options, std::size_t kernels, int jobs) {
   std::istringstream lines(few_kernels_sm90);
-  List few = parse_list(lines, "few_kernels_sm90"), list;
+  KernelList few = parse_list(lines, "few_kernels_sm90"), list;
   if (kernels > few.size()) {
     throw Error(ErrorCode::invalid_option, fmt::format("the list has {} kernels; give --kernels 1 to {}, or a list of "
                                                        "your own with --configs",

@@ -1,17 +1,23 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/options.hpp"
 #include "jitgemm/jitgemm.hpp"
 
 namespace jitgemm::cli {
 
+using KernelList = std::vector<std::pair<Problem, KernelConfig>>;
+/// What `jitgemm wisdom cover --list` wrote: a `problem; configuration` a line. Throws Error{io}, with the line.
+KernelList read_list(const std::string& file);
+
 /// Compiles what `jitgemm wisdom cover --list` wrote: a `problem; configuration` a line. Returns how many lines there
 /// are.
 std::size_t warm_list(Context& context, const std::string& file, int jobs);
 
-/// Such a list, of the kernels that serve aligned 16-bit problems, squares and decoding on an H200 best: the first 24
+/// Such a list, of the kernels that serve aligned 16-bit problems, squares and decoding best: the first 24
 /// and the first 48 are the sets.
 extern const char* const few_kernels_sm90;
 /// The first `kernels` of it, for problems of these types and layouts, as far as they are legal there.

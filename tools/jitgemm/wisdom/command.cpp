@@ -242,6 +242,7 @@ Examples:
   jitgemm wisdom cover h200.wisdom
   jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
   jitgemm wisdom cover prefill.csv decode.csv --any-types
+  jitgemm bench --kernels many.txt --shapes prefill.txt --csv prefill.csv  then jitgemm wisdom cover prefill.csv --measured
 )");
   cover
       ->add_option("files", cover_options->files,
@@ -252,6 +253,8 @@ Examples:
   cover->add_option("--list", cover_options->list, "Write the largest set there, for `jitgemm warm --configs`");
   cover->add_flag("--any-types", cover_options->any_types,
                   "Count kernels that differ only in types and layouts as one: a list for `jitgemm warm --type`");
+  cover->add_flag("--measured", cover_options->measured_only,
+                  "Count what was measured alone, as by `jitgemm bench --kernels`, and predict nothing");
   cover->add_option("--arch", cover_options->architecture, "Of a CSV's device")->capture_default_str();
   cover->callback([options, cover_options] {
     cover_options->json = options->json;

@@ -56,10 +56,11 @@ void merge(CoveredProblem& first, const CoveredProblem& later) {
 }
 
 /// What `jitgemm bench` has written.
-Cases from_csv(const fs::path& file, const RatedDevice& device) {
+Cases from_csv(const fs::path& file, DeviceInfo device) {
   Cases cases;
   for (const BenchRecord& record : read_csv(file)) {
-    CoveredProblem p{shape_of(normalise(record.problem)), device};
+    device.name = record.device;  // whose rates choose
+    CoveredProblem p{shape_of(normalise(record.problem)), RatedDevice(device)};
     std::vector<ArmResult> arms = record.pinned;
     arms.insert(arms.end(), {record.model, record.tuned, record.best});
     for (const NamedArm& arm : record.others)
@@ -93,7 +94,7 @@ Cases from_wisdom(const fs::path& file) {
 
 /// Those of all files, each file a corpus.
 std::vector<CoveredProblem> problems_of(const CoverOptions& options) {
-  const RatedDevice device(device_info_for(options.architecture));
+  const DeviceInfo device = device_info_for(options.architecture);
   Cases all;
   for (std::size_t corpus = 0; corpus < options.files.size(); ++corpus) {
     const fs::path file = options.files[corpus];
@@ -134,7 +135,8 @@ void wisdom_cover(const CoverOptions& options) {
   const std::vector<CoveredProblem> problems = problems_of(options);
   std::vector<std::size_t> ascending = sizes;
   std::ranges::sort(ascending);
-  const KernelCover cover = cover_kernels(problems, {.sizes = ascending, .any_types = options.any_types});
+  const KernelCover cover = cover_kernels(
+      problems, {.sizes = ascending, .any_types = options.any_types, .measured_only = options.measured_only});
   if (!options.list.empty()) write_list(options.list, cover);
   const auto at = [](const std::vector<KernelCover::Quality>& quality, std::size_t size) {
     return quality.at(std::min(size, quality.size()) - 1);
