@@ -328,7 +328,8 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOpt
   record.config = result->config;
   record.median_us = result->median_us;
   record.spread = result->spread;
-  record.candidates = candidate_set(ranked);
+  // What had no time for all of them is none's answer: it is tuned again. On the emulator times mean nothing anyway.
+  if (result->complete || device_.emulated) record.candidates = candidate_set(ranked);
   record.runners_up = runners_up_of(*result);
   (is_bounded() ? at_hand_db_ : db_).add(from_here(record));
   logger().info("tuned {} in {:.2f} s: {}, {:.1f} us", to_string(tuned), result->seconds, to_string(result->config),

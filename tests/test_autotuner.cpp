@@ -50,6 +50,37 @@ TEST_CASE("What the host takes to launch a sample is in no time, nor decides how
   CHECK(session.backend.launches(ranked.back().config) > 8 * 32);
 }
 
+TEST_CASE("However large, a budget is one, and a candidate that had no time makes a result incomplete", "[autotuner]") {
+  for (const double seconds : {1e300, HUGE_VAL}) {
+    Session session({});
+    session.options.budget_seconds = seconds;
+    const auto result = session.run();
+    CHECK(result->complete);
+    for (const TunedCandidate& candidate : result->candidates) CHECK(candidate.skipped.empty());
+  }
+  Session hurried({.compile = [](const KernelConfig& config) {
+    if (!(config == ranked[0].config)) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }});
+  hurried.options.budget_seconds = 0.05;
+  CHECK_FALSE(hurried.run()->complete);
+}
+
+TEST_CASE("Who waits for kernels has more measured, unless that takes too long", "[autotuner]") {
+  const RatedDevice device(device_info_for("sm_90a"));
+  const auto count = [&](std::int64_t size, double seconds, bool emulated = false) {
+    const NormalProblem square = normalise({.m = size, .n = size, .k = size});
+    RatedDevice own = device;
+    own.emulated = emulated;
+    return candidates_for(Planner(square, own, {}), own, seconds);
+  };
+  CHECK(count(512, 1) == most_candidates);
+  CHECK(count(512, HUGE_VAL) == most_candidates);
+  CHECK(count(512, 0.01) == tuned_candidates);
+  CHECK(count(16384, 1) == tuned_candidates);
+  CHECK(count(16384, 10) > tuned_candidates);
+  CHECK(count(512, 1, true) == tuned_candidates);
+}
+
 TEST_CASE("A candidate that loses behind others' kernels by more than it gains behind calls is not chosen",
           "[autotuner]") {
   for (const double loss : {0.5, 2.0}) {

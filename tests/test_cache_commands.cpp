@@ -329,4 +329,31 @@ TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli
   CHECK_THAT(bad.err, ContainsSubstring("few.txt:1"));
 }
 
+TEST_CASE("jitgemm wisdom cover says so where nothing was measured, and which file is damaged", "[cli][wisdom]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("s.txt"), "64 64 64\r\n");
+  write_file(jitgemm.path("few.txt"),
+             "m=64 n=64 k=64; sm90 64x16x64 group_m=8 stages=4 warps=4 schedule=data_parallel\r\n"
+             "m=64 n=64 k=64; sm90 64x16x64 group_m=8 stages=900 warps=4 schedule=data_parallel\n");
+  const Output bench = jitgemm("bench --device emulator --shapes s.txt --no-peers --kernels few.txt --csv o.csv");
+  INFO(bench.err);
+  REQUIRE(bench.status == 0);
+  std::string csv = file_text(jitgemm.path("o.csv"));
+  CHECK_THAT(csv, ContainsSubstring("16 at most"));                 // why the second one is absent
+  const Output nothing = jitgemm("wisdom cover o.csv --measured");  // the emulator times nothing
+  CHECK(nothing.status == 1);
+  CHECK_THAT(nothing.err, ContainsSubstring("o.csv has no time of a kernel that may be chosen"));
+  const std::size_t time = csv.find("0 0.0000 sm90");
+  REQUIRE(time != std::string::npos);
+  csv.replace(time, 13, "7 0.0100 sm70");
+  write_file(jitgemm.path("o.csv"), csv);
+  const Output damaged = jitgemm("wisdom cover o.csv --measured");
+  CHECK(damaged.status == 1);
+  CHECK_THAT(damaged.err, ContainsSubstring("o.csv: "));
+  CHECK_THAT(jitgemm("wisdom import tuned.jsonl").err, !ContainsSubstring("tuning database"));  // no such file
+  write_file(jitgemm.path("tuned.jsonl"), "{}\n");
+  CHECK_THAT(jitgemm("wisdom import tuned.jsonl").err, ContainsSubstring("it is a tuning database"));
+}
+
 }  // namespace jitgemm::test

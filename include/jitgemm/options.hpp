@@ -36,7 +36,8 @@ struct ContextOptions {
   /// Called between measurements by the thread that measures, in a gemm() that tunes and in tune() (after its own
   /// callback), with the problem in full and the candidates compiled and checked so far, of how many. What it throws
   /// ends the measurement and comes out of the call, after which the Context is as it was before. What it calls of this
-  /// Context measures nothing, and tune() is Error{invalid_option} there.
+  /// Context measures nothing, and tune() is Error{invalid_option} there. One measurement runs at a time: it must not
+  /// wait for another thread's call that may measure, too.
   std::function<void(const Problem&, int done, int total)> progress = {};
   Constraints constraints = {};
   /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device.

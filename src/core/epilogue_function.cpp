@@ -93,8 +93,8 @@ void check(const EpilogueFunction& function) {
     const auto& [name, shape, type, output] = function.operands[i];
     if (!is_operand_name(name))
       refuse("\"" + name.substr(0, 40) +
-             "\" is no name for an operand: use lower-case letters, digits and _, and no word of C++, row, column or "
-             "batch");
+             "\" is no name for an operand: use up to 32 lower-case letters, digits and _, and no word of C++, row, "
+             "column or batch");
     for (std::size_t j = 0; j < i; ++j)
       if (function.operands[j].name == name) refuse("two operands are called " + name + ": rename one");
     if (!is_known(shape)) refuse("the shape of " + name + " is unknown: use " + names_of_all<OperandShape>());

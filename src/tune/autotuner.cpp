@@ -57,7 +57,8 @@ constexpr std::array emulator_stages{Stage{2, HUGE_VAL}, Stage{1, 1.5}};
 class Deadline {
  public:
   explicit Deadline(double seconds)
-      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double>(std::min(seconds, no_limit_seconds)))) {}
   bool over() const { return Clock::now() >= end_; }
 
  private:
@@ -118,6 +119,7 @@ class Tuner {
     const Statistics statistics = summarise(winner->times.us());
     TuneResult result;
     result.config = winner->report.config;
+    result.complete = complete_;
     result.kept_first = winner == first() && winner != best();
     result.median_us = statistics.median;
     result.spread = statistics.spread;
@@ -161,6 +163,7 @@ class Tuner {
       report_progress();
     }
     for (std::size_t i : pending) {
+      complete_ = false;
       candidates_[i].skip("not compiled within " + std::to_string(int(100 * admission_share)) +
                           " % of the tuning budget");
     }
@@ -252,7 +255,9 @@ class Tuner {
     };
     backend_.device().emulated ? run(emulator_stages) : run(stages);
     for (Candidate& candidate : candidates_) {
-      if (candidate.runs() && candidate.times.size() == 0) candidate.skip("not measured within the tuning budget");
+      if (!candidate.runs() || candidate.times.size() > 0) continue;
+      complete_ = false;
+      candidate.skip("not measured within the tuning budget");
     }
   }
 
@@ -313,6 +318,7 @@ class Tuner {
   const TuneOptions& options_;
   std::unique_ptr<Backend::RelaxedCapture> relaxed_;
   std::vector<Candidate> candidates_;
+  bool complete_ = true;
   int done_ = 0;  // of the candidates, with compiling and checking
   std::mt19937 random_{1};
   int round_ = 0;
@@ -330,7 +336,8 @@ int candidates_for(const Planner& planner, const RatedDevice& device, double bud
   const double call_us = first.empty() ? 0 : first.front().predicted_us;
   const double seconds = measuring_share * budget_seconds / 2;
   const double sample_seconds = 1e-6 * std::max(longest_short_sample_us, call_us);
-  return std::clamp(int(seconds / (stages.front().rounds * sample_seconds)), tuned_candidates, most_candidates);
+  const double affordable = seconds / (stages.front().rounds * sample_seconds);
+  return int(std::clamp(affordable, double(tuned_candidates), double(most_candidates)));
 }
 
 std::string why_chosen(const TuneResult& result) {

@@ -33,6 +33,7 @@ struct TuneOptions {
 
 struct TuneResult {
   KernelConfig config;
+  bool complete = true;     ///< no candidate was left out for want of time
   bool kept_first = false;  ///< the model's first choice, which another was ahead of by less than the noise
   double median_us = 0, spread = 0;
   std::vector<TunedCandidate> candidates;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 namespace jitgemm {
+
 Statistics summarise(std::vector<double> samples) {
   if (samples.empty()) return {};
   std::sort(samples.begin(), samples.end());

@@ -34,7 +34,7 @@ struct TuningRecord {
   ParallelMethod method = ParallelMethod::unfused;  ///< across ranks, that has the configuration
   double median_us = 0, spread = 0;
   std::string library_version;
-  std::string candidates;                       ///< candidate_set() of those measured; empty in older records
+  std::string candidates;  ///< candidate_set() of those measured; empty: not all were, or not known
   std::vector<MeasuredConfig> runners_up = {};  ///< a few of the same measurement, best first
   std::string date;                             ///< of the measurement, "2026-11-21"; add() fills it in
 };

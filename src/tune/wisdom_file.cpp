@@ -90,6 +90,7 @@ class Reader {
   StoredWisdom read() {
     const std::uintmax_t size = opened_.bytes();
     const std::string head = part(head_bytes);
+    if (head.starts_with('{')) fail("it is a tuning database", "`jitgemm wisdom export` makes a wisdom file of one");
     if (!magic.starts_with(head.substr(0, magic.size()))) fail("it is no wisdom file");
     if (head.size() < head_bytes) fail("it is cut short");
     const std::uint64_t version = little_endian(head, 8, 4);

@@ -11,28 +11,29 @@ constexpr double flops_a_clock = 4096;  // of an SM, 16-bit operands
 }  // namespace
 
 HopperRates HopperRates::of_h100() {
-  return {.launch_us = 1.51,
-          .clocks_us = 1.83e3,
-          .ingest = 0.813,
-          .row_ns = 0.022,
+  return {.launch_us = 1.38,
+          .clocks_us = 1.52e3,
+          .ingest = 0.902,
+          .row_ns = 0.0155,
           .straddling_row_ns = 0.025,
-          .shared_row = 0.869,
-          .hot_row = 0.0202,
-          .ping_pong_row = 0.909,
-          .latency_us = 1.06,
-          .clusters = 1.07,
-          .square_clusters = 1.41,
+          .shared_row = 0.941,
+          .hot_row = 0.0206,
+          .ping_pong_row = 1.04,
+          .latency_us = 0.971,
+          .clusters = 0.983,
+          .square_clusters = 1.09,
           .promotions = 24.5,
-          .epilogue_us = 0.065,
+          .epilogue_us = 0.0637,
           .unaligned_epilogue_us = 2.05,
-          .store_bytes_clock = 15.5,
-          .cluster_sum_us = 0.247,
-          .cluster_sum_bytes_clock = 14.1,
-          .arrival_us = 4.19,
-          .part_bytes_us = 2.2e4,
-          .wave_us = 2.07,
-          .second_block_us = 0.284,
-          .unhidden = 0.322,
+          .store_bytes_clock = 16.8,
+          .box_row_clocks = 3.83,
+          .cluster_sum_us = 0.237,
+          .cluster_sum_bytes_clock = 12.9,
+          .arrival_us = 4.05,
+          .part_bytes_us = 22e3,
+          .wave_us = 2.13,
+          .second_block_us = 0.277,
+          .unhidden = 0.39,
           .power_flops_us = 1163e6,
           .memory_bytes_us = 2.95e6};
 }
@@ -51,6 +52,7 @@ HopperRates HopperRates::derived(const DataSheet& device) {
   hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
   hopper.unaligned_epilogue_us = 14 * hopper.epilogue_us;
   hopper.store_bytes_clock = 32;
+  hopper.box_row_clocks = 128 / hopper.store_bytes_clock;
   hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
   hopper.cluster_sum_bytes_clock = 16;
   hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
@@ -79,6 +81,7 @@ NamedRates HopperRates::fields() {
           {"sm90.epilogue_us", &epilogue_us},
           {"sm90.unaligned_epilogue_us", &unaligned_epilogue_us},
           {"sm90.store_bytes_clock", &store_bytes_clock},
+          {"sm90.box_row_clocks", &box_row_clocks},
           {"sm90.cluster_sum_us", &cluster_sum_us},
           {"sm90.cluster_sum_bytes_clock", &cluster_sum_bytes_clock},
           {"sm90.arrival_us", &arrival_us},

@@ -45,6 +45,7 @@ std::vector<KernelConfig> best_of_kernel(const KernelConfig& kernel, const Probl
   std::ranges::stable_sort(predicted, {}, [](const auto& one) { return one.first; });
   std::vector<KernelConfig> best;
   for (std::size_t i = 0; i < predicted.size() && i < 2; ++i) best.push_back(predicted[i].second);
+  if (best.empty()) best.push_back(kernel);  // so that the record says why not
   return best;
 }
 

@@ -193,13 +193,20 @@ std::string csv_line(const BenchRecord& record) {
 std::vector<BenchRecord> read_csv(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
-  if (!std::getline(file, line)) return {};
+  const auto next_line = [&] {
+    if (!std::getline(file, line)) return false;
+    if (line.ends_with('\r')) line.pop_back();
+    return true;
+  };
+  if (!next_line()) return {};
   if (line != csv_header() && line != header_without_protocol()) {
-    throw Error(ErrorCode::io, path.string() + " has other columns than this version writes: use a new --csv file");
+    throw Error(ErrorCode::io, path.string() +
+                                   " has other columns than `jitgemm bench` of this version writes: name a file "
+                                   "that it wrote, or a new one");
   }
   const std::vector<std::string> names = split_csv(line);
   std::vector<BenchRecord> records;
-  for (int row = 2; std::getline(file, line); ++row) {
+  for (int row = 2; next_line(); ++row) {
     const std::vector<std::string> values = split_csv(line);
     if (values.size() != names.size() || file.eof()) continue;  // cut off when a run was stopped
     Columns field{{"protocol", ""}};
@@ -208,7 +215,7 @@ std::vector<BenchRecord> read_csv(const std::filesystem::path& path) {
       records.push_back(record_of(field));
     } catch (const Error& error) {
       throw Error(ErrorCode::io,
-                  fmt::format("{}:{}: {}: remove the line, or use a new --csv file", path.string(), row, error.what()));
+                  fmt::format("{}:{}: {}: remove the line, or name another file", path.string(), row, error.what()));
     }
   }
   return records;

@@ -77,7 +77,7 @@ CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
   return CLI::Validator(
       [what, is](const std::string& text) {
         const std::optional<double> value = parse_double(text);
-        return value && std::isfinite(*value) && is(*value) ? "" : "\"" + text + "\" is not a " + what + " number";
+        return value && std::isfinite(*value) && is(*value) ? "" : "\"" + text + "\" is not " + what;
       },
       "");
 }
@@ -85,13 +85,13 @@ CLI::Validator number_that(const std::string& what, bool (*is)(double)) {
 }  // namespace
 
 CLI::Validator positive_number() {
-  return number_that("positive", [](double x) { return x > 0; });
+  return number_that("a positive number", [](double x) { return x > 0; });
 }
 CLI::Validator factor() {
-  return number_that("1 or more", [](double x) { return x >= 1; });
+  return number_that("a number of 1 or more", [](double x) { return x >= 1; });
 }
 CLI::Validator number_from_0() {
-  return number_that("non-negative", [](double x) { return x >= 0; });
+  return number_that("a number of 0 or more", [](double x) { return x >= 0; });
 }
 
 CLI::Validator number_of_64_bits() {
@@ -254,10 +254,10 @@ void DeviceOptions::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
-void DeviceOptions::add_tuning_to(CLI::App& app) {
-  app.add_option("--tuning", tuning_,
-                 "off: the cost model; cached: earlier results; on: measure what is new [JITGEMM_TUNING, else on, on "
-                 "the emulator cached]")
+void DeviceOptions::add_tuning_to(CLI::App& app, const std::string& usual) {
+  app.add_option(
+         "--tuning", tuning_,
+         "off: the cost model; cached: earlier results; on: measure what is new [JITGEMM_TUNING, else " + usual + "]")
       ->check(CLI::IsMember({"off", "cached", "on"}))
       ->group("Choice");
   add_budget_to(app);

@@ -54,8 +54,9 @@ class ProblemOptions {
 class DeviceOptions {
  public:
   void add_to(CLI::App& app);
-  void add_tuning_to(CLI::App& app);  ///< and the budget and constraints
-  void add_budget_to(CLI::App& app);  ///< and constraints
+  void add_tuning_to(CLI::App& app,
+                     const std::string& usual = "on, on the emulator cached");  ///< and the budget and constraints
+  void add_budget_to(CLI::App& app);                                            ///< and constraints
   void add_constraints_to(CLI::App& app);
 
   /// What was asked for; without --device the GPU, else the emulator. With `compile_for_architecture`, --arch alone

@@ -12,6 +12,7 @@
 #include "measure/launch_graph.hpp"
 #include "measure/speed.hpp"
 #include "measure/trial.hpp"
+#include "util/environment.hpp"
 
 namespace jitgemm::cli {
 namespace {
@@ -90,11 +91,17 @@ class Run {
     say("problem", "{}", to_string(problem_));
   }
 
+  /// Unless told otherwise, on the emulator, too.
+  bool tunes() const {
+    if (context_options_.tuning) return *context_options_.tuning == Tuning::on;
+    return environment("JITGEMM_TUNING").value_or("on") == "on";
+  }
+
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_.counters();
-    const bool tune = !config_ && multiplies(problem_) && context_options_.tuning.value_or(Tuning::on) == Tuning::on &&
-                      plan_.source != PlanSource::exact && plan_.source != PlanSource::measured;
+    const bool tune = !config_ && multiplies(problem_) && tunes() && plan_.source != PlanSource::exact &&
+                      plan_.source != PlanSource::measured;
     if (tune) {
       Progress progress("tuning");
       const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });
@@ -174,7 +181,7 @@ void add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Tune, compile and run one GEMM on random matrices, and check it");
   options->problem.add_to(*command);
   options->device.add_to(*command);
-  options->device.add_tuning_to(*command);
+  options->device.add_tuning_to(*command, "on");
   command->add_option("--distribution", options->distribution,
                       "Of rows among groups: equal, uniform (by chance; the default) or zipf (by chance, the ith group "
                       "1 / i as likely)");

@@ -12,8 +12,8 @@ namespace jitgemm::cli {
 void add_soak(CLI::App& app) {
   auto options = std::make_shared<SoakOptions>();
   CLI::App* command = app.add_subcommand("soak", "Call for long from many threads, with everything drawn at random");
-  command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(number_from_0());
-  command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(number_from_0());
+  command->add_option("--minutes", options->minutes, "To run, warm-up aside")->check(positive_number());
+  command->add_option("--seconds", options->seconds, "The same; both add up [60]")->check(positive_number());
   command->add_option("--threads", options->threads, "Of one Context")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

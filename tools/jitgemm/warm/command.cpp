@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "common/options.hpp"
@@ -24,7 +25,8 @@ struct Options {
   ProblemOptions problem;
   DeviceOptions device;
   std::string shapes, configs;
-  int candidates = 0, jobs = 0, kernels = 24;
+  int candidates = 0, jobs = 0;
+  std::optional<int> kernels;
   bool json = false;
 };
 
@@ -69,8 +71,13 @@ void warm(const Options& options) {
   const bool no_sizes = options.shapes.empty() && !options.problem.sizes_given() && !options.problem.config();
   if (no_sizes && context.device().architecture == "sm_90a" && !context.device().emulated) {
     return report_warm(context, directory,
-                       warm_few(context, options.problem, std::size_t(options.kernels), options.jobs), "configuration",
-                       options.json);
+                       warm_few(context, options.problem, std::size_t(options.kernels.value_or(24)), options.jobs),
+                       "configuration", options.json);
+  }
+  if (options.kernels) {
+    throw Error(ErrorCode::invalid_option,
+                "--kernels is of the list for sm_90a, which is warmed without sizes: leave sizes and --shapes out, and "
+                "name that device with --arch, or leave --kernels out");
   }
   const std::vector<Problem> problems = problems_of(options.problem, options.shapes);
   const std::optional<KernelConfig> config = options.problem.config();
@@ -113,9 +120,9 @@ void add_warm(CLI::App& app) {
       ->check(number_from_0());
   command
       ->add_option("--kernels", options->kernels,
-                   "Without sizes: so many of a list of 48 for aligned problems, squares and decoding, best 24 or all")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+                   "Without sizes: so many of a list of 48 for aligned problems, squares and decoding, best 24 or all "
+                   "[24]")
+      ->check(positive_number());
   command->add_option("--jobs", options->jobs, "Kernels compiled at once [one a processor]")->check(number_from_0());
   command->add_flag("--json", options->json, "For machines");
   command->footer(R"(

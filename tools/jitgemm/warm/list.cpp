@@ -21,7 +21,7 @@ KernelList parse_list(std::istream& file, const std::string& path) {
   KernelList list;
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
-    line.resize(std::min(line.find('#'), line.size()));
+    line.resize(std::min(line.find_first_of("#\r"), line.size()));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::size_t cut = line.find("; ");
     try {

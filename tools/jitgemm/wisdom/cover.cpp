@@ -2,6 +2,7 @@
 #include "wisdom/cover.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -55,6 +56,14 @@ void merge(CoveredProblem& first, const CoveredProblem& later) {
   for (const auto& [config, us] : later.measured) first.measured.emplace_back(config, ratio * us);
 }
 
+KernelConfig config_in(const fs::path& file, const std::string& text) {
+  try {
+    return parse_kernel_config(text);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::io, fmt::format("{}: {}; remove its line", file.string(), error.what()));
+  }
+}
+
 /// What `jitgemm bench` has written.
 Cases from_csv(const fs::path& file, DeviceInfo device) {
   Cases cases;
@@ -66,7 +75,7 @@ Cases from_csv(const fs::path& file, DeviceInfo device) {
     for (const NamedArm& arm : record.others)
       if (arm.name != "serial") arms.push_back(arm.result);  // whose kernels are others
     for (const ArmResult& arm : arms) {
-      if (arm.timed()) p.measured.emplace_back(parse_kernel_config(arm.config), arm.us);
+      if (arm.timed()) p.measured.emplace_back(config_in(file, arm.config), arm.us);
     }
     const auto [found, is_new] = cases.try_emplace(
         fmt::format("{} {} {}", to_string(record.problem), record.device, to_string(record.protocol)), p);
@@ -137,6 +146,11 @@ void wisdom_cover(const CoverOptions& options) {
   std::ranges::sort(ascending);
   const KernelCover cover = cover_kernels(
       problems, {.sizes = ascending, .any_types = options.any_types, .measured_only = options.measured_only});
+  if (cover.kernels.empty()) {
+    throw Error(ErrorCode::io,
+                fmt::format("{} {} no time of a kernel that may be chosen: give what `jitgemm bench` wrote on a GPU",
+                            fmt::join(options.files, ", "), options.files.size() == 1 ? "has" : "have"));
+  }
   if (!options.list.empty()) write_list(options.list, cover);
   const auto at = [](const std::vector<KernelCover::Quality>& quality, std::size_t size) {
     return quality.at(std::min(size, quality.size()) - 1);
