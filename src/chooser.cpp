@@ -317,9 +317,9 @@ std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOpt
     if (of_call) of_call(done, total);
     if (options_.progress) options_.progress(problem, done, total);
   };
-  const Planner planner = this->planner(tuned);
-  if (options.waits_for_kernels) options.candidates = candidates_for(planner, device_, options.budget_seconds);
-  const auto ranked = to_measure(planner, std::size_t(options.candidates));
+  if (options.waits_for_kernels)
+    options.candidates = candidates_for(tuned, device_, options_.constraints, options.budget_seconds);
+  const auto ranked = to_measure(planner(tuned), std::size_t(options.candidates));
   auto result = jitgemm::tune(backend_, store_, tuned, ranked, options);
   if (!result) return std::nullopt;
   ++tuned_;

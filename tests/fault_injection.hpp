@@ -160,8 +160,7 @@ inline bool is_optional(const std::string& function) {
 /// What no Context calls, but a TensorParallel: test_tensor_parallel_cuda.cpp has each of its calls fail.
 inline bool is_of_ranks(const std::string& function) {
   return function == "cuMemcpy2DAsync" || function == "cuStreamQuery" || function == "cuStreamWaitEvent" ||
-         function == "cuEventQuery" || function == "cuMemHostAlloc" || function == "cuMemFreeHost" ||
-         function.starts_with("cuIpc");
+         function == "cuMemHostAlloc" || function == "cuMemFreeHost" || function.starts_with("cuIpc");
 }
 
 /// The wrapped functions as a library has them, by names such as cuMemAlloc_v2; one may be missing.

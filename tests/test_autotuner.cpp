@@ -71,7 +71,7 @@ TEST_CASE("Who waits for kernels has more measured, unless that takes too long",
     const NormalProblem square = normalise({.m = size, .n = size, .k = size});
     RatedDevice own = device;
     own.emulated = emulated;
-    return candidates_for(Planner(square, own, {}), own, seconds);
+    return candidates_for(square, own, {}, seconds);
   };
   CHECK(count(512, 1) == most_candidates);
   CHECK(count(512, HUGE_VAL) == most_candidates);

@@ -330,9 +330,10 @@ class Tuner {
 
 }  // namespace
 
-int candidates_for(const Planner& planner, const RatedDevice& device, double budget_seconds) {
+int candidates_for(const NormalProblem& problem, const RatedDevice& device, const Constraints& constraints,
+                   double budget_seconds) {
   if (device.emulated) return tuned_candidates;
-  const std::vector<RankedConfig> first = planner.ranked(1);
+  const std::vector<RankedConfig> first = rank(problem, device, 1, constraints);
   const double call_us = first.empty() ? 0 : first.front().predicted_us;
   const double seconds = measuring_share * budget_seconds / 2;
   const double sample_seconds = 1e-6 * std::max(longest_short_sample_us, call_us);

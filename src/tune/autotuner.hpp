@@ -9,7 +9,6 @@
 #include "backend/backend.hpp"
 #include "jit/kernel_store.hpp"
 #include "jitgemm/plan.hpp"
-#include "plan/planner.hpp"
 #include "plan/ranking.hpp"
 
 namespace jitgemm {
@@ -44,7 +43,8 @@ struct TuneResult {
 /// How many Context::tune() measures, which waits for their kernels: most_candidates, or fewer, down to
 /// tuned_candidates, where the first rounds of so long a problem would take more than half of the time for measuring.
 /// On the emulator, which compiles slowly and times nothing, tuned_candidates.
-int candidates_for(const Planner& planner, const RatedDevice& device, double budget_seconds);
+int candidates_for(const NormalProblem& problem, const RatedDevice& device, const Constraints& constraints,
+                   double budget_seconds);
 
 /// In words: the fastest, or the model's first choice that no other beat by more than the noise.
 std::string why_chosen(const TuneResult& result);

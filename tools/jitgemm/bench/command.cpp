@@ -135,7 +135,7 @@ Examples:
   jitgemm bench --shapes shapes.txt --frozen --tuned --without-early --protocol mix --neighbour large
 )");
   command->callback([options] {
-    if (!options->kernels.empty()) options->draw.kernels = read_list(options->kernels);
+    if (!options->kernels.empty()) options->draw.kernels = read_kernel_list(options->kernels);
     bench(*options);
   });
 }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/kernel_list.hpp"
 #include "jitgemm/context.hpp"
-#include "warm/list.hpp"
 
 namespace jitgemm::cli {
 

@@ -16,8 +16,6 @@
 #include "jit/call.hpp"
 #include "jit/kernel_cache.hpp"
 #include "jitgemm/version.hpp"
-#include "plan/constraints.hpp"
-#include "plan/planner.hpp"
 #include "plan/ranking.hpp"
 #include "tune/autotuner.hpp"
 #include "tune/tuned_shape.hpp"
@@ -74,7 +72,6 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
   TunePlan plan;
   const RatedDevice device = rated_device(options, make_backend(options)->device());
   plan.device = describe(device);
-  const RatedDevice part = part_of(device, options.constraints);
   // By shape and candidate set.
   std::unordered_multimap<Problem, std::string, Hash, Equal> tuned;
   for (const TuningRecord& record : records_for(options, device)) tuned.emplace(record.problem, record.candidates);
@@ -87,9 +84,8 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
                   to_string(problem) + " multiplies nothing, so there is nothing to tune; leave it out");
     }
     if (!seen.insert(shape).second) continue;
-    const Planner planner(shape, part, options.constraints);
-    const std::vector<RankedConfig> candidates =
-        planner.ranked(std::size_t(candidates_for(planner, device, options.tuning_budget_seconds)));
+    const int count = candidates_for(shape, device, options.constraints, options.tuning_budget_seconds);
+    const std::vector<RankedConfig> candidates = rank(shape, device, std::size_t(count), options.constraints);
     if (candidates.empty()) {
       throw Error(ErrorCode::invalid_problem, to_string(problem) + " has no kernel on " + device.name + " (" +
                                                   device.architecture() + "); use other types");

@@ -3,37 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "common/kernel_list.hpp"
 #include "common/parallel.hpp"
 #include "common/progress.hpp"
 #include "context_internals.hpp"
 
 namespace jitgemm::cli {
 namespace {
-
-KernelList parse_list(std::istream& file, const std::string& path) {
-  KernelList list;
-  std::string line;
-  for (int row = 1; std::getline(file, line); ++row) {
-    line.resize(std::min(line.find_first_of("#\r"), line.size()));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::size_t cut = line.find("; ");
-    try {
-      if (cut == std::string::npos) throw Error(ErrorCode::io, "no `problem; configuration`");
-      list.emplace_back(parse_problem(line.substr(0, cut)), parse_kernel_config(line.substr(cut + 2)));
-    } catch (const Error& error) {
-      throw Error(ErrorCode::io, fmt::format("{}:{}: {}; correct or remove the line", path, row, error.what()));
-    }
-  }
-  if (list.empty()) throw Error(ErrorCode::io, path + " has no `problem; configuration` line");
-  return list;
-}
 
 /// Compiles them, and what tuning among them checks results by, so that it needs no compiler either.
 std::size_t compile_list(Context& context, const KernelList& list, int jobs) {
@@ -52,24 +33,13 @@ std::size_t compile_list(Context& context, const KernelList& list, int jobs) {
 
 }  // namespace
 
-KernelList read_list(const std::string& path) {
-  std::ifstream file(path);
-  std::error_code ignored;
-  const bool is_directory = std::filesystem::is_directory(path, ignored);
-  if (!file || is_directory) {
-    throw Error(ErrorCode::io, fmt::format("cannot read {}{}: give what `jitgemm wisdom cover --list` wrote", path,
-                                           is_directory ? ", a directory" : ""));
-  }
-  return parse_list(file, path);
-}
-
 std::size_t warm_list(Context& context, const std::string& path, int jobs) {
-  return compile_list(context, read_list(path), jobs);
+  return compile_list(context, read_kernel_list(path), jobs);
 }
 
 std::size_t warm_few(Context& context, const ProblemOptions& options, std::size_t kernels, int jobs) {
   std::istringstream lines(few_kernels_sm90);
-  KernelList few = parse_list(lines, "few_kernels_sm90"), list;
+  KernelList few = parse_kernel_list(lines, "few_kernels_sm90"), list;
   if (kernels > few.size()) {
     throw Error(ErrorCode::invalid_option, fmt::format("the list has {} kernels; give --kernels 1 to {}, or a list of "
                                                        "your own with --configs",

@@ -1,17 +1,11 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "common/options.hpp"
 #include "jitgemm/jitgemm.hpp"
 
 namespace jitgemm::cli {
-
-using KernelList = std::vector<std::pair<Problem, KernelConfig>>;
-/// What `jitgemm wisdom cover --list` wrote: a `problem; configuration` a line. Throws Error{io}, with the line.
-KernelList read_list(const std::string& file);
 
 /// Compiles what `jitgemm wisdom cover --list` wrote: a `problem; configuration` a line. Returns how many lines there
 /// are.

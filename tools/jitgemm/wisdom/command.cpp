@@ -242,7 +242,7 @@ Examples:
   jitgemm wisdom cover h200.wisdom
   jitgemm wisdom cover h200.wisdom --kernels 24 --list few.txt  then jitgemm warm --configs few.txt
   jitgemm wisdom cover prefill.csv decode.csv --any-types
-  jitgemm bench --kernels many.txt --shapes prefill.txt --csv prefill.csv  then jitgemm wisdom cover prefill.csv --measured
+  jitgemm wisdom cover prefill.csv --measured                   of what jitgemm bench --kernels has timed
 )");
   cover
       ->add_option("files", cover_options->files,
