@@ -13,7 +13,7 @@ KernelList parse_kernel_list(std::istream& file, const std::string& path) {
   std::string line;
   for (int row = 1; std::getline(file, line); ++row) {
     line.resize(std::min(line.find_first_of("#\r"), line.size()));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
     const std::size_t cut = line.find("; ");
     try {
       if (cut == std::string::npos) throw Error(ErrorCode::io, "no `problem; configuration`");
