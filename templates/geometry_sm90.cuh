@@ -22,7 +22,8 @@ struct Geometry {
   int scale_a_bytes,
       scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
   // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
-  // boxes whose width (with swap_ab: whose height) divides the CTA's columns.
+  // boxes whose width (with swap_ab: whose height) divides the CTA's columns, or only whole subtiles as a box, and
+  // threads copy the narrower one at the end.
   int store_columns;    // of D, for one CTA
   int subtile_columns;  // of those, at a time
   bool tma_store;       // else by ordinary stores
@@ -75,6 +76,14 @@ constexpr int widest_tile(KernelParameters p) {
   return min_of(256, min_of(widest, promoted));
 }
 
+/// A box's width for rows of D of so many bytes, 0 where TMA stores none. A row of a box takes TMA as long as 64 bytes,
+/// however short it is (NOTES.md, 59), so rows that only narrower boxes divide have whole subtiles for a box.
+constexpr int d_box_bytes(const KernelParameters& p, int row_bytes) {
+  if (p.swap_ab) return min_of(128, 64 / p.row_fold() * p.size_d);
+  const int divisor = common_divisor(128, row_bytes);
+  return divisor >= 64 || divisor == row_bytes ? divisor : 128;
+}
+
 constexpr Geometry geometry(const KernelParameters& p) {
   Geometry g{};
   g.consumers = max_of(1, p.warps / 4);
@@ -112,9 +121,7 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.subtile_columns = min_of(128 / p.size_d, g.store_columns);
   const int row_bytes = g.store_columns * p.size_d;
   g.tma_store = p.align_d == 16 && (p.swap_ab || row_bytes % 16 == 0);  // TMA clips a row at 16 bytes
-  g.d_box_bytes = p.swap_ab     ? min_of(128, 64 / p.row_fold() * p.size_d)
-                  : g.tma_store ? common_divisor(128, row_bytes)
-                                : 128;
+  g.d_box_bytes = d_box_bytes(p, g.tma_store ? row_bytes : 0);
   g.d_box_rows = p.swap_ab ? common_divisor(g.subtile_columns, g.store_columns) : 64;
 
   g.d_in_ring = p.one_tile && p.cluster_k == 1;  // else the next tile's k-blocks, or partial sums, lie there
@@ -162,6 +169,8 @@ constexpr const char* broken_rule(const KernelParameters& p) {
     return "D's own scales are of whole blocks of 128 columns: block_n is a multiple of 128 cluster_k";
   if (p.scatters_d && (!geometry(p).tma_store || p.swap_ab || p.one_tile || p.cluster_k > 1))
     return "tiles that go to other ranks are stored by TMA, of whole tiles' kernels, without swap_ab and cluster_k";
+  if (p.scatters_d && geometry(p).store_columns * p.size_d % geometry(p).d_box_bytes != 0)
+    return "tiles that go to other ranks leave by TMA alone: their rows are 16, 32 or a multiple of 64 bytes of D";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||

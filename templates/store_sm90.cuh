@@ -153,8 +153,9 @@ __device__ __forceinline__ void copy_rows(const Epilogue& epilogue, u32 stage, u
   }
 }
 
-/// Copies rows x columns from a full stage to D's (row, column) on, as far as the tile's group reaches, which TMA does
-/// not know: 16 bytes a thread at a time. Where TMA stores, each row of D ends at such a boundary.
+/// Copies rows x columns from a full stage to D's (row, column) on, as far as the tile reaches, where TMA has no box
+/// for them or does not know where their group ends: 16 bytes a thread at a time. Where TMA stores, each row of D ends
+/// at such a boundary.
 __device__ __forceinline__ void copy_chunks(const Epilogue& epilogue, u32 stage, u32 thread, int row, int column,
                                             int rows, int columns) {
   constexpr int CHUNK = 16 / int(sizeof(ElementD));  // elements
@@ -233,12 +234,13 @@ __device__ __forceinline__ void store(const ItsEpilogue& epilogue, const SharedM
         ptx::bar_sync(1 + consumer, 128);  // the stage is full; without TMA, the other one has been read, too
         if constexpr (TMA_STORE) {
           const int of_subtile = SWAP_AB ? columns : STORE_ROWS;
-          const bool is_cut = GROUPS_OF_ROWS && of_group < of_subtile;
+          const bool has_boxes = SWAP_AB || columns * int(sizeof(ElementD)) % D_BOX_WIDTH == 0;
+          const bool is_sent = has_boxes && !(GROUPS_OF_ROWS && of_group < of_subtile);
           if (thread == 0) {
-            if (!is_cut) send(epilogue, to, its_row, its_column, columns);
+            if (is_sent) send(epilogue, to, its_row, its_column, columns);
             ptx::tma_store_commit_group();  // an empty one too: the waits count groups
           }
-          if (is_cut) {
+          if (!is_sent) {
             if constexpr (SWAP_AB)
               copy_chunks(epilogue, to, thread, its_column, its_row, columns, STORE_ROWS);
             else

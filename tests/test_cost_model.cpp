@@ -96,23 +96,6 @@ TEST_CASE("More work takes longer, and unaligned rows do", "[cost_model]") {
   CHECK(best(normalise({.m = 4096, .n = 4096, .k = 64, .beta = 1})) > best(shape(4096, 4096, 64)));
 }
 
-TEST_CASE("A tile whose rows of D leave in many short boxes takes longer than a wider one", "[cost_model]") {
-  DeviceInfo device = device_info_for("sm_90a");
-  device.name = "NVIDIA H100 80GB HBM3";
-  const NormalProblem problem = shape(4096, 4096, 256);
-  const auto epilogue_us = [&](const RatedDevice& rated, int width, bool swapped) {
-    KernelConfig config = parse_kernel_config("sm90 128x128x64 group_m=4 stages=5 warps=8 cluster=2x1x1");
-    config.block_n = width, config.swap_ab = swapped;
-    return predict(config, problem, rated).epilogue_us;
-  };
-  for (const RatedDevice& rated : {h200, RatedDevice(device)}) {
-    CAPTURE(rated.rates.origin);
-    CHECK(epilogue_us(rated, 120, false) > 1.3 * epilogue_us(rated, 128, false));  // of 16 bytes, and of 128
-    CHECK(epilogue_us(rated, 112, false) > epilogue_us(rated, 112, true));         // of 32, and of 128
-    CHECK(epilogue_us(rated, 120, true) < 1.2 * epilogue_us(rated, 128, true));
-  }
-}
-
 TEST_CASE("Every device and every problem has a choice", "[cost_model]") {
   for (const char* architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
     RatedDevice device(device_info_for(architecture));

@@ -268,7 +268,7 @@ TEST_CASE("What only Hopper has is refused of the portable main loop", "[kernel_
   CHECK_THAT(why([](KernelConfig& c) { c.cluster_k = 2; }), ContainsSubstring("clusters"));
 }
 
-TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[kernel_config]") {
+TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns, not below 64 bytes", "[kernel_config]") {
   const auto box = [](int block_n, DataType d, bool swap_ab = false, int cluster_k = 1) {
     KernelConfig config = wgmma;
     config.block_n = block_n, config.swap_ab = swap_ab, config.cluster_k = cluster_k;
@@ -281,8 +281,9 @@ TEST_CASE("D is stored by TMA in boxes as wide as divide a block's columns", "[k
   };
   CHECK(box(128, f16) == std::pair(64, 64));
   CHECK(box(96, f16) == std::pair(32, 64));
-  CHECK(box(72, f16) == std::pair(8, 64));
-  CHECK(box(72, f32) == std::pair(8, 64));
+  CHECK(box(16, f16) == std::pair(16, 64));
+  CHECK(box(72, f16) == std::pair(64, 64));  // the other 8 columns are copied
+  CHECK(box(72, f32) == std::pair(32, 64));
   CHECK(box(16, f32) == std::pair(16, 64));
   CHECK(box(128, f32, false, 4) == std::pair(32, 64));
   CHECK(box(128, f16, false, 8) == std::pair(16, 64));

@@ -150,19 +150,10 @@ double CostModelSm90::step_us(const Step& step, double active, int share) const 
   return step.slowdown * (longest + rates_.unhidden * std::min(into_sm, l2) / 2);
 }
 
-/// A tile of D leaves in boxes whose width divides its rows, as geometry() has them: of 240 bytes in 15 of 16.
-double CostModelSm90::clocks_per_byte_stored(const KernelConfig& c) const {
-  const int fold = pairing_of(problem_) != Pairing::none ? 2 : 1;
-  const int row_bytes = c.block_n / fold / c.cluster_k * int(size_of(problem_.d.type));
-  const bool by_boxes = !c.swap_ab && problem_.d.alignment == 16 && row_bytes % 16 == 0;
-  const int box_bytes = by_boxes ? std::gcd(128, row_bytes) : 128;
-  return std::max(1 / rates_.store_bytes_clock, rates_.box_row_clocks / box_bytes);
-}
-
 double CostModelSm90::epilogue_us(const Launch& l) const {
   const double stored = l.elements / l.config.cluster_k;  // by one block
   const int warps = l.config.ping_pong ? 4 : l.config.warps;
-  return epilogue_us_ * stored / warps + stored * d_bytes_ * us_per_clock_ * clocks_per_byte_stored(l.config);
+  return epilogue_us_ * stored / warps + stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
 }
 
 /// Blocks that compute a tile, or a part of one, each: as many waves as there are blocks for the SMs.

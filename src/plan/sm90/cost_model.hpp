@@ -50,7 +50,6 @@ class CostModelSm90 {
   double step_us(const Step& step, double active, int share) const;
   /// What a row costs that so many clusters ask for at once, over one that a single cluster asks for.
   double contention(double clusters) const;
-  double clocks_per_byte_stored(const KernelConfig& c) const;
   double epilogue_us(const Launch& launch) const;
   double part_bytes(const Launch& launch) const { return launch.elements * part_element_; }
 

@@ -26,7 +26,6 @@ HopperRates HopperRates::of_h100() {
           .epilogue_us = 0.0637,
           .unaligned_epilogue_us = 2.05,
           .store_bytes_clock = 16.8,
-          .box_row_clocks = 3.83,
           .cluster_sum_us = 0.237,
           .cluster_sum_bytes_clock = 12.9,
           .arrival_us = 4.05,
@@ -52,7 +51,6 @@ HopperRates HopperRates::derived(const DataSheet& device) {
   hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
   hopper.unaligned_epilogue_us = 14 * hopper.epilogue_us;
   hopper.store_bytes_clock = 32;
-  hopper.box_row_clocks = 128 / hopper.store_bytes_clock;
   hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
   hopper.cluster_sum_bytes_clock = 16;
   hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
@@ -81,7 +79,6 @@ NamedRates HopperRates::fields() {
           {"sm90.epilogue_us", &epilogue_us},
           {"sm90.unaligned_epilogue_us", &unaligned_epilogue_us},
           {"sm90.store_bytes_clock", &store_bytes_clock},
-          {"sm90.box_row_clocks", &box_row_clocks},
           {"sm90.cluster_sum_us", &cluster_sum_us},
           {"sm90.cluster_sum_bytes_clock", &cluster_sum_bytes_clock},
           {"sm90.arrival_us", &arrival_us},

@@ -24,7 +24,6 @@ struct HopperRates {
   double epilogue_us = 0.249;          ///< of 128 accumulators a thread
   double unaligned_epilogue_us = 3.4;  ///< the same where D's rows leave by ordinary stores
   double store_bytes_clock = 23.1;
-  double box_row_clocks = 3;  ///< of one of an SM's TMA stores, however short (tools/results/NOTES.md, 58)
   double cluster_sum_us = 0.332, cluster_sum_bytes_clock = 12.8;
   double arrival_us = 1.45, part_bytes_us = 7e4;  ///< of a tile split across CTAs
   double wave_us = 1.9;                           ///< between two waves of blocks
