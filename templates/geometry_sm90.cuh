@@ -77,11 +77,12 @@ constexpr int widest_tile(KernelParameters p) {
 }
 
 /// A box's width for rows of D of so many bytes, 0 where TMA stores none. A row of a box takes TMA as long as 64 bytes,
-/// however short it is (NOTES.md, 59), so rows that only narrower boxes divide have whole subtiles for a box.
+/// however short it is (NOTES.md, 59), so rows that only narrower boxes divide have whole subtiles for a box; but what
+/// goes to other ranks leaves by TMA alone.
 constexpr int d_box_bytes(const KernelParameters& p, int row_bytes) {
   if (p.swap_ab) return min_of(128, 64 / p.row_fold() * p.size_d);
   const int divisor = common_divisor(128, row_bytes);
-  return divisor >= 64 || divisor == row_bytes ? divisor : 128;
+  return divisor >= 64 || divisor == row_bytes || p.scatters_d ? divisor : 128;
 }
 
 constexpr Geometry geometry(const KernelParameters& p) {
@@ -169,8 +170,6 @@ constexpr const char* broken_rule(const KernelParameters& p) {
     return "D's own scales are of whole blocks of 128 columns: block_n is a multiple of 128 cluster_k";
   if (p.scatters_d && (!geometry(p).tma_store || p.swap_ab || p.one_tile || p.cluster_k > 1))
     return "tiles that go to other ranks are stored by TMA, of whole tiles' kernels, without swap_ab and cluster_k";
-  if (p.scatters_d && geometry(p).store_columns * p.size_d % geometry(p).d_box_bytes != 0)
-    return "tiles that go to other ranks leave by TMA alone: their rows are 16, 32 or a multiple of 64 bytes of D";
   if (p.align_a != 16 || p.align_b != 16) return "TMA loads need 16-byte aligned rows";
   if (p.stages < 2 || p.stages > 16) return "at least 2 stages, and 16 at most";
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||
