@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <exception>
 
 #include "core/epilogue_function.hpp"
@@ -42,17 +43,34 @@ std::string as_for(const NormalProblem& tuned, const NormalProblem& shape) {
 
 class Chooser::Measuring {
  public:
-  explicit Measuring(Chooser& chooser) : lock_(chooser.measuring_), chooser_(chooser) {
-    chooser_.measurer_ = std::this_thread::get_id();
+  /// `while_waiting` is called again and again until the measurement of another thread has ended; what it throws ends
+  /// the wait.
+  template <typename WhileWaiting>
+  Measuring(Chooser& chooser, const WhileWaiting& while_waiting) {
+    of_this_thread.push_back(&chooser);
+    try {
+      lock_ = std::unique_lock(chooser.measuring_, std::defer_lock);
+      while (!lock_.try_lock_for(std::chrono::milliseconds(50))) while_waiting();
+    } catch (...) {
+      of_this_thread.pop_back();
+      throw;
+    }
   }
-  ~Measuring() { chooser_.measurer_ = std::thread::id(); }
+  explicit Measuring(Chooser& chooser) : Measuring(chooser, [] {}) {}
+  ~Measuring() { of_this_thread.pop_back(); }
   Measuring(const Measuring&) = delete;
   Measuring& operator=(const Measuring&) = delete;
 
+  static bool is_of_this_thread(const Chooser& chooser) {
+    return std::find(of_this_thread.begin(), of_this_thread.end(), &chooser) != of_this_thread.end();
+  }
+
  private:
-  const std::lock_guard<std::mutex> lock_;
-  Chooser& chooser_;
+  static inline thread_local std::vector<const Chooser*> of_this_thread;  // the innermost last
+  std::unique_lock<std::timed_mutex> lock_;
 };
+
+bool Chooser::measures_here() const { return Measuring::is_of_this_thread(*this); }
 
 Chooser::Chooser(Backend& backend, KernelStore& store, KernelsAtHand& at_hand, RatedDevice device,
                  const ChooserOptions& options)
@@ -119,7 +137,9 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
-  const Measuring measuring(*this);
+  const Measuring measuring(*this, [&] {
+    if (progress) progress(0, tuned_candidates);
+  });
   std::exception_ptr why;
   // Who asks for it wants the best, and has the time.
   auto result = measure(problem, {.budget_seconds = options_.budget_seconds,

@@ -7,7 +7,6 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
-#include <thread>
 #include <unordered_map>
 
 #include "core/problem.hpp"
@@ -119,13 +118,13 @@ class Chooser {
   const RatedDevice device_;
   const RatedDevice part_;  // of it, that calls may use
   TuningDb db_, at_hand_db_;
-  /// Holds measuring_ and says which thread does, so that what a progress callback calls does not wait for itself.
+  /// Waits for measuring_ and holds it, of a thread that knows, so that what a progress callback calls does not wait
+  /// for itself.
   class Measuring;
-  bool measures_here() const { return measurer_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  bool measures_here() const;
 
-  std::mutex measuring_;  // two measurements at once would disturb each other
-  std::atomic<std::thread::id> measurer_ = {};
-  double spent_seconds_ = 0;  // under measuring_
+  std::timed_mutex measuring_;  // two measurements at once would disturb each other
+  double spent_seconds_ = 0;    // under measuring_
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;
   std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;

@@ -75,6 +75,35 @@ TEST_CASE("gemm on the emulator runs the sm90 main loop through remembered tenso
   }
 }
 
+TEST_CASE("A, B, C and D may be slices of one array's columns", "[context]") {
+  const TemporaryDirectory cache;
+  Context context(emulator_options(cache));
+  constexpr int size = 20, width = 4 * size + 3;
+  std::vector<float> array(std::size_t(size) * width);
+  for (std::size_t i = 0; i < array.size(); ++i) array[i] = float(int(i * 37 % 101) - 50);
+  const std::vector<float> before = array;
+  float* const first = array.data();
+  const Problem problem{.m = size,
+                        .n = size,
+                        .k = size,
+                        .a = {.type = f32, .ld = width},
+                        .b = {.type = f32, .ld = width},
+                        .c = {.type = f32, .ld = width},
+                        .d = {.type = f32, .ld = width},
+                        .beta = 2};
+  context.gemm(problem, {.a = first, .b = first + 2 * size, .c = first + 3 * size, .d = first + size});
+  for (int i = 0; i < size; ++i)
+    for (int j = 0; j < width; ++j) {
+      const auto at = [&](int row, int column) { return before[std::size_t(row * width + column)]; };
+      float expected = at(i, j);
+      if (j >= size && j < 2 * size) {
+        expected = 2 * at(i, j + 2 * size);
+        for (int k = 0; k < size; ++k) expected += at(i, k) * at(k, j + size);
+      }
+      REQUIRE(array[std::size_t(i * width + j)] == expected);
+    }
+}
+
 TEST_CASE("An empty D launches nothing, and an empty sum still writes D", "[context]") {
   const TemporaryDirectory cache;
   Context context(emulator_options(cache));

@@ -106,6 +106,34 @@ TEST_CASE("What a progress callback of tune() calls does not wait for the measur
   CHECK(context.tune(other).plan.source == PlanSource::measured);  // and now it may
 }
 
+TEST_CASE("tune() can be ended while it waits for another thread's measurement", "[context][threads]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_80";
+  options.tuning_budget_seconds = 0.01;
+  Context context(options);
+  std::atomic<bool> measures = false, goes_on = false;
+  std::thread other([&] {
+    context.tune({.m = 32, .n = 32, .k = 32}, [&](int, int) {
+      measures = true;
+      while (!goes_on) std::this_thread::yield();
+    });
+  });
+  while (!measures) std::this_thread::yield();
+  const Problem waits{.m = 16, .n = 32, .k = 32};
+  CHECK_THROWS_WITH(context.tune(waits,
+                                 [&](int done, int) {
+                                   CHECK(done == 0);
+                                   CHECK_THROWS_WITH(context.tune(waits), ContainsSubstring("progress callback"));
+                                   throw std::runtime_error("enough");
+                                 }),
+                    "enough");
+  goes_on = true;
+  other.join();
+  CHECK(context.counters().tuned == 1);
+  CHECK(context.tune(waits).plan.source == PlanSource::measured);
+}
+
 TEST_CASE("A first call that measures says how far it is, of which problem", "[context]") {
   const TemporaryDirectory cache;
   ContextOptions options = emulator_options(cache, Tuning::on);

@@ -218,8 +218,12 @@ TEST_CASE("A place for temporary files that cannot be used is named with what is
     CHECK_THAT(refusal(ErrorCode::io, compile),
                ContainsSubstring("in " + nowhere + ": No such file or directory; set"));
   }
-  const ScopedEnvironment tmpdir("TMPDIR", "/proc");
-  CHECK_THAT(refusal(ErrorCode::io, compile), ContainsSubstring("in /proc: "));
+  {
+    const ScopedEnvironment tmpdir("TMPDIR", "/proc");
+    CHECK_THAT(refusal(ErrorCode::io, compile), ContainsSubstring("in /proc: "));
+  }
+  const ScopedEnvironment empty("TMPDIR", "");
+  compile();
 }
 
 TEST_CASE("A temporary file that cannot be written is named with what is wrong", "[emulator]") {

@@ -119,6 +119,32 @@ TEST_CASE("D may be C exactly and overlap nothing else", "[problem]") {
   CHECK(memory.refusal(unread) == "no error");
 }
 
+TEST_CASE("D may lie beside an operand in the rows of one array", "[problem]") {
+  // Of an array of 4 rows of 32 elements: A's four columns from 8 on, D's eight.
+  Memory memory;
+  char* const array = static_cast<char*>(memory.operands.d);
+  Problem slices{.m = 4, .n = 8, .k = 4, .a = {.ld = 32}, .d = {.ld = 32}};
+  const auto beside = [&](int column_of_d) {
+    memory.operands.a = array + 8 * 2;
+    memory.operands.d = array + column_of_d * 2;
+    return memory.refusal(slices);
+  };
+  CHECK(beside(0) == "no error");
+  CHECK(beside(12) == "no error");
+  CHECK(beside(24) == "no error");
+  for (const int column : {1, 4, 8, 11}) CHECK_THAT(beside(column), ContainsSubstring("D overlaps A"));
+  CHECK_THAT(beside(32 + 4), ContainsSubstring("D overlaps A"));  // a row further down
+  CHECK(beside(32 + 12) == "no error");
+  CHECK_THAT(beside(28), ContainsSubstring("D overlaps A"));  // its rows end in the next one's columns
+  slices.d.ld = 16;
+  CHECK_THAT(beside(12), ContainsSubstring("D overlaps A"));
+  slices.d.ld = 32;
+  slices.batch = 2, slices.a.stride = 0, slices.d.stride = 4 * 32;
+  CHECK(beside(12) == "no error");
+  slices.d.stride = 4 * 32 + 8;  // the second D lies in other columns
+  CHECK_THAT(beside(12), ContainsSubstring("D overlaps A"));
+}
+
 TEST_CASE("A workspace of the caller's is aligned and apart from the operands", "[problem]") {
   Memory memory;
   memory.operands.workspace = &memory.bytes[2048];

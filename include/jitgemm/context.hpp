@@ -85,7 +85,8 @@ class JITGEMM_EXPORT Context {
 
   /// Measures now, whatever the Tuning mode and stored results, and stores the winner. Waits for all candidates'
   /// kernels to be compiled, where a gemm() that tunes, and the emulator, whose times mean nothing, go on without late
-  /// ones. `progress` is as ContextOptions::progress, for this call.
+  /// ones. `progress` is as ContextOptions::progress, for this call, and is also called, with none done, while this one
+  /// waits for another thread's measurement.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
   /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best

@@ -661,7 +661,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_candidates_plan(const jitgemm_candidates
 /// What a measurement found: TuneReport of plan.hpp.
 typedef struct jitgemm_tune_report jitgemm_tune_report;
 /// Measures now, whatever the tuning mode and stored results, and stores the winner. `progress` and `report` may be
-/// NULL.
+/// NULL; the former is also called, with none done, while this call waits for another thread's measurement.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tune(jitgemm_context* context, const jitgemm_problem* problem,
                                              jitgemm_tune_progress progress, void* user, jitgemm_tune_report** report);
 JITGEMM_C_EXPORT void jitgemm_tune_report_destroy(jitgemm_tune_report* report);

@@ -7,6 +7,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "core/groups.hpp"
+#include "core/occupied.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/problem_checks.hpp"
 #include "core/type_rules.hpp"
@@ -16,21 +17,16 @@
 namespace jitgemm {
 namespace {
 
-/// Half-open.
-struct AddressRange {
-  std::uintptr_t begin, end;
-  bool overlaps(const AddressRange& other) const { return begin < other.end && other.begin < end; }
-};
-
 struct Operand {
-  const char* name;
-  const void* pointer;
-  std::int64_t bytes;
+  const char* name = "";
+  const void* pointer = nullptr;
+  Occupied memory;
 
-  AddressRange range() const {
-    const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
-    return {begin, begin + std::uintptr_t(bytes)};
-  }
+  Operand() = default;
+  Operand(const char* its_name, const void* its_pointer, std::int64_t bytes)
+      : name(its_name), pointer(its_pointer), memory(its_pointer, bytes) {}
+  Operand(const char* its_name, const void* its_pointer, const OperandMatrix& matrix)
+      : name(its_name), pointer(its_pointer), memory(its_pointer, matrix) {}
 };
 
 void check_pointer(const Operand& operand, std::size_t alignment, const Problem& problem) {
@@ -38,7 +34,7 @@ void check_pointer(const Operand& operand, std::size_t alignment, const Problem&
     invalid(ErrorCode::invalid_operand, std::string(operand.name) + " is null but the problem uses it: pass its memory",
             problem);
   }
-  if (operand.range().begin % alignment != 0) {
+  if (operand.memory.begin() % alignment != 0) {
     invalid(
         ErrorCode::invalid_operand,
         std::string(operand.name) + " is not a multiple of " + std::to_string(alignment) + " bytes: align the pointer",
@@ -47,7 +43,7 @@ void check_pointer(const Operand& operand, std::size_t alignment, const Problem&
 }
 
 void check_apart(const Operand& written, const Operand& other, const Problem& problem) {
-  if (!written.range().overlaps(other.range())) return;
+  if (!written.memory.overlaps(other.memory)) return;
   invalid(ErrorCode::invalid_operand,
           std::string(written.name) + " overlaps " + other.name + " in memory: give " + written.name +
               " memory of its own" +
@@ -132,7 +128,7 @@ class EpilogueValues {
               p);
     const bool like_d = operand.shape == OperandShape::matrix && operand.type == p.d.type && matrix.ld == p.d.ld &&
                         matrix.stride == p.d.stride;
-    all_.add({&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies.batch_bytes()}, like_d});
+    all_.add({&operand, {operand.name.c_str(), operand.output ? value.out : value.in, lies}, like_d});
   }
 
   FixedList<One, most_epilogue_operands> all_;
@@ -152,17 +148,17 @@ void check_own_scales(const Problem& p, const Operands& operands, const Operand&
   check_pointer(scales, sizeof(float), p);
   check_apart(scales, d, p);
   if (workspace.pointer != nullptr) check_apart(scales, workspace, p);
-  const auto check_input = [&](const char* name, const void* pointer, std::int64_t bytes) {
-    if (pointer != nullptr) check_apart(scales, {name, pointer, bytes}, p);
+  const auto check_input = [&](const char* name, const void* pointer, const auto& memory) {
+    if (pointer != nullptr) check_apart(scales, {name, pointer, memory}, p);
   };
   const auto floats = [](std::int64_t count) { return count * std::int64_t(sizeof(float)); };
   if (reads_ab(p)) {
-    check_input("A", operands.a, matrix_a(p).batch_bytes());
-    check_input("B", operands.b, matrix_b(p).batch_bytes());
+    check_input("A", operands.a, matrix_a(p));
+    check_input("B", operands.b, matrix_b(p));
     check_input("scale_a", operands.scale_a, floats(scales_of_a(p)));
     check_input("scale_b", operands.scale_b, floats(scales_of_b(p)));
   }
-  if (reads_c(p)) check_input("C", operands.c, matrix_c(p).batch_bytes());
+  if (reads_c(p)) check_input("C", operands.c, matrix_c(p));
   if (p.epilogue.bias != Bias::none)
     check_input("bias", operands.bias, bias_elements(p) * std::int64_t(size_of(p.c.type)));
 }
@@ -174,10 +170,10 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   if (is_empty(p)) return p;
   const auto set_alignment = [](Matrix& matrix, const Operand& operand) {
     matrix.alignment =
-        alignment_of(operand.range().begin | std::uint64_t(matrix.ld | matrix.stride) * size_of(matrix.type));
+        alignment_of(operand.memory.begin() | std::uint64_t(matrix.ld | matrix.stride) * size_of(matrix.type));
   };
 
-  const Operand d{"D", operands.d, matrix_d(p).batch_bytes()};
+  const Operand d{"D", operands.d, matrix_d(p)};
   // TMA alone stores a D with scales of its own, so no other kernel takes one that is aligned to less.
   check_pointer(d, has_own_scales_d(p) ? 16 : size_of(p.d.type), p);
   set_alignment(p.d, d);
@@ -198,19 +194,19 @@ NormalProblem with_operands(const NormalProblem& problem, const Operands& operan
   const auto check_input = [&](const Operand& input, DataType type) { check_aligned(input, size_of(type)); };
 
   if (reads_ab(p)) {
-    const Operand a{"A", operands.a, matrix_a(p).batch_bytes()};
+    const Operand a{"A", operands.a, matrix_a(p)};
     check_input(a, p.a.type);
     set_alignment(p.a, a);
     if (has_pointers_to_b(p)) {
       check_aligned({"B, pointers to it,", operands.b, p.batch * std::int64_t(sizeof(void*))}, sizeof(void*));
     } else {
-      const Operand b{"B", operands.b, matrix_b(p).batch_bytes()};
+      const Operand b{"B", operands.b, matrix_b(p)};
       check_input(b, p.b.type);
       set_alignment(p.b, b);
     }
   }
   if (reads_c(p)) {
-    const Operand c{"C", operands.c, matrix_c(p).batch_bytes()};
+    const Operand c{"C", operands.c, matrix_c(p)};
     const bool is_d = c.pointer == d.pointer && p.c.type == p.d.type && p.c.ld == p.d.ld && p.c.stride == p.d.stride;
     if (!is_d) check_input(c, p.c.type);
     set_alignment(p.c, c);

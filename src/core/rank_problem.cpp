@@ -5,6 +5,7 @@
 
 #include "core/epilogue_function.hpp"
 #include "core/groups.hpp"
+#include "core/occupied.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/operands.hpp"
 #include "core/pairing.hpp"
@@ -58,17 +59,13 @@ NormalProblem finish_of(const NormalProblem& asked, std::int64_t rows) {
 
 bool is_in_one_piece(const NormalProblem& d) { return d.d.ld == d.n || d.m <= 1; }
 
-struct Range {
+struct Named {
   const char* name;
-  std::uintptr_t begin, end;
+  Occupied memory;
 };
-Range range_of(const char* name, const void* pointer, const OperandMatrix& matrix) {
-  const auto begin = std::bit_cast<std::uintptr_t>(pointer);
-  return {name, begin, begin + std::uintptr_t(matrix.batch_bytes())};
-}
 
-void check_apart(const Range& d, const Range& input) {
-  if (d.begin >= input.end || input.begin >= d.end) return;
+void check_apart(const Occupied& d, const Named& input) {
+  if (!d.overlaps(input.memory)) return;
   throw Error(ErrorCode::invalid_operand,
               std::string("D overlaps ") + input.name + " in memory: give D memory of its own");
 }
@@ -143,11 +140,11 @@ void check_operands(const RankProblem& p, const Operands& operands, const Operan
   if (is_empty(p.product)) return;
   check_alignments(p.product, with_operands(p.product, product));
   if (!p.communicates) return;
-  const Range d = range_of("D", operands.d, matrix_d(p.reduces() ? p.finish : p.product));
+  const Occupied d(operands.d, matrix_d(p.reduces() ? p.finish : p.product));
   if (p.reduces()) {
     check_alignments(p.finish, with_operands(p.finish, operands));
-    check_apart(d, range_of("A", operands.a, matrix_a(p.asked)));
-    check_apart(d, range_of("B", operands.b, matrix_b(p.asked)));
+    check_apart(d, {"A", {operands.a, matrix_a(p.asked)}});
+    check_apart(d, {"B", {operands.b, matrix_b(p.asked)}});
   } else {
     Problem shard = p.asked;
     shard.m = p.rows_of_a;
@@ -157,7 +154,7 @@ void check_operands(const RankProblem& p, const Operands& operands, const Operan
       throw Error(ErrorCode::invalid_operand,
                   "A is not a multiple of " + std::to_string(size_of(p.asked.a.type)) + " bytes: align the pointer");
     }
-    check_apart(d, range_of("A", operands.a, matrix_a(shard)));
+    check_apart(d, {"A", {operands.a, matrix_a(shard)}});
   }
 }
 

@@ -26,6 +26,11 @@ std::optional<std::string> environment(const char* name) {
   return found->second;
 }
 
+std::filesystem::path temporary_folder(std::error_code& failed) {
+  if (const char* folder = std::getenv("TMPDIR"); folder != nullptr && *folder == '\0') return "/tmp";
+  return std::filesystem::temp_directory_path(failed);
+}
+
 void set_environment_default(const std::string& name, const std::string& value) {
   const std::lock_guard lock(defaults().mutex);
   defaults().values.insert_or_assign(name, value);

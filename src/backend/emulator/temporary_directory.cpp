@@ -68,7 +68,7 @@ void sweep(const fs::path& parent) {
 TemporaryDirectory::TemporaryDirectory() {
   const std::lock_guard guard(registry().mutex);
   std::error_code failed;
-  const fs::path parent = fs::temp_directory_path(failed);
+  const fs::path parent = temporary_folder(failed);
   if (!failed && !registry().swept) {
     sweep(parent);
     registry().swept = true;

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "jitgemm/error.hpp"
+#include "util/environment.hpp"
 #include "util/errno_text.hpp"
 
 namespace jitgemm::cli {
@@ -34,7 +35,7 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& bytes) {
     std::error_code failed;
-    std::string name = (fs::temp_directory_path(failed) / "jitgemm-XXXXXX").string();
+    std::string name = (temporary_folder(failed) / "jitgemm-XXXXXX").string();
     const int descriptor = failed ? -1 : mkstemp(name.data());
     if (descriptor < 0) {
       throw Error(ErrorCode::io, fmt::format("cannot write a temporary file: {}; set TMPDIR to a writable folder",
