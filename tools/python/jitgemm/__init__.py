@@ -9,6 +9,10 @@ prepare, `bench` compares with cuBLAS, `block_scales` lays out scales of 8-bit f
 several GPUs together. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
+from jitgemm._interpreter import require_main
+
+require_main()  # before the native part is loaded
+
 from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, MatrixPointers,
                            ParallelPlan, Plan, Problem, TensorParallel, TunedCandidate, TuneReport, default_context, devices, explain,
