@@ -104,6 +104,12 @@ def test_a_fallback_is_asked(tmp_path):
 def test_tune_reports_and_remembers():
     context = jitgemm.Context("cpu", tuning="cached")
     problem = jitgemm.Problem(16, 16, 32, a="f32")
+def test_a_fallback_says_true_or_false(tmp_path):
+    context = jitgemm.Context("cpu", compile_in_background=True, fallback=lambda *_: 1, tuning="off", cache_dir=tmp_path)
+    with pytest.raises(TypeError, match="fallback returned a builtins.int, which is no bool; return True where"):
+        jitgemm.matmul(np.ones((7, 11), np.float32), np.ones((11, 13), np.float32), context=context)
+
+
     seen = []
     report = context.tune(problem, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] == len(report.candidates)

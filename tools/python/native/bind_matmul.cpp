@@ -4,6 +4,7 @@
 #include <nanobind/typing.h>
 
 #include "bindings.hpp"
+#include "collected.hpp"
 #include "grouped.hpp"
 #include "operation.hpp"
 #include "settings.hpp"
@@ -262,7 +263,7 @@ whether offs or counts were out of range, or a matrix had no memory; nothing bes
   "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
   "None, stream: object = None, operands: dict[str, Array | float] | None = None) -> typing.Any"
   nb::class_<Matmul>(
-      module, "Matmul",
+      module, "Matmul", nb::type_slots(collected_slots<Matmul>),
       "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
       "stay. Call it with other arrays of the same form; those that are left out stay those that it was\n"
       "made with. So do an epilogue's operands; other numbers for its scalars cost nothing.\n\n"

@@ -196,7 +196,10 @@ nb::object grouped_mm(const GroupedArguments& it) {
     return array;
   };
   const MatrixPointers* pointers = nullptr;
-  if (nb::isinstance<MatrixPointers>(it.b)) pointers = nb::cast<const MatrixPointers*>(it.b);
+  if (nb::isinstance<MatrixPointers>(it.b)) {
+    pointers = nb::cast<const MatrixPointers*>(it.b);
+    pointers->require_arrays();
+  }
   if (nb::isinstance<nb::list>(it.b) || nb::isinstance<nb::tuple>(it.b))
     throw nb::type_error("b is several arrays; make jitgemm.MatrixPointers of them once, and pass those");
   const std::optional<Array> a = loaded(it.a, "a"), b = pointers ? std::nullopt : loaded(it.b, "b"),

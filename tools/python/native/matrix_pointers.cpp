@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bindings.hpp"
+#include "collected.hpp"
 #include "context_internals.hpp"
 #include "torch_way.hpp"
 
@@ -62,6 +63,11 @@ MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : contex
 
 bool MatrixPointers::overlap(const View& other) const {
   const auto bytes = [](const View& view, std::size_t first) {
+void MatrixPointers::require_arrays() const {
+  if (arrays_.size() != addresses_.size())
+    throw nb::value_error("the matrices of MatrixPointers were freed by Python's garbage collector; make another one");
+}
+
     std::int64_t last = 0;
     for (std::size_t i = first; i < std::size_t(view.rank); ++i) last += (view.shape[i] - 1) * view.strides[i];
     return std::uintptr_t(last + 1) * size_of(view.type);
@@ -81,7 +87,7 @@ bool MatrixPointers::requires_gradients() const {
 void bind_matrix_pointers(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<MatrixPointers>(
-      module, "MatrixPointers",
+      module, "MatrixPointers", nb::type_slots(collected_slots<MatrixPointers>),
       R"(Matrices (K, N) that lie apart, as the weights of grouped_mm() in the place of a stack of them.
 
     experts = jitgemm.MatrixPointers([expert.weight.T for expert in layer.experts])
@@ -96,7 +102,10 @@ it may run; whoever gives a matrix other memory makes another. Such weights have
       .def("__len__", [](const MatrixPointers& self) { return self.view().shape[0]; })
       .def(
           "__getitem__",
-          [](const MatrixPointers& self, std::int64_t group) -> nb::object {
+          [](const MatrixPointers& self, nb::handle index) -> nb::object {
+            self.require_arrays();
+            const Py_ssize_t group = PyNumber_AsSsize_t(index.ptr(), nullptr);  // the last there is, of larger ones
+            if (group == -1 && PyErr_Occurred()) throw nb::python_error();
             if (group < 0 || group >= self.view().shape[0])
               throw nb::index_error("there is no such matrix; they count from 0");
             return nb::borrow(self.arrays()[std::size_t(group)]);

@@ -27,6 +27,16 @@ class MatrixPointers {
   /// Whether whoever uses them waits for the device, see must_wait().
   bool must_wait() const { return must_wait_; }
   const nb::list& arrays() const { return arrays_; }
+  /// Throws ValueError where the matrices are gone, and what the table points to.
+  void require_arrays() const;
+
+  // See collected.hpp. The context stays, which the table is of.
+  template <typename Visit>
+  void each_held(const Visit& visit) const {
+    visit(arrays_);
+    visit(context_);
+  }
+  void drop_held() { PyList_SetSlice(arrays_.ptr(), 0, PY_SSIZE_T_MAX, nullptr); }
 
  private:
   nb::list arrays_;  // whose memory it is
