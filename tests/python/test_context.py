@@ -116,6 +116,7 @@ def test_a_fallback_says_true_or_false(tmp_path):
     assert report.plan.measured_us > 0 and report.seconds > 0
     assert context.plan(problem).source in ("exact", "measured")
     assert context.counters.tuned >= 1
+    assert len(set(seen)) == len(seen)
 
     def broken(done, total):
         raise ZeroDivisionError

@@ -166,9 +166,10 @@ std::function<void(int, int)> progress_of(nb::handle progress) {
                                 : nb::borrow(progress);
   if (!PyCallable_Check(report.ptr()))
     throw nb::type_error("progress is neither True nor a function of (done, total); pass one of them");
-  return [callable = shared(report)](int done, int total) {
+  return [callable = shared(report), last = std::pair(-1, -1)](int done, int total) mutable {
     const WithLock lock;
-    (*callable)(done, total);
+    const std::pair state(done, total);
+    if (std::exchange(last, state) != state) (*callable)(done, total);
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   };
 }
