@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import jitgemm
+import numpy as np
 import pytest
 
 
@@ -31,3 +32,47 @@ def test_a_subinterpreter_is_refused():
         pytest.skip("this Python has no subinterpreters")
     assert done.returncode == 0, done.stderr
     assert "subinterpreter" in done.stdout and jitgemm.__version__ in done.stdout, done.stdout
+
+
+def test_names_without_torch():
+    done = run("""
+        import sys
+        sys.modules["torch"] = None  # as if it was not installed
+        import jitgemm
+        from jitgemm import *
+        assert bench and warm and cache and wisdom and epilogues and block_scales and BenchTable
+        assert not hasattr(jitgemm, "torch") and "torch" not in dir(jitgemm)
+        try:
+            import jitgemm.torch
+        except ImportError as error:
+            assert "torch" in str(error)
+        else:
+            assert False
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dir_has_what_is_loaded_later():
+    assert {"bench", "warm", "cache", "wisdom", "epilogues", "block_scales", "BenchTable", "matmul"} <= set(dir(jitgemm))
+    assert ("torch" in dir(jitgemm)) == hasattr(jitgemm, "torch") == (importlib.util.find_spec("torch") is not None)
+
+
+def test_paths_one_or_several(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    jitgemm.wisdom.export(one)
+    for sources in (one, str(one), bytes(one), [one, str(one)]):
+        assert jitgemm.wisdom.merge(two, sources).results == jitgemm.wisdom.read(one).results
+        jitgemm.wisdom.import_(sources, cache_dir=tmp_path)
+    (tmp_path / "cache").mkdir()
+    assert jitgemm.cache.kernels(bytes(tmp_path / "cache")) == []
+    assert jitgemm.cache.prune(2**70, tmp_path / "cache") == 0
+    for wrong in (-1, 1.5, "1"):
+        with pytest.raises(ValueError, match="max_bytes is .*; pass how many bytes may stay"):
+            jitgemm.cache.prune(wrong, tmp_path / "cache")
+
+
+def test_block_scales_of_no_arrays():
+    x = np.ones((4, 128), np.float32)
+    for scales, operand, name in (([[1.0]], x, "scales is a list"), (None, x, "scales is a NoneType"), (x, 3, "operand is a int")):
+        with pytest.raises(TypeError, match=f"arrays of torch, NumPy and CuPy; {name}"):
+            jitgemm.block_scales(scales, operand)

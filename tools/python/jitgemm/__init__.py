@@ -35,10 +35,22 @@ else:
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
            "Matmul", "MatrixPointers", "ParallelPlan", "Plan", "Problem", "TensorParallel", "TuneReport", "TunedCandidate", "__version__",
            "bench", "block_scales", "cache", "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear",
-           "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
+           "matmul", "set_default_context", "source", "warm", "wisdom"]  # not torch, which would hide torch itself
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "block_scales": "_scales",
           "warm": "_warm"}
+
+
+def _has_torch() -> bool:
+    import importlib.util
+    import sys
+
+    return sys.modules.get("torch") is not None or ("torch" not in sys.modules
+                                                    and importlib.util.find_spec("torch") is not None)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *(["torch"] if _has_torch() else [])})
 
 
 def __getattr__(name: str) -> object:
@@ -47,8 +59,10 @@ def __getattr__(name: str) -> object:
 
     if name in _LATER:
         return getattr(importlib.import_module(f"jitgemm.{_LATER[name]}"), name)
-    if name in ("cache", "epilogues", "torch", "wisdom"):
+    if name in ("cache", "epilogues", "wisdom"):
         return importlib.import_module(f"jitgemm.{name}")
+    if name == "torch" and _has_torch():
+        return importlib.import_module("jitgemm.torch")
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 
 
