@@ -265,11 +265,19 @@ void bind_context(nb::module_& module) {
       .def(
           "warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
           nb::call_guard<WithoutLock>(), "Compiles into the cache on disk what would run.")
-      .def("tune", &tune, "problem"_a, "progress"_a = nb::none(),
-           nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
-                   "None = None) -> "
-                   "TuneReport"),
-           "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
+      .def(
+          "tune",
+          [](ContextHandle& self, nb::handle problem, nb::handle progress) {
+            const Problem* given = nullptr;
+            if (!nb::try_cast(problem, given) || !given)
+              throw nb::type_error("problem is no jitgemm.Problem; pass one, Problem(\"64x96x128\") say");
+            return tune(self, *given, progress);
+          },
+          nb::arg("problem").none(), "progress"_a = nb::none(),
+          nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
+                  "None = None) -> "
+                  "TuneReport"),
+          "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
       .def(
           "candidates", [](ContextHandle& self, const Problem& problem) { return self->candidates(problem); },
           "problem"_a, nb::call_guard<WithoutLock>(), "The plans that are worth a measurement, best predicted first.")
@@ -297,7 +305,7 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),
              "The visible CUDA devices; empty without a driver.");
-  module.def("set_default_context", &set_default_context, "context"_a,
+  module.def("set_default_context", &set_default_context, nb::arg("context").none(),
              nb::sig("def set_default_context(context: Context) -> None"),
              "Makes a Context the one that serves arrays on its device where no other is named.");
   module.def(

@@ -73,7 +73,14 @@ compiler's words in `log`. The text is code: take it from whom you trust. jitgem
 
 Make one once: each text is kept for the life of the process, so what varies should be a scalar.)",
       nb::is_weak_referenceable())
-      .def(nb::init<std::string_view>(), "text"_a)
+      .def(
+          "__init__",
+          [](EpilogueObject* self, nb::handle text) {
+            if (!PyUnicode_Check(text.ptr()))
+              throw nb::type_error("text is no string; pass the lines of operands and the function as one");
+            new (self) EpilogueObject(nb::cast<std::string_view>(text));
+          },
+          nb::arg("text").none(), nb::sig("def __init__(self, text: str) -> None"))
       .def_prop_ro("text", &EpilogueObject::text)
       .def_prop_ro("digest", &EpilogueObject::digest,
                    "The same for the same text in every process. Problem(..., epilogue=digest) has it.")

@@ -13,7 +13,7 @@ namespace jitgemm::python {
 class MatrixPointers {
  public:
   /// Of arrays (K, N). The table is there on return. Throws TypeError and ValueError for what does not go together.
-  MatrixPointers(nb::iterable arrays, nb::handle context);
+  MatrixPointers(nb::handle arrays, nb::handle context);
 
   /// (groups, K, N), as if the matrices had no distance; without memory.
   const View& view() const { return view_; }
