@@ -76,3 +76,18 @@ def test_block_scales_of_no_arrays():
     for scales, operand, name in (([[1.0]], x, "scales is a list"), (None, x, "scales is a NoneType"), (x, 3, "operand is a int")):
         with pytest.raises(TypeError, match=f"arrays of torch, NumPy and CuPy; {name}"):
             jitgemm.block_scales(scales, operand)
+
+
+def test_bench_without_numpy():
+    done = run("""
+        import sys
+        sys.modules["numpy"] = None  # as if it was not installed
+        import jitgemm
+        try:
+            jitgemm.bench([(8, 8, 8)], dtype="f32", device="cpu")
+        except ImportError as error:
+            assert 'pip install "jitgemm[bench]"' in str(error)
+        else:
+            assert False
+    """)
+    assert done.returncode == 0, done.stderr

@@ -125,9 +125,10 @@ a, b       arrays of one framework that speaks DLPack, on one device: (..., M, K
            leading dimensions broadcast. float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8.
            Transposed views and strided batches are read as they lie; what is contiguous in neither of its last
            two dimensions is copied first.
-c          of the result's shape; beta is 1 where it is given and not said otherwise.
+c          of the result's shape; beta is 1 where it is given and not said otherwise. By columns where out is.
 bias       (N,), or (M, 1) for one value a row. c and bias have the result's type; bfloat16 with 8-bit floats.
-activation relu, leaky_relu (with slope), gelu (that is gelu_erf), gelu_tanh, silu.
+activation relu, leaky_relu (with slope), gelu (that is gelu_erf), gelu_tanh, silu. NaN goes through, and gelu_tanh
+           and silu of -inf are NaN.
 out        the result; made where it is not given. It may be c, and overlap no other array.
 out_dtype  default: a's type; bfloat16 for 8-bit floats, int32 for int8.
 precision  of float32: "ieee" (default, torch tensors: torch.get_float32_matmul_precision()) or "tf32".
@@ -289,7 +290,8 @@ whether offs or counts were out of range, or a matrix had no memory; nothing bes
       module, "Matmul", nb::type_slots(collected_slots<Matmul>),
       "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
       "stay. Call it with other arrays of the same form; those that are left out stay those that it was\n"
-      "made with. So do an epilogue's operands; other numbers for its scalars cost nothing.\n\n"
+      "made with. So do an epilogue's operands; other numbers for its scalars cost nothing. What matmul()\n"
+      "copies, arrays contiguous in neither of their last two dimensions, is refused.\n\n"
       "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
       "    product.tune()            # once; measures, and remembers on disk\n"
       "    d = product(a, b)\n"
