@@ -43,6 +43,10 @@ def test_names_without_torch():
         assert bench and warm and cache and wisdom and epilogues and block_scales and BenchTable
         assert not hasattr(jitgemm, "torch") and "torch" not in dir(jitgemm)
         try:
+            jitgemm.torch
+        except AttributeError as error:
+            assert "jitgemm.torch needs torch" in str(error)
+        try:
             import jitgemm.torch
         except ImportError as error:
             assert "torch" in str(error)

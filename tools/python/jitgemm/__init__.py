@@ -41,16 +41,13 @@ _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "bloc
           "warm": "_warm"}
 
 
-def _has_torch() -> bool:
+def __dir__() -> list[str]:
+    """With what comes on first use."""
     import importlib.util
     import sys
 
-    return sys.modules.get("torch") is not None or ("torch" not in sys.modules
-                                                    and importlib.util.find_spec("torch") is not None)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *(["torch"] if _has_torch() else [])})
+    has_torch = sys.modules.get("torch") or importlib.util.find_spec("torch")
+    return sorted({*globals(), *__all__, *(["torch"] if has_torch else [])})
 
 
 def __getattr__(name: str) -> object:
@@ -61,8 +58,13 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(f"jitgemm.{_LATER[name]}"), name)
     if name in ("cache", "epilogues", "wisdom"):
         return importlib.import_module(f"jitgemm.{name}")
-    if name == "torch" and _has_torch():
-        return importlib.import_module("jitgemm.torch")
+    if name == "torch":
+        try:
+            return importlib.import_module("jitgemm.torch")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise AttributeError("jitgemm.torch needs torch, which is not there; install it") from None
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 
 

@@ -185,7 +185,10 @@ def soft_cap() -> Epilogue:
 
 @cache
 def clamp() -> Epilogue:
-    """x, at least `low` and at most `high`, which are scalars; one that is NaN is no limit, and `high` is the result where `low` is above it."""
+    """x, at least `low` and at most `high`, which are scalars.
+
+    One that is NaN is no limit, and where `low` is above `high` the result is at most `high`.
+    """
     return _epilogue("// operand in low scalar\n// operand in high scalar\n",
                      "  const float least = x < args.low ? args.low : x;\n"
                      "  return least > args.high ? args.high : least;\n")
