@@ -233,6 +233,8 @@ def test_what_else_is_refused():
         jitgemm.matmul(a.astype(np.float32), b.astype(np.float32), **good)
     with pytest.raises(TypeError, match="where a and b are matrices"):
         jitgemm.matmul(a[None], b, **good)
+    with pytest.raises(TypeError, match=r"scale_a is \(64, 3\), and scales of int8 are one float32 or.* row of a"):
+        jitgemm.matmul(np.ones(A, "int8"), np.ones(B, "int8"), out_dtype="f32", scale_a=np.ones((64, 3), np.float32))
     product = jitgemm.Matmul(a, b, **good)
     with pytest.raises(ValueError, match="make another one"):
         product(scale_b=np.ones((3, 200), np.float32))

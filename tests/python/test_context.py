@@ -57,6 +57,9 @@ def test_explain_and_source_of_arrays_problems_and_texts():
     assert "__global__" in jitgemm.source("32x48x64", context=context)
     with pytest.raises(TypeError, match="b is missing"):
         jitgemm.explain(a)
+    for name, value in (("alpha", 2.0), ("slope", 0.5), ("activation", "relu"), ("b", a), ("stream", 0)):
+        with pytest.raises(TypeError, match=f"{name} is given beside a Problem"):
+            jitgemm.explain(jitgemm.Problem(32, 48, 64), **{name: value}, context=context)
 
 
 @pytest.mark.parametrize("words, error, message", [
@@ -101,12 +104,19 @@ def test_a_fallback_is_asked(tmp_path):
         jitgemm.matmul(np.ones((9, 11), np.float32), b, context=context)
 
 
+def test_a_fallback_says_true_or_false(tmp_path):
+    context = jitgemm.Context("cpu", compile_in_background=True, fallback=lambda *_: 1, tuning="off", cache_dir=tmp_path)
+    with pytest.raises(TypeError, match="fallback returned a builtins.int, which is no bool; return True where"):
+        jitgemm.matmul(np.ones((7, 11), np.float32), np.ones((11, 13), np.float32), context=context)
+
+
 def test_tune_reports_and_remembers():
     context = jitgemm.Context("cpu", tuning="cached")
     problem = jitgemm.Problem(16, 16, 32, a="f32")
     seen = []
     report = context.tune(problem, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] == len(report.candidates)
+    assert len(set(seen)) == len(seen)
     assert report.plan.measured_us > 0 and report.seconds > 0
     assert context.plan(problem).source in ("exact", "measured")
     assert context.counters.tuned >= 1

@@ -19,7 +19,7 @@ from jitgemm import epilogues
     ({"residual": np.ones((2, 5, 9), "f4")}, ValueError, "pass one of that shape"),
     ({"residual": np.ones((9, 5), "f4").T}, ValueError, "do not lie one after the other along the last dimension"),
     ({"residual": np.ones((5, 18), "f4")[:, ::2]}, ValueError, "do not lie one after the other along the last dimension"),
-    ({"residual": np.ones((5, 9), "f4")[::-1]}, ValueError, "do not lie one after the other along the last dimension"),
+    ({"residual": np.ones((5, 9), "f4")[::-1]}, ValueError, r"its rows do not lie .* backwards or on one another, strides \(-9, 1\)"),
     ({"columns": np.ones(5, "f2")}, ValueError, r"columns is \(5,\), a value a column, and the result \(5, 9\): pass one of shape \(9,\)"),
     ({"columns": np.ones((9, 1), "f2")}, ValueError, r"or \(..., 1, 9\) whose leading"),
     ({"columns": np.ones(18, "f2")[::2]}, ValueError, "operand columns is .9,., and its elements do not lie one after the"),

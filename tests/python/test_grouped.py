@@ -267,8 +267,11 @@ def test_what_is_out_of_range_is_told():
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
         jitgemm.grouped_mm(random((16, 4)), **{"b": random((2, 4, 8)), **arguments})
-    with pytest.raises(TypeError, match="int32"):
-        jitgemm.grouped_mm(random((16, 4)), random((2, 4, 8)), np.array([1, 2]))
+    for words, name in ((("offs", "int64"), "int64"), (("counts", "float32"), "float32")):
+        message = f"{words[0]} has elements of {name}; convert it to int32, by {words[0]}.astype\\('int32'\\)"
+        with pytest.raises(TypeError, match=message):
+            jitgemm.grouped_mm(random((2, 16, 4) if words[0] == "counts" else (16, 4)), random((2, 4, 8)),
+                               **{words[0]: np.array([1, 2], words[1])})
     with pytest.raises(ValueError, match="K"):
         jitgemm.grouped_mm(random((16, 5)), random((2, 4, 8)), np.array([1, 2], "int32"))
 

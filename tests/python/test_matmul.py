@@ -243,7 +243,17 @@ def test_nothing_is_kept_of_an_array():
     (lambda a, b: jitgemm.matmul(a, b, scale_a=np.ones(1, "f4")), ValueError, "scale"),
     (lambda a, b: jitgemm.matmul(np.empty((1,) * 17, "f4"), b), ValueError, "more than 16 dimensions"),
     (lambda a, b: jitgemm.matmul(ByDlpack(a, device=(8, 0)), b), (TypeError, ValueError, BufferError), "."),
-    (lambda a, b: jitgemm.linear(a, b), ValueError, "the last dimension of a, 7"),
+    (lambda a, b: jitgemm.linear(a, b), ValueError,
+     r"x is \(5, 7\) and weight is \(7, 9\): their last dimensions must be alike"),
+    (lambda a, b: jitgemm.matmul(a, b, alpha=None), TypeError, "alpha is no number"),
+    (lambda a, b: jitgemm.linear(a, b.T.copy(), slope=None), TypeError, "slope is no number"),
+    (lambda a, b: jitgemm.Matmul(a, b, alpha=None), TypeError, "alpha is no number"),
+    (lambda a, b: jitgemm.Matmul(a, b, slope="1"), TypeError, "slope is no number"),
+    (lambda a, b: jitgemm.Epilogue(b""), TypeError, "text is no string; pass the lines"),
+    (lambda a, b: jitgemm.MatrixPointers(3), TypeError, r"matrices are a builtins.int; pass a list of arrays \(K, N\)"),
+    (lambda a, b: jitgemm.MatrixPointers([b])[2**70], IndexError, "there is no such matrix"),
+    (lambda a, b: jitgemm.set_default_context(None), TypeError, "context is no jitgemm.Context"),
+    (lambda a, b: jitgemm.default_context("cpu").tune("4x6x5"), TypeError, "problem is no jitgemm.Problem; pass one"),
 ])
 def test_every_wrong_argument_is_one_clear_error(words, error, message):
     a, b = random((5, 7)), random((7, 9))

@@ -9,6 +9,10 @@ prepare, `bench` compares with cuBLAS, `block_scales` lays out scales of 8-bit f
 several GPUs together. `jitgemm.torch` has operators for torch.compile and autograd, and a Linear.
 """
 
+from jitgemm._interpreter import require_main
+
+require_main()  # before the native part is loaded
+
 from jitgemm import _compile, _compilers
 from jitgemm._core import (Context, Counters, DeviceDescription, Epilogue, EpilogueOperand, Matmul, MatrixPointers,
                            ParallelPlan, Plan, Problem, TensorParallel, TunedCandidate, TuneReport, default_context, devices, explain,
@@ -31,10 +35,19 @@ else:
 __all__ = ["BenchRow", "BenchTable", "Context", "Counters", "DeviceDescription", "Epilogue", "EpilogueOperand",
            "Matmul", "MatrixPointers", "ParallelPlan", "Plan", "Problem", "TensorParallel", "TuneReport", "TunedCandidate", "__version__",
            "bench", "block_scales", "cache", "default_context", "devices", "epilogues", "explain", "grouped_mm", "linear",
-           "matmul", "set_default_context", "source", "torch", "warm", "wisdom"]
+           "matmul", "set_default_context", "source", "warm", "wisdom"]  # not torch, which would hide torch itself
 
 _LATER = {"bench": "_bench", "BenchRow": "_bench", "BenchTable": "_bench", "block_scales": "_scales",
           "warm": "_warm"}
+
+
+def __dir__() -> list[str]:
+    """With what comes on first use."""
+    import importlib.util
+    import sys
+
+    has_torch = sys.modules.get("torch") or importlib.util.find_spec("torch")
+    return sorted({*globals(), *__all__, *(["torch"] if has_torch else [])})
 
 
 def __getattr__(name: str) -> object:
@@ -43,8 +56,15 @@ def __getattr__(name: str) -> object:
 
     if name in _LATER:
         return getattr(importlib.import_module(f"jitgemm.{_LATER[name]}"), name)
-    if name in ("cache", "epilogues", "torch", "wisdom"):
+    if name in ("cache", "epilogues", "wisdom"):
         return importlib.import_module(f"jitgemm.{name}")
+    if name == "torch":
+        try:
+            return importlib.import_module("jitgemm.torch")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise AttributeError("jitgemm.torch needs torch, which is not there; install it") from None
     raise AttributeError(f"module 'jitgemm' has no attribute '{name}'")
 
 

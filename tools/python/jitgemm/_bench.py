@@ -105,8 +105,8 @@ def bench(shapes: Shapes, *, dtype: str = "bf16", layout: str = "nn", device: st
     shapes    (m, n, k) tuples, or the path of a file with `m n k` lines.
     dtype     "bf16", "f16", "f32", "tf32" or "f64".
     layout    "nn", "nt", "tn" or "tt": how A and B are stored, t by columns. A Linear is "nt".
-    device    "cuda:N" (torch and its cuBLAS) or "cpu" (NumPy and the emulator, which says nothing about a GPU's speed).
-              Default: the first GPU, where torch sees one, else "cpu".
+    device    "cuda:N" (torch and its cuBLAS) or "cpu" (NumPy, of `jitgemm[bench]`, and the emulator, which says
+              nothing about a GPU's speed). Default: the first GPU, where torch sees one, else "cpu".
     tune      measure candidates first, and keep the best on disk; else the choice is what is known already.
     seconds   of timing a shape.
     progress  True for a bar, or a function of (done, total).
@@ -260,7 +260,10 @@ class _TorchArms:
 
 class _NumpyArms:
     def __init__(self, dtype: str, layout: str, seed: int) -> None:
-        import numpy
+        try:
+            import numpy
+        except ImportError:
+            raise ImportError('bench() on the CPU needs NumPy: pip install "jitgemm[bench]"') from None
 
         if dtype not in NUMPY_TYPES:
             raise ValueError(f'dtype is "{dtype}"; NumPy multiplies {", ".join(NUMPY_TYPES)}: bfloat16 needs a GPU here')

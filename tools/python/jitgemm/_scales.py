@@ -24,6 +24,10 @@ def block_scales(scales: Any, operand: Any) -> Any:
 
     Scales that already lie so are returned as they are: those of DeepGEMM's get_mn_major_tma_aligned_tensor() do.
     """
+    for name, array in (("scales", scales), ("operand", operand)):
+        if not hasattr(array, "shape"):
+            raise TypeError(f"block_scales takes arrays of torch, NumPy and CuPy; {name} is a "
+                            f"{type(array).__qualname__}")
     if len(operand.shape) not in (2, 3) or len(scales.shape) != len(operand.shape):
         raise ValueError(f"block_scales takes scales and an operand of two dimensions, or of three with groups; they have "
                          f"{len(scales.shape)} and {len(operand.shape)}")

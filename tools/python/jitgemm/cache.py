@@ -17,7 +17,7 @@ Directory = str | os.PathLike | None
 
 
 def _cache(directory: Directory) -> Cache:
-    return Cache(None if directory is None else os.fspath(directory))
+    return Cache(None if directory is None else os.fsdecode(directory))
 
 
 def directory() -> str:
@@ -37,7 +37,9 @@ def verify(directory: Directory = None) -> list[CachedKernel]:
 
 def prune(max_bytes: int | None = None, directory: Directory = None) -> int:
     """Removes damaged kernels, then the least recently used until `max_bytes` are left. Returns the bytes freed."""
-    return _cache(directory).prune(max_bytes)
+    if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 0):
+        raise ValueError(f"max_bytes is {max_bytes!r}; pass how many bytes may stay, 0 or more, or None")
+    return _cache(directory).prune(None if max_bytes is None else min(max_bytes, 2**64 - 1))
 
 
 def clear(directory: Directory = None) -> int:
@@ -51,7 +53,7 @@ def export(folder: str | os.PathLike, directory: Directory = None, *, binaries: 
     binaries  as cubins and sources instead, for a disassembler.
     """
     cache = _cache(directory)
-    return cache.export_binaries(os.fspath(folder)) if binaries else cache.export_kernels(os.fspath(folder))
+    return cache.export_binaries(os.fsdecode(folder)) if binaries else cache.export_kernels(os.fsdecode(folder))
 
 
 def tuning_results(directory: Directory = None) -> list[TuningResult]:

@@ -8,7 +8,7 @@
 x stands for the product, alpha * (a @ b). Those of pairs, whose names end in "gate", make [..., N / 2] of a product that is
 [..., N]: gate and up are its two halves, or with pairs="neighbours" columns 2j and 2j + 1; scale_b is of all N. Types are
 those of the operands in memory: "f16", "bf16" or "f32", of arrays that a product of float32 sums may read. Arithmetic is
-float32's, within 2^-20 of what is added up, and NaN goes through.
+float32's, within 2^-20 of what is added up, and NaN goes through. Of -inf silu and the gelu by tanh are NaN.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ def clamped_silu_gate(pairs: str = "neighbours", *, bias: str | None = None, sav
 
 @cache
 def drelu(before: str = "bf16") -> Epilogue:
-    """x where the matrix `before` is above 0, else 0: the gradient through relu. Its result will do for `before`."""
+    """0 where the matrix `before` is 0 or less, else x, also where that is NaN: the gradient through relu.
+
+    The result of relu will do for `before`.
+    """
     return _gradient(before, "args.before <= 0 ? 0.0f : x")
 
 
@@ -154,7 +157,7 @@ def dropout() -> Epilogue:
 
     What is dropped is a function of seed, row, column and batch alone, the same on every device and by every kernel:
     where the gradient passes, the same call gives the same mask. A seed is a whole number from 0 to 2^24 - 1, since
-    scalars are float32's; p, from 0 to 1, counts in steps of 2^-24.
+    scalars are float32's; p, from 0 to 1, counts in steps of 2^-24. Others are not refused, and their masks mean nothing.
     """
     return _epilogue(
         "// operand in seed scalar\n// operand in p scalar\n",
@@ -182,7 +185,10 @@ def soft_cap() -> Epilogue:
 
 @cache
 def clamp() -> Epilogue:
-    """x, at least `low` and at most `high`, which are scalars."""
+    """x, at least `low` and at most `high`, which are scalars.
+
+    One that is NaN is no limit, and where `low` is above `high` the result is at most `high`.
+    """
     return _epilogue("// operand in low scalar\n// operand in high scalar\n",
                      "  const float least = x < args.low ? args.low : x;\n"
                      "  return least > args.high ? args.high : least;\n")

@@ -17,7 +17,11 @@ Path = str | os.PathLike
 
 
 def _directory(cache_dir: Path | None) -> str | None:
-    return None if cache_dir is None else os.fspath(cache_dir)
+    return None if cache_dir is None else os.fsdecode(cache_dir)
+
+
+def _listed(files: Path | Iterable[Path]) -> list[str]:
+    return [os.fsdecode(file) for file in ([files] if isinstance(files, (str, bytes, os.PathLike)) else files)]
 
 
 def cached(architecture: str = "", *, kernels: bool = True, cache_dir: Path | None = None) -> Wisdom:
@@ -27,12 +31,12 @@ def cached(architecture: str = "", *, kernels: bool = True, cache_dir: Path | No
 
 def export(file: Path, architecture: str = "", *, kernels: bool = True, cache_dir: Path | None = None) -> Wisdom:
     """Writes that to a file, whole or not at all. Returns what it has written."""
-    return _core.export_wisdom(os.fspath(file), architecture, kernels, _directory(cache_dir))
+    return _core.export_wisdom(os.fsdecode(file), architecture, kernels, _directory(cache_dir))
 
 
 def read(file: Path) -> Wisdom:
     """What a file has, checked."""
-    return _core.read_wisdom(os.fspath(file))
+    return _core.read_wisdom(os.fsdecode(file))
 
 
 def import_(files: Path | Iterable[Path], *, kernels: bool = False, cache_dir: Path | None = None) -> WisdomImport:
@@ -40,15 +44,14 @@ def import_(files: Path | Iterable[Path], *, kernels: bool = False, cache_dir: P
 
     kernels  takes kernels too, from whom you trust: they are code that runs on your GPU.
     """
-    listed = [files] if isinstance(files, (str, os.PathLike)) else files
-    return _core.import_wisdom([os.fspath(file) for file in listed], kernels, _directory(cache_dir))
+    return _core.import_wisdom(_listed(files), kernels, _directory(cache_dir))
 
 
-def merge(file: Path, sources: Iterable[Path]) -> Wisdom:
+def merge(file: Path, sources: Path | Iterable[Path]) -> Wisdom:
     """Makes one file of several; of two results of a problem the later counts. Returns what it has written."""
-    return _core.merge_wisdom(os.fspath(file), [os.fspath(source) for source in sources])
+    return _core.merge_wisdom(os.fsdecode(file), _listed(sources))
 
 
 def diff(a: Path, b: Path) -> WisdomDiff:
     """Compares two files."""
-    return _core.diff_wisdom(os.fspath(a), os.fspath(b))
+    return _core.diff_wisdom(os.fsdecode(a), os.fsdecode(b))

@@ -37,6 +37,7 @@ class Array {
   const Place& place() const { return place_; }
   const ArrayType& type() const { return *type_; }
   nb::handle object() const { return object_; }
+  nb::handle keeper() const { return keeper_; }  ///< what it owns, if anything
 
  private:
   void read(const dlpack::Tensor& tensor, const char* name);

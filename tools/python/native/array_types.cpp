@@ -83,6 +83,11 @@ const TypeRow* row_of(const dlpack::DataType& type) {
 }
 
 void refuse_type(const char* name, const std::string& type) {
+  const std::string_view argument = name;
+  if (argument == "offs" || argument == "counts")
+    throw nb::type_error((std::string(name) + " has elements of " + type + "; convert it to int32, by " + name +
+                          ".astype('int32') or torch's .int() for instance")
+                             .c_str());
   throw nb::type_error(
       (std::string(name) + " has elements of " + type + "; convert it to one of " + type_names).c_str());
 }

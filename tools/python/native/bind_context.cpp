@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "collected.hpp"
 #include "jitgemm/error.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
@@ -41,9 +42,11 @@ Tuning tuning_of(nb::handle value) {
   throw nb::value_error(("tuning is \"" + text + "\"; choose one of off, cached, on").c_str());
 }
 
-std::function<bool(const Problem&, const Operands&, Stream)> fallback_of(nb::handle function) {
-  return [callable = shared(function)](const Problem& problem, const Operands& operands, Stream stream) {
+std::function<bool(const Problem&, const Operands&, Stream)> asking(const std::shared_ptr<nb::object>& fallback) {
+  return [fallback](const Problem& problem, const Operands& operands, Stream stream) {
     const WithLock lock;
+    const nb::object function = *fallback;
+    if (!function.is_valid()) return false;  // the garbage collector has it
     nb::dict pointers;
     const auto add = [&](const char* operand, const void* pointer) {
       pointers[operand] = pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
@@ -56,7 +59,12 @@ std::function<bool(const Problem&, const Operands&, Stream)> fallback_of(nb::han
     add("scale_a", operands.scale_a);
     add("scale_b", operands.scale_b);
     add("scale_d", operands.scale_d);
-    return nb::cast<bool>((*callable)(problem, pointers, reinterpret_cast<std::uintptr_t>(stream)));
+    const nb::object served = function(problem, pointers, reinterpret_cast<std::uintptr_t>(stream));
+    if (!PyBool_Check(served.ptr()))
+      throw nb::type_error(("fallback returned a " + python_name(served.type()) +
+                            ", which is no bool; return True where it has served the call, else False")
+                               .c_str());
+    return served.is(nb::handle(Py_True));
   };
 }
 
@@ -90,7 +98,7 @@ constexpr Option context_options[] = {
     {"dependent_launch", &set<&ContextOptions::dependent_launch>},
     {"compile_in_background", &set<&ContextOptions::compile_in_background>},
     {"at_hand_within", &set<&ContextOptions::at_hand_within>},
-    {"fallback", [](ContextOptions& options, nb::handle value) { options.fallback = fallback_of(value); }},
+    {"fallback", [](ContextOptions&, nb::handle) {}},  // of the object, which shows it to the garbage collector
     {"cache_dir",
      [](ContextOptions& options, nb::handle value) {
        options.cache_dir = nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(value));
@@ -158,9 +166,10 @@ std::function<void(int, int)> progress_of(nb::handle progress) {
                                 : nb::borrow(progress);
   if (!PyCallable_Check(report.ptr()))
     throw nb::type_error("progress is neither True nor a function of (done, total); pass one of them");
-  return [callable = shared(report)](int done, int total) {
+  return [callable = shared(report), last = std::pair(-1, -1)](int done, int total) mutable {
     const WithLock lock;
-    (*callable)(done, total);
+    const std::pair state(done, total);
+    if (std::exchange(last, state) != state) (*callable)(done, total);
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   };
 }
@@ -197,11 +206,17 @@ void bind_context(nb::module_& module) {
       "it has served the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a "
       "Context need it\n"
       "for as long as they are launched.",
-      nb::is_weak_referenceable())
+      nb::is_weak_referenceable(), nb::type_slots(collected_slots<ContextHandle>))
       .def(
           "__init__",
           [](ContextHandle* self, const std::string& device, const nb::kwargs& options) {
-            new (self) ContextHandle(options_of(device, options));
+            ContextOptions given = options_of(device, options);
+            std::shared_ptr<nb::object> fallback;
+            if (const nb::object function = options.get("fallback", nb::none()); !function.is_none()) {
+              fallback = shared(function);
+              given.fallback = asking(fallback);
+            }
+            new (self) ContextHandle(std::move(given), std::move(fallback));
           },
           "device"_a = "cuda", "options"_a,
           nb::sig("def __init__(self, device: str = \"cuda\", **options: object) -> None"))
@@ -250,11 +265,19 @@ void bind_context(nb::module_& module) {
       .def(
           "warm", [](ContextHandle& self, const Problem& problem) { self->warm(problem); }, "problem"_a,
           nb::call_guard<WithoutLock>(), "Compiles into the cache on disk what would run.")
-      .def("tune", &tune, "problem"_a, "progress"_a = nb::none(),
-           nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
-                   "None = None) -> "
-                   "TuneReport"),
-           "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
+      .def(
+          "tune",
+          [](ContextHandle& self, nb::handle problem, nb::handle progress) {
+            const Problem* given = nullptr;
+            if (!nb::try_cast(problem, given) || !given)
+              throw nb::type_error("problem is no jitgemm.Problem; pass one, Problem(\"64x96x128\") say");
+            return tune(self, *given, progress);
+          },
+          nb::arg("problem").none(), "progress"_a = nb::none(),
+          nb::sig("def tune(self, problem: Problem, progress: bool | collections.abc.Callable[[int, int], None] | "
+                  "None = None) -> "
+                  "TuneReport"),
+          "Measures now, and stores the winner. progress: True shows a bar, a function gets (done, total).")
       .def(
           "candidates", [](ContextHandle& self, const Problem& problem) { return self->candidates(problem); },
           "problem"_a, nb::call_guard<WithoutLock>(), "The plans that are worth a measurement, best predicted first.")
@@ -282,7 +305,7 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),
              "The visible CUDA devices; empty without a driver.");
-  module.def("set_default_context", &set_default_context, "context"_a,
+  module.def("set_default_context", &set_default_context, nb::arg("context").none(),
              nb::sig("def set_default_context(context: Context) -> None"),
              "Makes a Context the one that serves arrays on its device where no other is named.");
   module.def(

@@ -68,12 +68,21 @@ and 2j + 1. The result, and with it matrices and values a column, is N / 2 wide,
 
 The function must be pure. It may call <math.h>'s functions of float and double, of which the emulator's and a
 GPU's differ in the last places, and helper functions that begin with __device__. What cannot be used is refused
-here, as ValueError with the line, and what does not compile when it is first called, as RuntimeError with the
-compiler's words in `log`. The text is code: take it from whom you trust. jitgemm.epilogues has some to begin with.
+here, as ValueError with the line; operands of types that do not go with those of a and b when it is called; and what
+does not compile when it is first called, as RuntimeError with the compiler's words in `log`. The text is code: take it
+from whom you trust. The emulator runs it in this process, which an integer division by zero, say, ends.
+jitgemm.epilogues has some to begin with.
 
 Make one once: each text is kept for the life of the process, so what varies should be a scalar.)",
       nb::is_weak_referenceable())
-      .def(nb::init<std::string_view>(), "text"_a)
+      .def(
+          "__init__",
+          [](EpilogueObject* self, nb::handle text) {
+            if (!PyUnicode_Check(text.ptr()))
+              throw nb::type_error("text is no string; pass the lines of operands and the function as one");
+            new (self) EpilogueObject(nb::cast<std::string_view>(text));
+          },
+          nb::arg("text").none(), nb::sig("def __init__(self, text: str) -> None"))
       .def_prop_ro("text", &EpilogueObject::text)
       .def_prop_ro("digest", &EpilogueObject::digest,
                    "The same for the same text in every process. Problem(..., epilogue=digest) has it.")

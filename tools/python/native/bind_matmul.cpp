@@ -4,6 +4,7 @@
 #include <nanobind/typing.h>
 
 #include "bindings.hpp"
+#include "collected.hpp"
 #include "grouped.hpp"
 #include "operation.hpp"
 #include "settings.hpp"
@@ -15,12 +16,13 @@ namespace {
 using namespace nb::literals;
 
 /// Arguments that all functions share that take arrays as matmul() does.
-#define JITGEMM_MATMUL_ARGUMENTS                                                                                       \
-  nb::kw_only(), "c"_a = nb::none(), "alpha"_a = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(),                    \
-                 "activation"_a = nb::none(), "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(),      \
-                 "precision"_a = nb::none(), "accumulation"_a = nb::none(), "scale_a"_a = nb::none(),                  \
-                 "scale_b"_a = nb::none(), "scale_d"_a = nb::none(), "config"_a = nb::none(), "stream"_a = nb::none(), \
-                 "context"_a = nb::none(), "epilogue"_a = nb::none(), "operands"_a = nb::none()
+#define JITGEMM_MATMUL_ARGUMENTS                                                                           \
+  nb::kw_only(), "c"_a = nb::none(), "alpha"_a.none() = 1.0, "beta"_a = nb::none(), "bias"_a = nb::none(), \
+                 "activation"_a = nb::none(), "slope"_a.none() = 0.01, "out"_a = nb::none(),               \
+                 "out_dtype"_a = nb::none(), "precision"_a = nb::none(), "accumulation"_a = nb::none(),    \
+                 "scale_a"_a = nb::none(), "scale_b"_a = nb::none(), "scale_d"_a = nb::none(),             \
+                 "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(),               \
+                 "epilogue"_a = nb::none(), "operands"_a = nb::none()
 #define JITGEMM_MATMUL_SIGNATURE                                                                             \
   "*, c: Array | None = None, alpha: float = 1.0, beta: float | None = None, bias: Array | None = None, "    \
   "activation: str | None = None, slope: float = 0.01, out: Array | None = None, out_dtype: object = None, " \
@@ -79,6 +81,28 @@ Asked asked_of(const MatmulArguments& it) {
     const PreparedMatmul prepared(it, PreparedMatmul::Purpose::describe);
     return {prepared.product().problem, prepared.config(), &prepared.context()};
   }
+  const MatmulArguments none;
+  for (const auto& [value, name] : {std::pair{it.b, "b"},
+                                    {it.c, "c"},
+                                    {it.beta, "beta"},
+                                    {it.bias, "bias"},
+                                    {it.activation, "activation"},
+                                    {it.out, "out"},
+                                    {it.out_dtype, "out_dtype"},
+                                    {it.precision, "precision"},
+                                    {it.accumulation, "accumulation"},
+                                    {it.scale_a, "scale_a"},
+                                    {it.scale_b, "scale_b"},
+                                    {it.scale_d, "scale_d"},
+                                    {it.stream, "stream"},
+                                    {it.epilogue, "epilogue"},
+                                    {it.operands, "operands"},
+                                    {nb::handle(it.alpha == none.alpha ? Py_None : Py_True), "alpha"},
+                                    {nb::handle(it.slope == none.slope ? Py_None : Py_True), "slope"}})
+    if (!value.is_none())
+      throw nb::type_error((std::string(name) + " is given beside a Problem, which says all but config and context; "
+                                                "make it a field of the Problem, or pass arrays")
+                               .c_str());
   Asked asked{text ? parse_problem(nb::cast<std::string>(it.a)) : *problem, {}, nullptr};
   if (!it.config.is_none()) asked.config = parse_kernel_config(nb::cast<std::string>(it.config));
   if (it.context.is_none())
@@ -101,9 +125,10 @@ a, b       arrays of one framework that speaks DLPack, on one device: (..., M, K
            leading dimensions broadcast. float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8.
            Transposed views and strided batches are read as they lie; what is contiguous in neither of its last
            two dimensions is copied first.
-c          of the result's shape; beta is 1 where it is given and not said otherwise.
+c          of the result's shape; beta is 1 where it is given and not said otherwise. By columns where out is.
 bias       (N,), or (M, 1) for one value a row. c and bias have the result's type; bfloat16 with 8-bit floats.
-activation relu, leaky_relu (with slope), gelu (that is gelu_erf), gelu_tanh, silu.
+activation relu, leaky_relu (with slope), gelu (that is gelu_erf), gelu_tanh, silu. NaN goes through, and gelu_tanh
+           and silu of -inf are NaN.
 out        the result; made where it is not given. It may be c, and overlap no other array.
 out_dtype  default: a's type; bfloat16 for 8-bit floats, int32 for int8.
 precision  of float32: "ieee" (default, torch tensors: torch.get_float32_matmul_precision()) or "tf32".
@@ -132,7 +157,7 @@ Asynchronous on CUDA devices; the CPU is an emulator. ValueError and TypeError f
 RuntimeError for what the device or the compiler refuses, with the attributes code, problem, config, call, log.)");
   module.def(
       "linear",
-      [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, double slope, nb::handle out,
+      [](nb::handle x, nb::handle weight, nb::handle bias, nb::handle activation, nb::handle slope, nb::handle out,
          nb::handle out_dtype, nb::handle precision, nb::handle config, nb::handle stream, nb::handle context,
          nb::handle epilogue, nb::handle operands) {
         MatmulArguments arguments;
@@ -140,7 +165,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         arguments.b = weight;
         arguments.bias = bias;
         arguments.activation = activation;
-        arguments.slope = slope;
+        arguments.slope = number_of(slope, "slope");
         arguments.out = out;
         arguments.out_dtype = out_dtype;
         arguments.precision = precision;
@@ -153,7 +178,7 @@ RuntimeError for what the device or the compiler refuses, with the attributes co
         return matmul(arguments);
       },
       nb::arg("x").none(), nb::arg("weight").none(), "bias"_a = nb::none(), nb::kw_only(), "activation"_a = nb::none(),
-      "slope"_a = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(),
+      "slope"_a.none() = 0.01, "out"_a = nb::none(), "out_dtype"_a = nb::none(), "precision"_a = nb::none(),
       "config"_a = nb::none(), "stream"_a = nb::none(), "context"_a = nb::none(), "epilogue"_a = nb::none(),
       "operands"_a = nb::none(),
       nb::sig("def linear(x: Array, weight: Array, bias: Array | None = None, *, activation: str | None = None, "
@@ -262,23 +287,26 @@ whether offs or counts were out of range, or a matrix had no memory; nothing bes
   "out: Array | None = None, scale_a: Array | None = None, scale_b: Array | None = None, scale_d: Array | None = " \
   "None, stream: object = None, operands: dict[str, Array | float] | None = None) -> typing.Any"
   nb::class_<Matmul>(
-      module, "Matmul",
+      module, "Matmul", nb::type_slots(collected_slots<Matmul>),
       "A product to be computed again and again: arguments are matmul()'s, and shapes, strides and types\n"
       "stay. Call it with other arrays of the same form; those that are left out stay those that it was\n"
-      "made with. So do an epilogue's operands; other numbers for its scalars cost nothing.\n\n"
+      "made with. So do an epilogue's operands; other numbers for its scalars cost nothing. What matmul()\n"
+      "copies, arrays contiguous in neither of their last two dimensions, is refused.\n\n"
       "    product = jitgemm.Matmul(a, b, bias=bias, activation=\"gelu\")\n"
       "    product.tune()            # once; measures, and remembers on disk\n"
       "    d = product(a, b)\n"
       "    product(a, b, out=d)")
       .def(
           "__init__",
-          [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, double alpha, nb::handle beta, nb::handle bias,
-             nb::handle activation, double slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
+          [](Matmul* self, nb::handle a, nb::handle b, nb::handle c, nb::handle alpha, nb::handle beta, nb::handle bias,
+             nb::handle activation, nb::handle slope, nb::handle out, nb::handle out_dtype, nb::handle precision,
              nb::handle accumulation, nb::handle scale_a, nb::handle scale_b, nb::handle scale_d, nb::handle config,
              nb::handle stream, nb::handle context, nb::handle epilogue, nb::handle operands) {
-            new (self) Matmul(MatmulArguments{a,       b,      c,         alpha,     beta,         bias,    activation,
-                                              slope,   out,    out_dtype, precision, accumulation, scale_a, scale_b,
-                                              scale_d, config, stream,    context,   epilogue,     operands});
+            new (self) Matmul(MatmulArguments{a,       b,         c,          number_of(alpha, "alpha"),
+                                              beta,    bias,      activation, number_of(slope, "slope"),
+                                              out,     out_dtype, precision,  accumulation,
+                                              scale_a, scale_b,   scale_d,    config,
+                                              stream,  context,   epilogue,   operands});
           },
           nb::arg("a").none(), nb::arg("b").none(), JITGEMM_MATMUL_ARGUMENTS,
           nb::sig("def __init__(self, a: Array, b: Array, " JITGEMM_MATMUL_SIGNATURE ") -> None"))

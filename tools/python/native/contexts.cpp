@@ -17,7 +17,8 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-ContextHandle::ContextHandle(ContextOptions options) : device_(options.device) {
+ContextHandle::ContextHandle(ContextOptions options, std::shared_ptr<nb::object> fallback)
+    : fallback_(std::move(fallback)), device_(options.device) {
   options.progress = [](const Problem&, int, int) { check_signals(); };
   if (device_ == Device::cuda && options.cuda_device < 0) options.cuda_device = current_cuda_device();
   number_ = options.cuda_device;

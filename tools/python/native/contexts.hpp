@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "array.hpp"
 #include "jitgemm/context.hpp"
@@ -11,7 +12,8 @@ namespace jitgemm::python {
 class ContextHandle {
  public:
   /// `options.progress` is replaced by one that lets Ctrl-C end a measurement.
-  explicit ContextHandle(ContextOptions options);
+  /// `fallback`: the function that `options.fallback` calls if it is still there, or null.
+  explicit ContextHandle(ContextOptions options, std::shared_ptr<nb::object> fallback = nullptr);
   /// Waits for what the device still does with it.
   ~ContextHandle();
   ContextHandle(const ContextHandle&) = delete;
@@ -24,7 +26,17 @@ class ContextHandle {
   Device device() const { return device_; }
   int number() const { return number_; }
 
+  // See collected.hpp.
+  template <typename Visit>
+  void each_held(const Visit& visit) const {
+    if (fallback_) visit(*fallback_);
+  }
+  void drop_held() {
+    if (fallback_) const nb::object dropped = std::move(*fallback_);
+  }
+
  private:
+  std::shared_ptr<nb::object> fallback_;
   std::unique_ptr<Context> context_;
   Device device_;
   int number_ = 0;  // of the CUDA device

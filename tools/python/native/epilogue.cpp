@@ -4,6 +4,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/epilogue_function.hpp"
 #include "matmul.hpp"
@@ -167,6 +168,15 @@ bool EpilogueCall::requires_gradients() const {
 
 bool EpilogueCall::must_wait() const {
   return std::ranges::any_of(operands_, [](const Operand& operand) { return python::must_wait(operand.array); });
+}
+
+void EpilogueCall::drop_held() {
+  std::vector<nb::object> dropped;
+  std::vector<std::optional<Array>> arrays;
+  for (Operand& operand : operands_) {
+    dropped.push_back(std::move(operand.object));
+    arrays.push_back(std::exchange(operand.array, std::nullopt));
+  }
 }
 
 nb::object EpilogueCall::result(nb::object d, const Array& like) const {

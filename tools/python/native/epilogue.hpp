@@ -59,6 +59,17 @@ class EpilogueCall {
   /// What the caller gets once all is written: d, or (d, {name: output}).
   nb::object result(nb::object d, const Array& like) const;
 
+  // See collected.hpp. The epilogue stays, which calls look at.
+  template <typename Visit>
+  void each_held(const Visit& visit) const {
+    visit(kept_);
+    for (const Operand& operand : operands_) {
+      visit(operand.object);
+      if (operand.array) visit(operand.array->keeper());
+    }
+  }
+  void drop_held();
+
  private:
   struct Operand {
     const EpilogueOperand* described = nullptr;

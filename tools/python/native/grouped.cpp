@@ -49,7 +49,7 @@ const float* scales_of(const std::optional<Array>& scales, const Shape& vectors,
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
       refuse(shape_text(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
-             " or, for both operands, one for each 128 of k");
+             " or, for both operands of 8-bit floats, one for each 128 of k");
     scaling = Scaling::vector;
   }
   return static_cast<const float*>(view.data);
@@ -196,7 +196,10 @@ nb::object grouped_mm(const GroupedArguments& it) {
     return array;
   };
   const MatrixPointers* pointers = nullptr;
-  if (nb::isinstance<MatrixPointers>(it.b)) pointers = nb::cast<const MatrixPointers*>(it.b);
+  if (nb::isinstance<MatrixPointers>(it.b)) {
+    pointers = nb::cast<const MatrixPointers*>(it.b);
+    pointers->require_arrays();
+  }
   if (nb::isinstance<nb::list>(it.b) || nb::isinstance<nb::tuple>(it.b))
     throw nb::type_error("b is several arrays; make jitgemm.MatrixPointers of them once, and pass those");
   const std::optional<Array> a = loaded(it.a, "a"), b = pointers ? std::nullopt : loaded(it.b, "b"),
@@ -243,7 +246,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
     refuse(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
            (by_counts ? ", and as many groups" : ""));
-  if (rows.type != DataType::s32) throw nb::type_error("offs and counts are int32; convert them");
+  if (rows.type != DataType::s32) refuse_type(by_counts ? "counts" : "offs", name_of(rows.type));
   if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
     refuse(shape_text(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
            ",), a number for each group" + (along_k ? "" : " of b"));
@@ -276,7 +279,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
       scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
                true,      std::max<std::int64_t>(1, groups),
                n,         k};
-  if (!along_k && scale_a && scale_b && scale_a->view().rank == scaled_a.rank() &&
+  if (!along_k && left.type != DataType::s8 && scale_a && scale_b && scale_a->view().rank == scaled_a.rank() &&
       scale_b->view().rank == scaled_b.rank()) {
     operands.scale_a = block_scales_of(scale_a->view(), scaled_a, p.a.scaling);
     operands.scale_b = block_scales_of(scale_b->view(), scaled_b, p.b.scaling);

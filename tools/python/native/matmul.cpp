@@ -160,6 +160,11 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   if (!it.config.is_none())
     config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
 
+  if (const View &x = a_->view(), &weight = b_->view();
+      it.b_is_weight && x.rank > 0 && weight.rank > 0 &&
+      x.shape[std::size_t(x.rank - 1)] != weight.shape[std::size_t(weight.rank - 1)])
+    throw ShapeError(shape_text("x", x) + " and " + shape_text("weight", weight) +
+                     ": their last dimensions must be alike; x is (..., in) and weight (out, in)");
   const Shape shape = shards ? rank_shape(a, b, *shards) : product_shape(a, b, has_pairs(like));
   const auto view_of = [](const std::optional<Array>& array) { return array ? &array->view() : nullptr; };
   const Scalings scalings = scalings_of(view_of(scale_a_), view_of(scale_b_), a, b);

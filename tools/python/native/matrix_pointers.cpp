@@ -7,12 +7,15 @@
 #include <string>
 
 #include "bindings.hpp"
+#include "collected.hpp"
 #include "context_internals.hpp"
 #include "torch_way.hpp"
 
 namespace jitgemm::python {
 
-MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : context_(nb::borrow(context)) {
+MatrixPointers::MatrixPointers(nb::handle arrays, nb::handle context) : context_(nb::borrow(context)) {
+  if (!nb::isinstance<nb::iterable>(arrays))
+    throw nb::type_error(("matrices are a " + python_name(arrays.type()) + "; pass a list of arrays (K, N)").c_str());
   std::uintptr_t bits = std::uintptr_t(alignment_);
   for (nb::handle object : arrays) {
     const std::string name = "matrix " + std::to_string(addresses_.size());
@@ -60,6 +63,11 @@ MatrixPointers::MatrixPointers(nb::iterable arrays, nb::handle context) : contex
   backend.copy_to_device(table_.get(), addresses_.data(), bytes);
 }
 
+void MatrixPointers::require_arrays() const {
+  if (arrays_.size() != addresses_.size())
+    throw nb::value_error("the matrices of MatrixPointers were freed by Python's garbage collector; make another one");
+}
+
 bool MatrixPointers::overlap(const View& other) const {
   const auto bytes = [](const View& view, std::size_t first) {
     std::int64_t last = 0;
@@ -81,7 +89,7 @@ bool MatrixPointers::requires_gradients() const {
 void bind_matrix_pointers(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<MatrixPointers>(
-      module, "MatrixPointers",
+      module, "MatrixPointers", nb::type_slots(collected_slots<MatrixPointers>),
       R"(Matrices (K, N) that lie apart, as the weights of grouped_mm() in the place of a stack of them.
 
     experts = jitgemm.MatrixPointers([expert.weight.T for expert in layer.experts])
@@ -90,18 +98,21 @@ void bind_matrix_pointers(nb::module_& module) {
 Of one type, shape and strides, on one device. A table of their addresses is made on the device, once: products read it
 there, also when a captured graph is replayed. It keeps the matrices alive, and has to be kept as long as products that use
 it may run; whoever gives a matrix other memory makes another. Such weights have no gradients.)")
-      .def(nb::init<nb::iterable, nb::handle>(), "matrices"_a, nb::kw_only(), "context"_a = nb::none(),
+      .def(nb::init<nb::handle, nb::handle>(), nb::arg("matrices").none(), nb::kw_only(), "context"_a = nb::none(),
            nb::sig("def __init__(self, matrices: collections.abc.Iterable[typing.Any], *, context: Context | None = "
                    "None) -> None"))
       .def("__len__", [](const MatrixPointers& self) { return self.view().shape[0]; })
       .def(
           "__getitem__",
-          [](const MatrixPointers& self, std::int64_t group) -> nb::object {
+          [](const MatrixPointers& self, nb::handle index) -> nb::object {
+            self.require_arrays();
+            const Py_ssize_t group = PyNumber_AsSsize_t(index.ptr(), nullptr);  // the last there is, of larger ones
+            if (group == -1 && PyErr_Occurred()) throw nb::python_error();
             if (group < 0 || group >= self.view().shape[0])
               throw nb::index_error("there is no such matrix; they count from 0");
             return nb::borrow(self.arrays()[std::size_t(group)]);
           },
-          "group"_a, nb::sig("def __getitem__(self, group: int) -> typing.Any"))
+          nb::arg("group").none(), nb::sig("def __getitem__(self, group: int) -> typing.Any"))
       .def("__repr__", [](const MatrixPointers& self) {
         return "jitgemm.MatrixPointers of " + form_text(self.view()) + " on " + to_string(self.place());
       });

@@ -13,7 +13,7 @@ namespace jitgemm::python {
 class MatrixPointers {
  public:
   /// Of arrays (K, N). The table is there on return. Throws TypeError and ValueError for what does not go together.
-  MatrixPointers(nb::iterable arrays, nb::handle context);
+  MatrixPointers(nb::handle arrays, nb::handle context);
 
   /// (groups, K, N), as if the matrices had no distance; without memory.
   const View& view() const { return view_; }
@@ -27,6 +27,16 @@ class MatrixPointers {
   /// Whether whoever uses them waits for the device, see must_wait().
   bool must_wait() const { return must_wait_; }
   const nb::list& arrays() const { return arrays_; }
+  /// Throws ValueError where the matrices are gone, and what the table points to.
+  void require_arrays() const;
+
+  // See collected.hpp. The context stays, which the table is of.
+  template <typename Visit>
+  void each_held(const Visit& visit) const {
+    visit(arrays_);
+    visit(context_);
+  }
+  void drop_held() { PyList_SetSlice(arrays_.ptr(), 0, PY_SSIZE_T_MAX, nullptr); }
 
  private:
   nb::list arrays_;  // whose memory it is

@@ -51,7 +51,11 @@ OperandView matrix_operand(const EpilogueArray& array, const View& d, int result
   OperandView lies{result, result_rank};
   if (result_rank == 2) lies.matrix.row_stride = stride(2), lies.matrix.column_stride = stride(1);
   if (result_rank == 1) (result.columns == 1 ? lies.matrix.row_stride : lies.matrix.column_stride) = stride(1);
-  if (view.elements() > 0 && !is_row_major(lies.matrix))
+  const bool apart = lies.matrix.column_stride != 1 && lies.matrix.columns > 1;
+  if (view.elements() > 0 && !apart && !is_row_major(lies.matrix))
+    refuse_operand(array, ", and its rows do not lie one after the other, but backwards or on one another, strides " +
+                              to_string(Shape{view.rank, view.strides}) + "; pass a contiguous one");
+  if (view.elements() > 0 && apart)
     refuse_operand(array,
                    ", and its elements do not lie one after the other along the last dimension; pass a "
                    "contiguous one");

@@ -40,6 +40,11 @@ Matmul::Matmul(const MatmulArguments& it) {
   if (!views_[role_d]) views_[role_d] = contiguous_view(shape_, product_.problem.d.type);
 }
 
+void Matmul::drop_held() {
+  const std::array<nb::object, roles> dropped = std::exchange(arrays_, {});
+  if (epilogue_) epilogue_->drop_held();
+}
+
 void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_t> stream, bool gradients,
                          std::optional<Array>& held) const {
   const char* name = names[role];
@@ -47,6 +52,8 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
   if (array.is_none()) {
     if (!expected) return nullptr;
     if (role != role_d) array = arrays_[role];
+    if (!array.is_valid())
+      throw nb::value_error((std::string(name) + " was freed by Python's garbage collector; pass another").c_str());
   }
   if (!expected)
     throw nb::value_error((std::string(name) + " was not there when this Matmul was made; make another one").c_str());

@@ -24,6 +24,15 @@ class Matmul {
   const KernelConfig* config() const { return config_ ? &*config_ : nullptr; }
   void pin(std::optional<KernelConfig> config) { config_ = std::move(config); }
 
+  // See collected.hpp. The context stays, which has slots of its own.
+  template <typename Visit>
+  void each_held(const Visit& visit) const {
+    visit(kept_context_);
+    for (const nb::object& array : arrays_) visit(array);
+    if (epilogue_) epilogue_->each_held(visit);
+  }
+  void drop_held();
+
  private:
   enum Role { role_a, role_b, role_c, role_bias, role_d, role_scale_a, role_scale_b, role_scale_d, roles };
   /// The pointer of an operand that is as it was when this was made; throws ValueError for another.

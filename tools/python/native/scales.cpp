@@ -118,7 +118,15 @@ void require_readable(const Side& side, Scaling scaling) {
 
 Scalings scalings_of(const View* scale_a, const View* scale_b, const View& a, const View& b) {
   const Side sides[] = {{"scale_a", scale_a, a, false}, {"scale_b", scale_b, b, true}};
-  for (const Side& side : sides) require_known(side);
+  for (const Side& side : sides) {
+    if (a.type == DataType::s8 && !of_all_k(side))
+      throw nb::type_error((std::string(side.name) + " is " + to_string(shape_of(*side.scales)) +
+                            ", and scales of int8 are one float32 or, where a and b are matrices, one for each " +
+                            (side.is_b ? "column of b: (N,) or (1, N)" : "row of a: (M,) or (M, 1)") +
+                            "; pass one of them")
+                               .c_str());
+    require_known(side);
+  }
   const auto [left, right] = std::pair(of_all_k(sides[0]), of_all_k(sides[1]));
   if (left && right) {
     require_contiguous(sides[0], *left);
