@@ -14,8 +14,8 @@ Occupied::Occupied(const void* pointer, const OperandMatrix& matrix) : Occupied(
 bool Occupied::overlaps(const Occupied& other) const {
   if (begin_ >= other.end_ || other.begin_ >= end_) return false;
   if (pitch_ != other.pitch_ || pitch_ == 0) return true;
-  const std::uintptr_t apart = begin_ < other.begin_ ? (other.begin_ - begin_) % pitch_
-                                                     : (pitch_ - (begin_ - other.begin_) % pitch_) % pitch_;
+  const std::uintptr_t apart =
+      begin_ < other.begin_ ? (other.begin_ - begin_) % pitch_ : (pitch_ - (begin_ - other.begin_) % pitch_) % pitch_;
   return apart < row_bytes_ || apart + other.row_bytes_ > pitch_;
 }
 
