@@ -88,6 +88,17 @@ def test_every_way_to_lie_in_memory():
         assert np.isnan(memory).sum() == memory.size - out.size  # nothing else is written
 
 
+def test_slices_of_one_array():
+    array = random((8, 64))
+    before = array.copy()
+    a, b, c = array[:, :8], array[:, 8:24], array[:, 48:]
+    jitgemm.matmul(a, b, c=c, beta=1, out=array[:, 24:40])
+    expected = exact(before)
+    expected[:, 24:40] = expected[:, :8] @ expected[:, 8:24] + expected[:, 48:]
+    assert np.abs(exact(array) - expected).max() < 1e-4
+    assert (np.delete(array, np.s_[24:40], 1) == np.delete(before, np.s_[24:40], 1)).all()
+
+
 def test_batches_that_no_stride_describes():
     a = np.swapaxes(random((2, 3, 4, 5, 6)), 0, 2)[:, ::-1]
     b = random((4, 1, 2, 6, 7))
