@@ -127,8 +127,7 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("cluster_sum", {.m = 250, .n = 200, .k = 600, .epilogue = {.bias = Bias::along_n}},
       cut(in_cluster(tile(128, 2, 4), 2, 1, 2), 3));
 
-  // By TMA, with columns that threads copy where no box is as narrow, then by rows through shared memory, then
-  // straight.
+  // By TMA, then by rows through shared memory, then straight.
   add("store", {.m = 300, .n = 300, .k = 130, .beta = 1}, dealt(tile(136), persistent, 2), 16, 16);
   add("store", {.m = 300, .n = 300, .k = 130, .epilogue = {.bias = Bias::along_n}},
       dealt(swapped(tile(136, 2)), persistent, 1));

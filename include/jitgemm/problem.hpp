@@ -138,7 +138,8 @@ struct EpilogueValue {
 /// emulator; on a CUDA device its own, managed or page-locked memory, or another device's that it can reach (peer
 /// access, an allocator's pool or a mapping that lets it read and write). D may be C, or a matrix that the epilogue
 /// reads, exactly (same pointer, type, leading dimension and stride); any other overlap of D with an input is an error,
-/// judged by the addresses from first to last element: matrices whose rows interleave count as overlapping.
+/// judged by the addresses from first to last element. Slices of one array may lie beside each other: rows of the same
+/// distance in bytes, and of a batch strides that are multiples of it, are told apart.
 struct Operands {
   const void* a = nullptr;
   /// With BatchMode::pointers not B but an array of pointers to it, one for each group, in memory as the matrices',
