@@ -127,7 +127,14 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("cluster_sum", {.m = 250, .n = 200, .k = 600, .epilogue = {.bias = Bias::along_n}},
       cut(in_cluster(tile(128, 2, 4), 2, 1, 2), 3));
 
-  // By TMA, then by rows through shared memory, then straight.
+  // By TMA, with a narrow end that threads copy.
+  add("store", {.m = 300, .n = 304, .k = 130, .beta = 1}, dealt(tile(136), persistent, 2));
+  add("store", {.m = 200, .n = 304, .k = 313}, dealt(ping_pong(64, 72), stream_k, 3));
+  add("store", {.m = 211, .n = 300, .k = 250, .d = {f32}}, dealt(tile(40, 3), split_k, 2, 2));
+  add("store", {.m = 200, .n = 304, .k = 300, .a = {e4m3}, .b = {.type = e4m3, .layout = columns}, .d = {e4m3}},
+      dealt(of_bytes(tile(144)), persistent, 2));
+  add("store", {.m = 150, .n = 304, .k = 313}, in_cluster(tile(144), 1, 1, 2));
+  // By TMA alone, then by rows through shared memory, then straight.
   add("store", {.m = 300, .n = 300, .k = 130, .beta = 1}, dealt(tile(136), persistent, 2), 16, 16);
   add("store", {.m = 300, .n = 300, .k = 130, .epilogue = {.bias = Bias::along_n}},
       dealt(swapped(tile(136, 2)), persistent, 1));
@@ -152,6 +159,8 @@ std::vector<Mechanism> hopper_mechanisms() {
       dealt(of_bytes(swapped(tile(80))), persistent, 2), 16, 1);
 
   // One tile a block: through the ring, by as many stages as D needs, and by fewer.
+  add("store", {.m = 200, .n = 304, .k = 330}, in_cluster(tile(136, 2), 1, 2));
+  add("store", {.m = 100, .n = 300, .k = 330, .d = {f32}}, tile(104, 1, 2));
   add("store", {.m = 300, .n = 300, .k = 330, .beta = 1}, in_cluster(tile(136, 2), 1, 2));
   add("store", {.m = 200, .n = 300, .k = 330, .a = {.layout = columns}, .d = {f32}},
       swapped(of_rows(tile(120, 1, 2), 128)));
