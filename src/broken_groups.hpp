@@ -8,9 +8,9 @@
 
 namespace jitgemm {
 
-/// Two words on the device that count the launches which found Operands::group_rows to go backwards or out of range,
-/// and the tiles whose pointer to B was none (templates/group_arguments.cuh). They are there from the first call with
-/// groups on, as long as the Context, so that graphs may count in it. Thread-safe.
+/// Words on the device that count the launches which found Operands::group_rows to go backwards or out of range, and
+/// the tiles whose pointer to B was none, and say of which group the last was (templates/group_arguments.cuh). They are
+/// there from the first call with groups on, as long as the Context, so that graphs may count in it. Thread-safe.
 class BrokenGroups {
  public:
   explicit BrokenGroups(Backend& backend) : backend_(backend) {}
@@ -29,7 +29,7 @@ class BrokenGroups {
   Backend& backend_;
   std::mutex mutex_;
   std::atomic<unsigned*> count_ = nullptr;
-  std::array<unsigned, 2> seen_{};  // of them, by check()
+  std::array<unsigned, 4> seen_{};  // of them, by check()
 };
 
 }  // namespace jitgemm

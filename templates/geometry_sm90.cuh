@@ -21,9 +21,9 @@ struct Geometry {
   int a_part, b_part;  // rows of a box in memory: what each block fetches of A, of B, for those that share it
   int scale_a_bytes,
       scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
-  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs, each as one or more TMA
-  // boxes whose width (with swap_ab: whose height) divides the CTA's columns, or only whole subtiles as a box, and
-  // threads copy the narrower one at the end.
+  // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs: each by one or more TMA
+  // boxes whose width (with swap_ab: whose height) divides the CTA's columns, or whole ones by a box each, and a
+  // narrower last one by copies of the threads.
   int store_columns;    // of D, for one CTA
   int subtile_columns;  // of those, at a time
   bool tma_store;       // else by ordinary stores
@@ -76,9 +76,9 @@ constexpr int widest_tile(KernelParameters p) {
   return min_of(256, min_of(widest, promoted));
 }
 
-/// A box's width for rows of D of so many bytes, 0 where TMA stores none. A row of a box takes TMA as long as 64 bytes,
-/// however short it is (NOTES.md, 59), so rows that only narrower boxes divide have whole subtiles for a box; but what
-/// goes to other ranks leaves by TMA alone.
+/// A box's width for rows of D of so many bytes; 0 of 0, where TMA stores none. A row of a box takes TMA as long as 64
+/// bytes, however short it is (NOTES.md, 59), so where only narrower boxes divide the rows, a box is a whole subtile;
+/// but what goes to other ranks leaves by TMA alone.
 constexpr int d_box_bytes(const KernelParameters& p, int row_bytes) {
   if (p.swap_ab) return min_of(128, 64 / p.row_fold() * p.size_d);
   const int divisor = common_divisor(128, row_bytes);

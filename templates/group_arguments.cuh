@@ -10,8 +10,8 @@ namespace jitgemm::device {
 struct GroupArguments : CustomEpilogueArguments {
   GroupDecomposition groups;
   const int* group_rows;  // where each group's rows end, or how many it has
-  // Two counts: the launches that have found what is out of range there, and the tiles that have found a pointer to B
-  // to be none.
+  // Counts of the launches that have found what is out of range there, and of the tiles that have found a pointer to B
+  // to be none; then the group that each was last of.
   unsigned* broken_groups;
   long long stride_scale_a, stride_scale_b;  // of vectors and of blocks, from one group's to the next's
 };

@@ -75,7 +75,7 @@ class GroupScan {
   int tile_rows_ = 0;       // of the groups before the window
   Ints begins_{}, ends_{};  // a lane's group's rows
   Ints until_{};            // rows of tiles up to that group and with it
-  bool is_broken_ = false;
+  int broken_ = -1;         // the first group known to be
 
   template <typename Combine>
   constexpr Ints scan(Ints x, const Combine& combine) const {
@@ -97,15 +97,21 @@ class GroupScan {
       ends_ = Warp::each([](int begin, int end) { return end < begin ? begin : end; }, before, given);
       return;
     }
-    is_broken_ = true;
+    see_broken(broken);
     const Ints in_range = Warp::each([&](int end) { return clamped(end, end_, d_.rows); }, given);
     ends_ = scan(in_range, [](int x, int y) { return x > y ? x : y; });
     begins_ = Warp::each([&](int lane, int previous) { return lane == 0 ? end_ : previous; }, Warp::lanes(),
                          Warp::up(ends_, 1));
   }
 
+  constexpr void see_broken(unsigned lanes) {
+    if (broken_ < 0) broken_ = window_ + Warp::lowest_bit(lanes);
+  }
+
   constexpr void read_counts(const Ints& given) {
-    is_broken_ |= Warp::ballot(Warp::each([&](int count) { return int(count < 0 || count > d_.rows); }, given)) != 0;
+    const unsigned broken =
+        Warp::ballot(Warp::each([&](int count) { return int(count < 0 || count > d_.rows); }, given));
+    if (broken != 0) see_broken(broken);
     ends_ = Warp::each([&](int count) { return clamped(count, 0, d_.rows); }, given);
   }
 
@@ -158,13 +164,13 @@ class GroupScan {
     while (group >= window_ + LANES) read_next();
     return {Warp::get(begins_, group - window_), Warp::get(ends_, group - window_)};
   }
-  /// So that is_broken() is of the whole table.
+  /// So that broken() is of the whole table.
   constexpr void read_to_end() {
     while (d_.groups - window_ > LANES) read_next();
   }
 
-  /// Whether some of what has been read goes backwards or out of range.
-  constexpr bool is_broken() const { return is_broken_; }
+  /// The first group in what has been read that goes backwards or out of range, -1 if none does.
+  constexpr int broken() const { return broken_; }
 
  private:
   static constexpr int height_of(GroupRows rows, int down) {

@@ -141,12 +141,20 @@ __device__ __forceinline__ int count_k(const Arguments& args, const AnyScheduler
 }
 __device__ __forceinline__ int count_k(const Arguments&, const KGroupScheduler& scheduler) { return scheduler.k_count; }
 
+/// What BrokenGroups (src/broken_groups.hpp) counts, by one thread.
+enum class BrokenGroup { rows, pointer };
+__device__ __forceinline__ void count_broken(const Arguments& args, BrokenGroup what, int group) {
+  unsigned* const counts = group_arguments(args).broken_groups + int(what);
+  ptx::atom_inc_acq_rel_gpu(counts, 0xffffffffu);
+  ptx::st_global(counts + 2, u32(group));  // of two at once either will do
+}
+
 /// Counts a launch whose table has something wrong in it, when there is no more work: one thread of each block.
 __device__ __forceinline__ void report(const TileScheduler<PARTITION>&) {}
 template <typename OfGroups>
 __device__ __forceinline__ void report(const OfGroups& scheduler) {
-  if (scheduler.scan.is_broken() && ptx::block_index() == 0)
-    ptx::atom_inc_acq_rel_gpu(group_arguments(scheduler.args).broken_groups, 0xffffffffu);
+  const int broken = scheduler.scan.broken();
+  if (broken >= 0 && ptx::block_index() == 0) count_broken(scheduler.args, BrokenGroup::rows, broken);
 }
 
 template <bool OF_K>
@@ -208,12 +216,15 @@ __device__ __forceinline__ int matrix_of_d(const WorkTile& tile) {
 }
 
 /// The address of a group's B, where `pointers` name them; 0 if the caller's is null or aligned to less than the kernel
-/// loads. Its product is zero then, which one thread of those that ask says.
-__device__ __forceinline__ u64 address_of_b(const Arguments& args, const void* pointers, int group, bool says) {
+/// loads. The tile's product is zero then. Of the threads that ask, one `counts` the tile, unless all of it lies
+/// outside of D, as may one of a cluster.
+__device__ __forceinline__ u64 address_of_b(const Arguments& args, const void* pointers, const WorkTile& tile,
+                                            bool counts) {
   constexpr u64 ALIGN = SWAP_AB ? ALIGN_A : ALIGN_B;
-  const u64 address = ptx::ld_global<u64>(static_cast<const u64*>(pointers) + group);
+  const u64 address = ptx::ld_global<u64>(static_cast<const u64*>(pointers) + tile.batch);
   if (address != 0 && address % ALIGN == 0) return address;
-  if (says) ptx::atom_inc_acq_rel_gpu(group_arguments(args).broken_groups + 1, 0xffffffffu);
+  if (counts && tile.row < tile.row_end && tile.column < tile.column_end)
+    count_broken(args, BrokenGroup::pointer, tile.batch);
   return 0;
 }
 

@@ -112,7 +112,7 @@ struct StageLoader {
       const int first = first_k(scheduler).at(work.k_begin * BLOCK_K);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, first);
       if constexpr (B_BY_POINTERS) {
-        const u64 address = address_of_b(args, args.b, tile.batch, ptx::thread_index() == 0);
+        const u64 address = address_of_b(args, args.b, tile, ptx::thread_index() == 0);
         has_b = address != 0;
         b.seek(reinterpret_cast<const void*>(address), 0, tile.column, tile.column_end, first);
       } else {

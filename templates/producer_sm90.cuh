@@ -95,9 +95,9 @@ struct Producer {
 
   /// Of an operand, which IS_B of the problem or not.
   template <bool IS_B>
-  __device__ __forceinline__ auto matrix_of(const void* operand, int group, int number) const {
+  __device__ __forceinline__ auto matrix_of(const void* operand, const WorkTile& tile, int number) const {
     if constexpr (IS_B && B_BY_POINTERS)
-      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, group, true), u64(operand))};
+      return MatrixOfMap<true>{place_of_address(address_of_b(args, operand, tile, issues), u64(operand))};
     else
       return MatrixOfMap<false>{number};
   }
@@ -108,9 +108,9 @@ struct Producer {
   __device__ __forceinline__ void load(Items& items, const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const TensorMap* const map_a = source_a.map(tile.batch);
-    const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile.batch, source_a.matrix(tile.batch));
+    const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile, source_a.matrix(tile.batch));
     // Without a stride all use one matrix.
-    const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile.batch, BATCHED && args.stride_b != 0 ? tile.batch : 0);
+    const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile, BATCHED && args.stride_b != 0 ? tile.batch : 0);
     const auto load_k_block = [&](int k) {
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass

@@ -8,6 +8,7 @@
 #include "core/groups.hpp"
 #include "core/kernel_interface.hpp"
 #include "core/operands.hpp"
+#include "errors.hpp"
 #include "group_cases.hpp"
 #include "jitgemm/jitgemm.hpp"
 
@@ -121,6 +122,28 @@ void pointers_that_are_none(TestDevice& device, Random& random) {
   }
 }
 
+/// A tile counts once, whoever loads it, and where a cluster's other tiles lie outside of its group, those do not.
+void tiles_without_b(TestDevice& device, Random& random) {
+  const std::vector<std::int32_t> sizes{20, 70, 0, 33, 5};
+  const std::int64_t n = 48;
+  for (const char* const text : configs) {
+    const KernelConfig config = parse_kernel_config(text);
+    Case one = by_pointers(
+        {.problem = problem_of(n, 80, sizes, Layout::column_major), .table = ends_of(sizes), .config = &config});
+    one.compares_with_dense = false;
+    one.without_b = {1, 2, 3};
+    const auto tiles = [](std::int64_t extent, std::int64_t block) { return (extent + block - 1) / block; };
+    const std::int64_t rows = config.swap_ab ? config.block_n : config.block_m,
+                       columns = config.swap_ab ? config.block_m : config.block_n,
+                       broken = (tiles(sizes[1], rows) + tiles(sizes[3], rows)) * tiles(n, columns);
+    CAPTURE(text);
+    CHECK(run(device, one, random) == "");
+    CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { device.context.check(); }),
+               Catch::Matchers::Contains(" for " + std::to_string(broken) + " tiles (the last of group ") &&
+                   (Catch::Matchers::Contains("group 1)") || Catch::Matchers::Contains("group 3)")));
+  }
+}
+
 /// Pairs of columns, each map of which has one group of them.
 void gated_groups(TestDevice& device, Random& random) {
   for (const Pairing pairs : {Pairing::halves, Pairing::neighbours})
@@ -175,6 +198,11 @@ TEST_CASE("Pointers to B of every type, and to few and many, on the emulator", "
 
 TEST_CASE("Pointers to B that are none make zeros, and are told of, on the emulator", "[groups][pointers][emulator]") {
   run_all_on(GemmDevice::emulator(), pointers_that_are_none);
+}
+
+TEST_CASE("Each tile whose pointer to B is none counts once, on the emulator",
+          "[groups][pointers][emulator][removal]") {
+  run_all_on(GemmDevice::emulator(), tiles_without_b);
 }
 
 TEST_CASE("Gated groups find each B by its pointer, on the emulator", "[groups][pointers][emulator]") {
@@ -267,5 +295,6 @@ TEST_CASE("Groups by pointers are tuned as they are called", "[groups][pointers]
 
 TEST_CASE("Groups find each B by its pointer, on a GPU", "[groups][pointers][gpu]") {
   if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_b, as_chosen, scales_of_blocks, pointers_that_are_none, gated_groups);
+  run_all_on(GemmDevice::cuda(), ways_to_b, as_chosen, scales_of_blocks, pointers_that_are_none, tiles_without_b,
+             gated_groups);
 }

@@ -54,19 +54,20 @@ struct Rows {
   int begin, end;
 };
 
-/// What each group has, one after the other: what the scan is to find with 32 at a time.
-std::vector<Rows> rows_of(Grouping grouping, const std::vector<int>& table, int rows, bool& broken) {
+/// What each group has, one after the other: what the scan is to find with 32 at a time. `broken`: the first group that
+/// goes backwards or out of range, else -1.
+std::vector<Rows> rows_of(Grouping grouping, const std::vector<int>& table, int rows, int& broken) {
   std::vector<Rows> all;
   int end = 0;
-  broken = false;
+  broken = -1;
   for (std::size_t g = 0; g < table.size(); ++g) {
     const int in_range = std::clamp(table[g], 0, rows);
-    broken |= table[g] != in_range;
+    const bool backwards = grouping != Grouping::counts && g > 0 && table[g] < table[g - 1];
+    if (broken < 0 && (table[g] != in_range || backwards)) broken = int(g);
     if (grouping == Grouping::counts) {
       all.push_back({0, in_range});
       continue;
     }
-    broken |= g > 0 && table[g] < table[g - 1];
     all.push_back({end, std::max(end, in_range)});
     end = all.back().end;
   }
@@ -93,7 +94,7 @@ int height_of(int rows) {
 template <Grouping GROUPING, int TILE_ROWS, int STEP, int GROUP_M>
 std::string broken_rule(const Draw& draw) {
   const GroupDecomposition d(int(draw.table.size()), draw.rows, draw.across, GROUP_M);
-  bool broken = false;
+  int broken = -1;
   const std::vector<Rows> expected = rows_of(GROUPING, draw.table, draw.rows, broken);
   std::vector<int> first(1, 0);  // row of tiles of each group
   for (const Rows& rows : expected) first.push_back(first.back() + (rows.end - rows.begin + TILE_ROWS - 1) / TILE_ROWS);
@@ -120,7 +121,7 @@ std::string broken_rule(const Draw& draw) {
       const int begin = first[std::size_t(group)] * draw.across, end = first[std::size_t(group) + 1] * draw.across;
       if (index < begin || index >= end) return "one group comes after the other";
     }
-    if (scan.is_broken() != broken) return "each CTA sees whether the table is broken";
+    if (scan.broken() != broken) return "each CTA sees which group is the first that is broken";
   }
   if (std::find(seen.begin(), seen.end(), 0) != seen.end()) return "every tile comes";
   return "";
@@ -211,7 +212,7 @@ TEST_CASE("Groups along k are found one after the other, and the whole table is 
     std::vector<int> table(std::size_t(random.between(1, 140)));
     for (int& end : table) end = kind == 0 ? random.between(-9, k + 9) : random.between(0, k);
     if (kind != 0) std::sort(table.begin(), table.end());
-    bool broken = false;
+    int broken = -1;
     const std::vector<Rows> expected = rows_of(Grouping::along_k, table, k, broken);
     const GroupDecomposition d(int(table.size()), k, 1, 1);
     GroupScan<Grouping::along_k, 1, 1, 0, HostWarp> scan(d, table.data());
@@ -223,7 +224,7 @@ TEST_CASE("Groups along k are found one after the other, and the whole table is 
     scan.read_to_end();
     CAPTURE(round, k, table);
     CHECK(wrong == 0);
-    CHECK(scan.is_broken() == broken);
+    CHECK(scan.broken() == broken);
   }
 }
 

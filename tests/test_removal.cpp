@@ -245,7 +245,7 @@ TEST_CASE("A launch with a broken table is counted once", "[.][full][removal][gr
     CAPTURE(text);
     REQUIRE(groups::run(device, one, random) == "");
     CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { device.context.check(); }),
-               Catch::Matchers::ContainsSubstring("in 1 call,"));
+               Catch::Matchers::ContainsSubstring("in 1 call (of group 1),"));
   }
 }
 

@@ -85,8 +85,7 @@ class JITGEMM_EXPORT Context {
 
   /// Measures now, whatever the Tuning mode and stored results, and stores the winner. Waits for all candidates'
   /// kernels to be compiled, where a gemm() that tunes, and the emulator, whose times mean nothing, go on without late
-  /// ones. `progress` is as ContextOptions::progress, for this call, and is also called, with none done, while this one
-  /// waits for another thread's measurement.
+  /// ones. `progress` is as ContextOptions::progress, for this call.
   TuneReport tune(const Problem& problem, const std::function<void(int, int)>& progress = {});
 
   /// The configurations that are worth a measurement, of those that are legal and keep to the constraints, best
@@ -104,8 +103,9 @@ class JITGEMM_EXPORT Context {
   void trim();
 
   /// Waits for the stream, then throws Error{invalid_operand} if a call of this Context that has run since the last
-  /// check was given Operands::group_rows that go backwards or out of range, or pointers to B that are none. Where m, n
-  /// or batch is 0 nothing runs, and nothing looks at them. Not in stream capture.
+  /// check was given Operands::group_rows that go backwards or out of range, or pointers to B that are none; it says
+  /// how many, and one's group. Where m, n or batch is 0 nothing runs, and nothing looks at them. Not in stream
+  /// capture.
   void check(Stream stream = nullptr);
 
   DeviceDescription device() const;
