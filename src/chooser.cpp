@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <exception>
 
@@ -56,7 +55,6 @@ class Chooser::Measuring {
       throw;
     }
   }
-  explicit Measuring(Chooser& chooser) : Measuring(chooser, [] {}) {}
   ~Measuring() { of_this_thread.pop_back(); }
   Measuring(const Measuring&) = delete;
   Measuring& operator=(const Measuring&) = delete;
@@ -103,7 +101,9 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       choice.why += may_measure ? "; not measured from within a measurement" : "; not measured during stream capture";
       return choice;
     }
-    const Measuring measuring(*this);
+    const Measuring measuring(*this, [&] {
+      if (options_.progress) options_.progress(problem, 0, tuned_candidates);
+    });
     if (auto meanwhile = remembered(shape)) return *meanwhile;
     choice = look_up(planner, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
@@ -139,6 +139,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this, [&] {
     if (progress) progress(0, tuned_candidates);
+    if (options_.progress) options_.progress(problem, 0, tuned_candidates);
   });
   std::exception_ptr why;
   // Who asks for it wants the best, and has the time.
@@ -374,15 +375,11 @@ TuningLookup Chooser::find(const NormalProblem& shape, const AcrossRanks& across
 
 double Chooser::seconds_to_measure() {
   if (options_.tuning != Tuning::on || is_bounded() || measures_here()) return 0;
-  const Measuring measuring(*this);
   return std::clamp(options_.total_budget_seconds - spent_seconds_, 0.0, options_.budget_seconds);
 }
 
 void Chooser::keep(const TuningRecord& record, double seconds) {
-  {
-    const Measuring measuring(*this);
-    spent_seconds_ += seconds;
-  }
+  spent_seconds_ += seconds;
   ++tuned_;
   db_.add(from_here(record));
 }

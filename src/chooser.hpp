@@ -124,7 +124,7 @@ class Chooser {
   bool measures_here() const;
 
   std::timed_mutex measuring_;  // two measurements at once would disturb each other
-  double spent_seconds_ = 0;    // under measuring_
+  std::atomic<double> spent_seconds_ = 0;
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;
   std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;

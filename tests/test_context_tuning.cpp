@@ -134,6 +134,41 @@ TEST_CASE("tune() can be ended while it waits for another thread's measurement",
   CHECK(context.tune(waits).plan.source == PlanSource::measured);
 }
 
+TEST_CASE("A gemm() that tunes can be ended while it waits for another thread's measurement", "[context][threads]") {
+  const TemporaryDirectory cache;
+  ContextOptions options = emulator_options(cache, Tuning::on);
+  options.architecture = "sm_80";
+  options.tuning_budget_seconds = 0.01;
+  std::atomic<bool> measures = false, goes_on = false;
+  const std::thread::id waits = std::this_thread::get_id();
+  options.progress = [&](const Problem& problem, int done, int) {
+    if (std::this_thread::get_id() == waits && !goes_on) {
+      CHECK(problem.m == 16);
+      CHECK(done == 0);
+      throw std::runtime_error("enough");
+    }
+    measures = true;
+    while (!goes_on) std::this_thread::yield();
+  };
+  Context context(options);
+  std::thread other([&] {
+    const Problem problem{.m = 32, .n = 32, .k = 32};
+    HostOperands host(problem);
+    context.gemm(problem, host.operands);
+  });
+  while (!measures) std::this_thread::yield();
+  const Problem problem{.m = 16, .n = 32, .k = 32};
+  HostOperands host(problem);
+  host.poison();
+  CHECK_THROWS_WITH(context.gemm(problem, host.operands), "enough");
+  goes_on = true;
+  other.join();
+  CHECK(context.counters().tuned == 1);
+  context.gemm(problem, host.operands);
+  CHECK(host.violation(MainLoop::sm80) == "");
+  CHECK(context.counters().tuned == 2);
+}
+
 TEST_CASE("A first call that measures says how far it is, of which problem", "[context]") {
   const TemporaryDirectory cache;
   ContextOptions options = emulator_options(cache, Tuning::on);

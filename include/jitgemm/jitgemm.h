@@ -363,8 +363,9 @@ typedef struct jitgemm_constraints {
 typedef int (*jitgemm_fallback)(void* user, const jitgemm_problem* problem, const jitgemm_operands* operands,
                                 jitgemm_stream stream, int32_t* served);
 /// Called between measurements by the thread that measures, with the candidates compiled and checked so far, of how
-/// many. Nonzero ends the measurement, and the call that caused it with JITGEMM_STATUS_INTERRUPTED; the context is as
-/// good as before.
+/// many, and with none done every 50 ms while a call waits for another thread's measurement. Nonzero ends the
+/// measurement or the wait, and the call that caused it with JITGEMM_STATUS_INTERRUPTED; the context is as good as
+/// before.
 typedef int (*jitgemm_options_progress)(void* user, const jitgemm_problem* problem, int32_t done, int32_t total);
 /// The same of one jitgemm_tune().
 typedef int (*jitgemm_tune_progress)(void* user, int32_t done, int32_t total);
