@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "util/environment.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm::test {
@@ -35,7 +36,8 @@ inline const mode_t umask_before = umask(022);
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "jitgemm-test-XXXXXX").string();
+    std::error_code failed;
+    std::string name = (temporary_folder(failed) / "jitgemm-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
     path_ = name;
   }

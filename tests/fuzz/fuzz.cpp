@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "util/environment.hpp"
+
 namespace jitgemm::fuzz {
 namespace {
 
@@ -15,7 +17,8 @@ namespace fs = std::filesystem;
 
 fs::path make_scratch() {
   const fs::path in_memory = "/dev/shm";
-  const fs::path parent = access(in_memory.c_str(), W_OK) == 0 ? in_memory : fs::temp_directory_path();
+  std::error_code failed;
+  const fs::path parent = access(in_memory.c_str(), W_OK) == 0 ? in_memory : temporary_folder(failed);
   std::string name = (parent / "jitgemm-fuzz-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
   return name;
