@@ -146,6 +146,30 @@ TEST_CASE("D may lie beside an operand in the rows of one array", "[problem]") {
   CHECK_THAT(beside(12), ContainsSubstring("D overlaps A"));
 }
 
+TEST_CASE("Rows of two types may lie in one pitch, and a single row needs none", "[problem]") {
+  // Rows of 64 bytes: four elements of A in f16, eight of D in f32.
+  Memory memory;
+  char* const array = static_cast<char*>(memory.operands.d);
+  Problem slices{.m = 4, .n = 8, .k = 4, .a = {.ld = 32}, .d = {.type = f32, .ld = 16}};
+  const auto at = [&](int byte_of_a, int byte_of_d) {
+    memory.operands.a = array + byte_of_a;
+    memory.operands.d = array + byte_of_d;
+    return memory.refusal(slices);
+  };
+  CHECK(at(0, 8) == "no error");
+  CHECK(at(40, 8) == "no error");
+  CHECK(at(32, 0) == "no error");
+  CHECK_THAT(at(0, 4), ContainsSubstring("D overlaps A"));
+  CHECK_THAT(at(32, 4), ContainsSubstring("D overlaps A"));
+  CHECK_THAT(at(2, 36), ContainsSubstring("D overlaps A"));  // D's rows end in A's columns of the next
+  // One row of each.
+  slices = {.m = 1, .n = 8, .k = 4, .a = {.ld = 8}, .d = {.ld = 8}};
+  CHECK(at(0, 8) == "no error");
+  CHECK(at(16, 0) == "no error");
+  CHECK_THAT(at(0, 4), ContainsSubstring("D overlaps A"));
+  CHECK_THAT(at(14, 0), ContainsSubstring("D overlaps A"));
+}
+
 TEST_CASE("A workspace of the caller's is aligned and apart from the operands", "[problem]") {
   Memory memory;
   memory.operands.workspace = &memory.bytes[2048];

@@ -2,8 +2,11 @@
 
 namespace jitgemm {
 
-Occupied::Occupied(const void* pointer, std::int64_t bytes)
-    : begin_(reinterpret_cast<std::uintptr_t>(pointer)), end_(begin_ + std::uintptr_t(bytes)) {}
+Occupied::Occupied(const void* pointer, std::int64_t bytes, std::int64_t pitch, std::int64_t row_bytes)
+    : begin_(reinterpret_cast<std::uintptr_t>(pointer)),
+      end_(begin_ + std::uintptr_t(bytes)),
+      pitch_(std::uintptr_t(pitch)),
+      row_bytes_(std::uintptr_t(row_bytes)) {}
 
 Occupied::Occupied(const void* pointer, const OperandMatrix& matrix) : Occupied(pointer, matrix.batch_bytes()) {
   if (matrix.ld <= 0 || (matrix.batch > 1 && matrix.stride % matrix.ld != 0)) return;

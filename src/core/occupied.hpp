@@ -10,7 +10,9 @@ namespace jitgemm {
 class Occupied {
  public:
   Occupied() = default;
-  Occupied(const void* pointer, std::int64_t bytes);
+  Occupied(const void* pointer, std::int64_t bytes) : Occupied(pointer, bytes, 0, 0) {}
+  /// `row_bytes` of each `pitch`; all bytes where that is 0.
+  Occupied(const void* pointer, std::int64_t bytes, std::int64_t pitch, std::int64_t row_bytes);
   Occupied(const void* pointer, const OperandMatrix& matrix);
 
   std::uintptr_t begin() const { return begin_; }

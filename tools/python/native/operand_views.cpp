@@ -84,15 +84,6 @@ OperandView vector_operand(const EpilogueArray& array, const View& d, int result
   return {by_row ? MatrixView{length, 1, 1, 0} : MatrixView{1, length, 0, 1}, is_vector ? 1 : 2};
 }
 
-/// The memory that a view reaches, as [begin, end).
-std::pair<std::intptr_t, std::intptr_t> reach(const View& view) {
-  std::intptr_t begin = 0, end = 1;
-  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
-    (view.strides[i] < 0 ? begin : end) += (view.shape[i] - 1) * view.strides[i];
-  const auto base = reinterpret_cast<std::intptr_t>(view.data), size = std::intptr_t(size_of(view.type));
-  return {base + begin * size, base + end * size};
-}
-
 }  // namespace
 
 std::vector<OperandView> operand_views(const EpilogueArrays& arrays, const View& d, int result_rank,
@@ -119,10 +110,7 @@ bool folds(const EpilogueArray& array, const OperandView& lies, std::int64_t str
 
 void check_apart(const ProductArrays& arrays, const View& d) {
   const auto overlap = [](const View& left, const View& right) {
-    if (left.elements() == 0 || right.elements() == 0 || !left.data || !right.data) return false;
-    const auto [left_begin, left_end] = reach(left);
-    const auto [right_begin, right_end] = reach(right);
-    return left_begin < right_end && right_begin < left_end;
+    return left.data && right.data && occupied(left).overlaps(occupied(right));
   };
   const auto refuse = [](const std::string& name, const std::string& other) {
     throw ShapeError(name + " and " + other + " overlap in memory; pass arrays that do not");

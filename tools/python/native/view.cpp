@@ -1,6 +1,7 @@
 #include "view.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace jitgemm::python {
 
@@ -52,6 +53,26 @@ bool is_row_major(const MatrixView& matrix) {
          (matrix.row_stride >= matrix.columns || matrix.rows <= 1);
 }
 bool is_column_major(const MatrixView& matrix) { return is_row_major(matrix.transposed()); }
+
+Occupied occupied(const View& view) {
+  if (view.elements() == 0) return {};
+  std::int64_t first = 0, last = 0;
+  for (std::size_t i = 0; i < std::size_t(view.rank); ++i)
+    (view.strides[i] < 0 ? first : last) += (view.shape[i] - 1) * view.strides[i];
+  const auto size = std::int64_t(size_of(view.type));
+  const void* const begin = static_cast<const char*>(view.data) + first * size;
+  const std::int64_t bytes = (last - first + 1) * size;
+  if (first < 0) return {begin, bytes};
+  std::int64_t row = 1, pitch = 0;  // elements, 0: of one row
+  for (std::size_t i = 0; i < std::size_t(view.rank); ++i) {
+    if (view.shape[i] == 1) continue;
+    if (view.strides[i] == 1)
+      row = view.shape[i];
+    else
+      pitch = std::gcd(pitch, view.strides[i]);
+  }
+  return {begin, bytes, pitch * size, row * size};
+}
 
 std::pair<std::int64_t, std::int64_t> batch_dimension(const View& view, int from_innermost, int matrix_rank) {
   const int i = view.rank - matrix_rank - 1 - from_innermost;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/occupied.hpp"
 #include "jitgemm/types.hpp"
 
 namespace jitgemm::python {
@@ -54,6 +55,9 @@ struct MatrixView {
 };
 bool is_row_major(const MatrixView& matrix);
 bool is_column_major(const MatrixView& matrix);
+
+/// The memory of an array.
+Occupied occupied(const View& view);
 
 /// Of a dimension before the last `matrix_rank`, counted from the innermost: 1 and stride 0 where the array has none.
 std::pair<std::int64_t, std::int64_t> batch_dimension(const View& view, int from_innermost, int matrix_rank = 2);
