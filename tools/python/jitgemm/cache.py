@@ -6,6 +6,7 @@ read, written or removed.
 
 from __future__ import annotations
 
+import operator
 import os
 
 from jitgemm._core import Cache, CachedKernel, CacheExport, TuningResult
@@ -37,9 +38,11 @@ def verify(directory: Directory = None) -> list[CachedKernel]:
 
 def prune(max_bytes: int | None = None, directory: Directory = None) -> int:
     """Removes damaged kernels, then the least recently used until `max_bytes` are left. Returns the bytes freed."""
-    if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 0):
-        raise ValueError(f"max_bytes is {max_bytes!r}; pass how many bytes may stay, 0 or more, or None")
-    return _cache(directory).prune(None if max_bytes is None else min(max_bytes, 2**64 - 1))
+    if max_bytes is not None:
+        if not hasattr(max_bytes, "__index__") or operator.index(max_bytes) < 0:
+            raise ValueError(f"max_bytes is {max_bytes!r}; pass how many bytes may stay, 0 or more, or None")
+        max_bytes = min(operator.index(max_bytes), 2**64 - 1)
+    return _cache(directory).prune(max_bytes)
 
 
 def clear(directory: Directory = None) -> int:
