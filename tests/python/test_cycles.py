@@ -96,14 +96,14 @@ def test_what_was_taken_apart_does_not_crash(tmp_path):
     ctypes.pythonapi.PyType_GetSlot.restype = ctypes.c_void_p
     a, b = np.ones((4, 6), np.float32), np.ones((6, 5), np.float32)
     product = cleared(lambda: jitgemm.Matmul(a, b, out=np.empty((4, 5), np.float32)))
-    with pytest.raises(ValueError, match="a was freed by Python's garbage collector; pass another"):
-        product()
-    assert (product(a, b) == 6).all() and "k=6" in str(product.problem) and product.explain()
+    for use in (product, lambda: product(a, b)):
+        with pytest.raises(ValueError, match="arrays were freed by Python's garbage collector; make another one"):
+            use()
+    assert "k=6" in str(product.problem) and product.explain()
     product = cleared(lambda: jitgemm.Matmul(a, b, epilogue=epilogues.bias_residual("f32"),
                                              operands={"residual": node((4, 5)), "bias": node(5)}))
-    with pytest.raises(ValueError, match="operand bias is missing"):
-        product(a, b)
-    assert (product(a, b, operands={"residual": node((4, 5)), "bias": node(5)}) == 8).all()
+    with pytest.raises(ValueError, match="arrays were freed"):
+        product(a, b, operands={"residual": node((4, 5)), "bias": node(5)})
     pointers = cleared(lambda: jitgemm.MatrixPointers([b]))
     for use in (lambda: pointers[0], lambda: jitgemm.grouped_mm(a, pointers, np.array([4], np.int32))):
         with pytest.raises(ValueError, match="were freed by Python's garbage collector; make another one"):

@@ -87,6 +87,11 @@ def test_operands_of_a_batch_that_no_stride_describes_may_not_overlap():
     before = np.empty((2, 3, 5, 7), np.float32)
     with pytest.raises(ValueError, match="operand before and out overlap"):
         jitgemm.matmul(a, b, out=before, epilogue=epilogues.gelu("f32"), operands={"before": before})
+    beside = np.empty((2, 3, 5, 20), np.float32)
+    jitgemm.matmul(a, b, out=beside[..., :7], epilogue=epilogues.gelu("f32"), operands={"before": beside[..., 7:14]})
+    assert_close(beside[..., 7:14], exact(a) @ exact(b), "f32", 10)
+    with pytest.raises(ValueError, match="operand before and out overlap"):
+        jitgemm.matmul(a, b, out=beside[..., :7], epilogue=epilogues.gelu("f32"), operands={"before": beside[..., 6:13]})
     with pytest.raises(ValueError, match="some of its elements are one in memory"):
         jitgemm.matmul(a, b, epilogue=epilogues.gelu("f32"),
                        operands={"before": np.lib.stride_tricks.as_strided(before, before.shape, (0, 140, 28, 4))})

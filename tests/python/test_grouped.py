@@ -298,6 +298,13 @@ def test_weights_that_lie_apart_and_do_not_go_together():
     weights = random((2, 4, 8))
     with pytest.raises(ValueError, match="out overlaps"):
         jitgemm.grouped_mm(random((4, 4)), jitgemm.MatrixPointers(list(weights)), np.array([1, 4], "int32"), out=weights[1])
+    array = random((4, 20))
+    experts, offs = [array[:, 8:16], array[:, 12:20]], np.array([1, 4], "int32")
+    for out in (array[:, :8], np.empty((4, 8), np.float32)):
+        jitgemm.grouped_mm(x := random((4, 4)), jitgemm.MatrixPointers(experts), offs, out=out)
+        check(out, x, np.stack(experts), offs)
+    with pytest.raises(ValueError, match="out overlaps"):
+        jitgemm.grouped_mm(x, jitgemm.MatrixPointers(experts), offs, out=array[:, 1:9])
     with pytest.raises(TypeError, match="matrix 1"):
         jitgemm.MatrixPointers([random((4, 8)), "no array"])
     with pytest.raises(ValueError, match="pass matrices"):

@@ -124,20 +124,73 @@ def test_an_epilogue_has_no_gradients_and_loses_none():
     assert torch.allclose(d, torch.nn.functional.silu(outputs["before"]), atol=1e-4)
 
 
-def test_weights_that_lie_apart_have_no_gradients():
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 3e-2), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gradients_of_weights_that_lie_apart(device, dtype, tolerance, transposed):
+    ends = [7, 7, 50]
+    offs = torch.tensor(ends, dtype=torch.int32, device=device)
+    a, bias = leaf(56, 32, dtype=dtype, device=device), leaf(24, dtype=dtype, device=device)
+    weights = [leaf(*((24, 32) if transposed else (32, 24)), dtype=dtype, device=device) for _ in ends]
+    experts = jitgemm.MatrixPointers([weight.T if transposed else weight for weight in weights])
+    grad = torch.randn(56, 24, device=device).to(dtype)
+    for _ in range(2):  # it adds up
+        jitgemm.grouped_mm(a, experts, offs, bias)[:50].backward(grad[:50])
+    wide = [x.detach().double().requires_grad_() for x in (a, bias, *weights)]
+    stack = torch.stack([w.mT if transposed else w for w in wide[2:]])
+    (2 * by_torch(wide[0], stack, ends, wide[1])[:50]).backward(grad[:50].double())
+    for x, y in zip((a, bias, *weights), wide):
+        assert x.grad.dtype == dtype and x.grad.stride() == x.stride()
+        assert torch.allclose(x.grad.double(), y.grad, rtol=tolerance, atol=tolerance * 16), x.shape
+    assert torch.all(a.grad[50:] == 0) and torch.all(weights[1].grad == 0)
+
+
+def test_gradients_of_gradients_of_weights_that_lie_apart():
+    offs = torch.tensor([2, 2, 5], dtype=torch.int32)
+    a = leaf(6, 4, dtype=torch.float64, device="cpu")
+    weights = [leaf(4, 5, dtype=torch.float64, device="cpu") for _ in range(3)]
+
+    def product(a, *weights):
+        return jitgemm.grouped_mm(a, jitgemm.MatrixPointers(weights), offs)[:5]
+
+    assert torch.autograd.gradcheck(product, (a, *weights))
+    assert torch.autograd.gradgradcheck(product, (a, *weights))
+
+
+def test_experts_some_of_which_are_frozen():
     a, offs = torch.randn(9, 16), torch.tensor([4, 9], dtype=torch.int32)
     layers = [torch.nn.Linear(16, 8, bias=False) for _ in range(2)]
+    layers[0].requires_grad_(False)
     experts = jitgemm.MatrixPointers([layer.weight.T for layer in layers])
-    with pytest.raises(RuntimeError, match="MatrixPointers have none"):
-        jitgemm.grouped_mm(a, experts, offs)
-    frozen = jitgemm.MatrixPointers([layer.weight.detach().T for layer in layers])
-    for others in ({"a": a.clone().requires_grad_()}, {"bias": torch.zeros(8, requires_grad=True)},
-                   {"out": torch.empty(9, 8, requires_grad=True)}):
-        with pytest.raises(RuntimeError, match="MatrixPointers have none"):
-            jitgemm.grouped_mm(**({"a": a} | others), b=frozen, offs=offs)
-    with torch.no_grad():
+    optimizer = torch.optim.SGD(layers[1].parameters(), lr=0.1)
+    for _ in range(2):  # as the weights are in memory now
         d = jitgemm.grouped_mm(a, experts, offs)
-    assert torch.allclose(d, torch.cat([layers[0](a[:4]), layers[1](a[4:])]), atol=1e-4)
-    with torch.no_grad():  # as they are in memory now
-        layers[1].weight.mul_(2)
-        assert torch.allclose(jitgemm.grouped_mm(a, experts, offs)[4:], 2 * d[4:], atol=1e-4)
+        assert torch.allclose(d, torch.cat([layers[0](a[:4]), layers[1](a[4:])]), atol=1e-4)
+        optimizer.zero_grad()
+        d.square().sum().backward()
+        assert layers[0].weight.grad is None
+        expected, = torch.autograd.grad(layers[1](a[4:]).square().sum(), [layers[1].weight])
+        assert torch.allclose(layers[1].weight.grad, expected, atol=1e-4)
+        optimizer.step()
+    d = jitgemm.grouped_mm(a, experts, offs)
+    with torch.no_grad():
+        assert not jitgemm.grouped_mm(a, experts, offs).requires_grad
+        layers[0].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        d.sum().backward()
+    b = a.clone().requires_grad_()
+    frozen = jitgemm.MatrixPointers([layer.weight.detach().T for layer in layers])
+    jitgemm.grouped_mm(b, frozen, offs).sum().backward()
+    assert torch.allclose(b.grad[:4], layers[0].weight.sum(0).expand(4, 16), atol=1e-4)
+    with pytest.raises(RuntimeError, match="leave out away"):
+        jitgemm.grouped_mm(a, frozen, offs, out=torch.empty(9, 8, requires_grad=True))
+
+
+def test_pointers_to_transposed_matrices():
+    weights = [torch.randn(4, 6) for _ in range(2)]
+    experts = jitgemm.MatrixPointers(weights)
+    a, offs = torch.randn(5, 6), torch.tensor([2, 5], dtype=torch.int32)
+    d = jitgemm.grouped_mm(a, experts.mT, offs)
+    assert torch.allclose(d, torch.cat([a[:2] @ weights[0].T, a[2:] @ weights[1].T]), atol=1e-5)
+    assert len(experts.mT) == 2 and experts.mT[1].shape == (6, 4) and experts.mT.mT[0].data_ptr() == weights[0].data_ptr()
+    assert "(2, 6, 4)" in repr(experts.mT)

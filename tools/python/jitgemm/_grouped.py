@@ -10,7 +10,7 @@ from torch import Tensor
 from jitgemm import _core
 
 
-def recorded(a: Tensor, b: Tensor, offs: Tensor | None, bias: Tensor | None, out_dtype: object, out: Tensor | None,
+def recorded(a: Tensor, b: Tensor | _core.MatrixPointers, offs: Tensor | None, bias: Tensor | None, out_dtype: object, out: Tensor | None,
              scaled: bool, expected_m: int, config: str | None, stream: object, context: object) -> Tensor:
     """What grouped_mm() calls where a, b or bias requires a gradient."""
     if out is not None:
@@ -24,6 +24,9 @@ def recorded(a: Tensor, b: Tensor, offs: Tensor | None, bias: Tensor | None, out
     if stream is not None:
         raise ValueError("gradients are computed on the stream that autograd chooses; use torch.cuda.stream() and leave "
                          "stream away")
+    if isinstance(b, _core.MatrixPointers):
+        weights = [weight for weight in b if isinstance(weight, Tensor)]  # for the CPU it may have NumPy's
+        return _Apart.apply(a, b, offs, bias, out_dtype, expected_m, config, context, *weights)
     return _Grouped.apply(a, b, offs, bias, out_dtype, expected_m, config, context)
 
 
@@ -44,9 +47,7 @@ class _Grouped(torch.autograd.Function):
         needs_a, needs_b, _, needs_bias = ctx.needs_input_grad[:4]
         grad_a = grad_b = grad_bias = None
         if needs_bias:
-            of_rows = _of_groups(grad, offs) if b.dim() == 3 else grad
-            grad_bias = of_rows.sum(tuple(range(grad.dim() - 1)), dtype=torch.promote_types(grad.dtype, torch.float32))
-            grad_bias = grad_bias.to(ctx.bias_dtype)
+            grad_bias = _of_bias(_of_groups(grad, offs) if b.dim() == 3 else grad, ctx.bias_dtype)
         grad = _contiguous(grad.to(a.dtype))
         if b.dim() == 3:
             if needs_a:
@@ -61,6 +62,37 @@ class _Grouped(torch.autograd.Function):
         return grad_a, grad_b, None, grad_bias, None, None, None, None
 
 
+class _Apart(torch.autograd.Function):
+    """Of rows in groups whose weights lie apart, which follow on the other arguments, each with its own gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: _core.MatrixPointers, offs: Tensor, bias: Tensor | None, out_dtype: object,
+                expected_m: int, config: str | None, context: object, *weights: Tensor) -> Tensor:
+        ctx.save_for_backward(a, offs, *weights)  # so that torch says when one is written before they are read again
+        ctx.pointers = b
+        ctx.settings = {"expected_m": expected_m, "context": context}
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return _core.grouped_mm(a, b, offs, bias, out_dtype, expected_m=expected_m, config=config, context=context)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        a, offs, *weights = ctx.saved_tensors
+        needs_a, _, _, needs_bias = ctx.needs_input_grad[:4]
+        needs_weights = ctx.needs_input_grad[8:]
+        grad_bias = _of_bias(_of_groups(grad, offs), ctx.bias_dtype) if needs_bias else None
+        grad = _contiguous(grad.to(a.dtype))
+        grad_a = _rows(grad, ctx.pointers.mT, offs, ctx.settings) if needs_a else None
+        grads: list[Tensor | None] = [None] * len(weights)
+        if any(needs_weights):
+            of_all = _along_k(a.t(), grad, offs, weights[0].stride(-1) != 1, ctx.settings).unbind()
+            grads = [own if needs else None for own, needs in zip(of_all, needs_weights)]
+        return grad_a, None, None, grad_bias, None, None, None, None, *grads
+
+
+def _of_bias(grad: Tensor, dtype: torch.dtype) -> Tensor:
+    return grad.sum(tuple(range(grad.dim() - 1)), dtype=torch.promote_types(grad.dtype, torch.float32)).to(dtype)
+
+
 def _contiguous(x: Tensor) -> Tensor:
     """With rows as kernels read them: autograd gives what is expanded, too."""
     by_rows = x.stride(-1) == 1 and x.stride(-2) >= x.shape[-1] and (x.dim() < 3 or x.stride(0) >= x.shape[-1])
@@ -73,10 +105,11 @@ def _of_groups(x: Tensor, offs: Tensor) -> Tensor:
     return torch.where(own.unsqueeze(1), x, 0)
 
 
-def _rows(x: Tensor, w: Tensor, offs: Tensor, settings: dict[str, Any]) -> Tensor:
+def _rows(x: Tensor, w: Tensor | _core.MatrixPointers, offs: Tensor, settings: dict[str, Any]) -> Tensor:
     if torch.is_grad_enabled():
         return _of_groups(_core.grouped_mm(x, w, offs, **settings), offs)
-    return _core.grouped_mm(x, w, offs, out=x.new_zeros((x.shape[0], w.shape[2])), **settings)
+    columns = w.shape[2] if isinstance(w, Tensor) else w[0].shape[1]
+    return _core.grouped_mm(x, w, offs, out=x.new_zeros((x.shape[0], columns)), **settings)
 
 
 def _along_k(x: Tensor, y: Tensor, offs: Tensor, by_columns: bool, settings: dict[str, Any]) -> Tensor:

@@ -225,10 +225,6 @@ nb::object grouped_mm(const GroupedArguments& it) {
   else if (!it.operands.is_none())
     refuse("operands are an epilogue's, which is not there; pass epilogue");
   if (wants_gradients({&a, &b, &bias, &scale_a, &scale_b, &d}, pointers, epilogue)) {
-    if (pointers)
-      throw std::runtime_error(
-          "one of the arguments requires a gradient, and products with MatrixPointers have none; pass the weights as "
-          "one array, or use torch.no_grad()");
     if (!epilogue) return recorded(it);
     throw std::runtime_error(
         "one of the arguments requires a gradient, and a product with an epilogue of one's own has none; use "

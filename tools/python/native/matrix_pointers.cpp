@@ -10,6 +10,7 @@
 #include "collected.hpp"
 #include "context_internals.hpp"
 #include "torch_way.hpp"
+#include "tune/device_memory.hpp"
 
 namespace jitgemm::python {
 
@@ -38,7 +39,7 @@ MatrixPointers::MatrixPointers(nb::handle arrays, nb::handle context) : context_
     must_wait_ = must_wait_ || (place_.cuda && !array.type().follows_stream());
     addresses_.push_back(std::bit_cast<std::uintptr_t>(view.data));
     bits |= addresses_.back();
-    arrays_.append(object);
+    arrays_.push_back(nb::borrow(object));
   }
   if (addresses_.empty())
     throw nb::value_error("there is no matrix; without groups pass an array (0, K, N) in the place of MatrixPointers");
@@ -63,25 +64,32 @@ MatrixPointers::MatrixPointers(nb::handle arrays, nb::handle context) : context_
   backend.copy_to_device(table_.get(), addresses_.data(), bytes);
 }
 
+MatrixPointers MatrixPointers::transposed() const {
+  require_arrays();
+  MatrixPointers other = *this;
+  std::swap(other.view_.shape[1], other.view_.shape[2]);
+  std::swap(other.view_.strides[1], other.view_.strides[2]);
+  for (nb::object& array : other.arrays_) array = array.attr("T");
+  return other;
+}
+
 void MatrixPointers::require_arrays() const {
-  if (arrays_.size() != addresses_.size())
+  if (arrays_.empty())
     throw nb::value_error("the matrices of MatrixPointers were freed by Python's garbage collector; make another one");
 }
 
 bool MatrixPointers::overlap(const View& other) const {
-  const auto bytes = [](const View& view, std::size_t first) {
-    std::int64_t last = 0;
-    for (std::size_t i = first; i < std::size_t(view.rank); ++i) last += (view.shape[i] - 1) * view.strides[i];
-    return std::uintptr_t(last + 1) * size_of(view.type);
-  };
-  if (view_.elements() == 0 || other.elements() == 0) return false;
-  const auto begin = std::bit_cast<std::uintptr_t>(other.data);
-  const std::uintptr_t end = begin + bytes(other, 0), of_one = bytes(view_, 1);
-  return std::ranges::any_of(addresses_, [&](std::uintptr_t at) { return begin < at + of_one && at < end; });
+  const Occupied of_other = occupied(other);
+  View one = view_;
+  one.shape[0] = 1;
+  return std::ranges::any_of(addresses_, [&](std::uintptr_t at) {
+    one.data = std::bit_cast<void*>(at);
+    return occupied(one).overlaps(of_other);
+  });
 }
 
 bool MatrixPointers::requires_gradients() const {
-  for (nb::handle object : arrays_)
+  for (const nb::object& object : arrays_)
     if (const Array array(object, "matrix"); array.type().is_torch() && requires_gradient(array)) return true;
   return false;
 }
@@ -97,7 +105,7 @@ void bind_matrix_pointers(nb::module_& module) {
 
 Of one type, shape and strides, on one device. A table of their addresses is made on the device, once: products read it
 there, also when a captured graph is replayed. It keeps the matrices alive, and has to be kept as long as products that use
-it may run; whoever gives a matrix other memory makes another. Such weights have no gradients.)")
+it may run; whoever gives a matrix other memory makes another. torch's get gradients, each its own.)")
       .def(nb::init<nb::handle, nb::handle>(), nb::arg("matrices").none(), nb::kw_only(), "context"_a = nb::none(),
            nb::sig("def __init__(self, matrices: collections.abc.Iterable[typing.Any], *, context: Context | None = "
                    "None) -> None"))
@@ -110,9 +118,11 @@ it may run; whoever gives a matrix other memory makes another. Such weights have
             if (group == -1 && PyErr_Occurred()) throw nb::python_error();
             if (group < 0 || group >= self.view().shape[0])
               throw nb::index_error("there is no such matrix; they count from 0");
-            return nb::borrow(self.arrays()[std::size_t(group)]);
+            return self.arrays()[std::size_t(group)];
           },
           nb::arg("group").none(), nb::sig("def __getitem__(self, group: int) -> typing.Any"))
+      .def_prop_ro("mT", &MatrixPointers::transposed, nb::sig("def mT(self, /) -> MatrixPointers"),
+                   "Each matrix transposed, (N, K), where it lies.")
       .def("__repr__", [](const MatrixPointers& self) {
         return "jitgemm.MatrixPointers of " + form_text(self.view()) + " on " + to_string(self.place());
       });

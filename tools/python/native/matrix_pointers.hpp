@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "contexts.hpp"
-#include "tune/device_memory.hpp"
 
 namespace jitgemm::python {
 
@@ -22,29 +23,31 @@ class MatrixPointers {
   /// Bytes that all pointers are multiples of, 16 at most.
   int alignment() const { return alignment_; }
   bool requires_gradients() const;
-  /// Whether one shares memory with an array, whose strides do not count down.
+  /// Each (N, K), by the same table; of each array its T.
+  MatrixPointers transposed() const;
+  /// Whether one shares memory with an array.
   bool overlap(const View& other) const;
   /// Whether whoever uses them waits for the device, see must_wait().
   bool must_wait() const { return must_wait_; }
-  const nb::list& arrays() const { return arrays_; }
+  const std::vector<nb::object>& arrays() const { return arrays_; }
   /// Throws ValueError where the matrices are gone, and what the table points to.
   void require_arrays() const;
 
   // See collected.hpp. The context stays, which the table is of.
   template <typename Visit>
   void each_held(const Visit& visit) const {
-    visit(arrays_);
+    for (const nb::object& array : arrays_) visit(array);
     visit(context_);
   }
-  void drop_held() { PyList_SetSlice(arrays_.ptr(), 0, PY_SSIZE_T_MAX, nullptr); }
+  void drop_held() { const std::vector<nb::object> dropped = std::exchange(arrays_, {}); }
 
  private:
-  nb::list arrays_;  // whose memory it is
+  std::vector<nb::object> arrays_;  // whose memory it is
   std::vector<std::uintptr_t> addresses_;
   nb::object context_;
   View view_;
   Place place_;
-  DeviceMemory table_;
+  std::shared_ptr<void> table_;
   int alignment_ = 16;
   bool must_wait_ = false;
 };

@@ -41,6 +41,7 @@ Matmul::Matmul(const MatmulArguments& it) {
 }
 
 void Matmul::drop_held() {
+  is_cleared_ = true;
   const std::array<nb::object, roles> dropped = std::exchange(arrays_, {});
   if (epilogue_) epilogue_->drop_held();
 }
@@ -52,8 +53,6 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
   if (array.is_none()) {
     if (!expected) return nullptr;
     if (role != role_d) array = arrays_[role];
-    if (!array.is_valid())
-      throw nb::value_error((std::string(name) + " was freed by Python's garbage collector; pass another").c_str());
   }
   if (!expected)
     throw nb::value_error((std::string(name) + " was not there when this Matmul was made; make another one").c_str());
@@ -76,6 +75,8 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
 }
 
 nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
+  if (is_cleared_)
+    throw nb::value_error("this Matmul's arrays were freed by Python's garbage collector; make another one");
   std::optional<std::intptr_t> used;
   Stream queue = nullptr;
   if (!stream.is_none()) {

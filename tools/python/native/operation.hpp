@@ -48,6 +48,7 @@ class Matmul {
   std::array<std::optional<View>, roles> views_;  // without their pointers
   std::array<nb::object, roles> arrays_;
   std::unique_ptr<EpilogueCall> epilogue_;  // with what was given
+  bool is_cleared_ = false;                 // by drop_held()
 };
 
 }  // namespace jitgemm::python
