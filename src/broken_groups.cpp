@@ -39,7 +39,8 @@ void BrokenGroups::check(Stream stream) {
   };
   std::string wrong;
   if (calls > 0)
-    wrong = "group_rows went backwards or out of range in " + some(calls, " call", counted[2]) +
+    wrong = "group_rows (offs or counts in Python) went backwards or out of range in " +
+            some(calls, " call", counted[2]) +
             ", whose D is not what was meant: give ends that never fall, or counts, from 0 to M, or along k to K";
   if (tiles > 0)
     wrong += (wrong.empty() ? "" : "; and ") +

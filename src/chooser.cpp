@@ -304,6 +304,8 @@ Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspac
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
   const Planner planner(problem, part_, constraints);
+  // Where none fits, whoever launches another says what that needs.
+  if (planner.ranked(1).empty()) return choose(problem, false);
   Choice choice = bounded(planner, shape_of(problem), by_model(planner, constraints));
   choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
   logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
@@ -327,7 +329,7 @@ Choice Chooser::by_model(const Planner& planner, const Constraints& constraints)
     if (has_own_scales_d(planner.problem()) && device_.has_wgmma())
       refused = plan_families.front()->typical(planner.problem(), 0);
     throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(refused) +
-                                                "); use other types, sizes or alignments");
+                                                "); use other types, sizes, factors or alignments");
   }
   return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
 }

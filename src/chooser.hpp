@@ -64,7 +64,7 @@ class Chooser {
   /// May measure, one problem at a time, when tuning is on; throws what the progress callback does. `settled` is false
   /// if a later call may choose better.
   Choice choose(const NormalProblem& problem, bool may_measure, bool* settled = nullptr);
-  /// The cost model's, of those that need no more workspace than this.
+  /// The cost model's, of those that need no more workspace than this; where none does, as without such a bound.
   Choice choose_within(const NormalProblem& problem, std::size_t workspace_bytes);
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);

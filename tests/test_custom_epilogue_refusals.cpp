@@ -153,6 +153,26 @@ TEST_CASE("Operands that cannot be described are refused", "[custom_epilogue]") 
     CAPTURE(one.text);
     CHECK_THAT(why_undefined(one.text + code), ContainsSubstring(one.why));
   }
+  // Those of C++20, [lex.key] and [lex.digraph].
+  for (const std::string word :
+       {"alignas",     "alignof",  "and",        "and_eq",    "asm",       "auto",         "bitand",
+        "bitor",       "bool",     "break",      "case",      "catch",     "char",         "char16_t",
+        "char32_t",    "char8_t",  "class",      "co_await",  "co_return", "co_yield",     "compl",
+        "concept",     "const",    "const_cast", "consteval", "constexpr", "constinit",    "continue",
+        "decltype",    "default",  "delete",     "do",        "double",    "dynamic_cast", "else",
+        "enum",        "explicit", "export",     "extern",    "false",     "float",        "for",
+        "friend",      "goto",     "if",         "inline",    "int",       "long",         "mutable",
+        "namespace",   "new",      "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+        "or",          "or_eq",    "private",    "protected", "public",    "register",     "reinterpret_cast",
+        "requires",    "return",   "short",      "signed",    "sizeof",    "static",       "static_assert",
+        "static_cast", "struct",   "switch",     "template",  "this",      "thread_local", "throw",
+        "true",        "try",      "typedef",    "typeid",    "typename",  "union",        "unsigned",
+        "using",       "virtual",  "void",       "volatile",  "wchar_t",   "while",        "xor",
+        "xor_eq"}) {
+    CAPTURE(word);
+    CHECK_THAT(why_undefined("// operand in " + word + " scalar\n" + code),
+               ContainsSubstring("is no name for an operand"));
+  }
   const Refusal late{"constexpr int a = 1;\n// operand in b scalar\n" + code, "line 2: operands come first"};
   CHECK_THAT(why_undefined(late.text), ContainsSubstring(late.why));
   const std::string operands = "//operand in a scalar\n //  operand\tin b matrix\tf16  \r\n";

@@ -357,6 +357,14 @@ TEST_CASE("What cannot give D scales of its own is one error", "[own_scales]") {
         }),
         "behind an epilogue of one's own", as_it_is);
   fails(good, "scales_d", [](Operands& operands, Call&) { operands.scales_d = nullptr; });
+  fails(good, "scales_d is not a multiple of 16 bytes", [](Operands& operands, Call&) { ++operands.scales_d; });
+  // All kernels pack such an A first.
+  alignas(256) static std::array<char, 256> few;
+  fails(with([](Problem& p) { p.a.layout = Layout::column_major; }), "has 256 bytes where this configuration needs",
+        [](Operands& operands, Call&) {
+          operands.workspace = few.data();
+          operands.workspace_bytes = few.size();
+        });
   fails(good, "scale_d is given for a D that gets scales of its own",
         [](Operands& operands, Call& call) { operands.scale_d = call.scales_d.data(); });
   fails(good, "overlap",

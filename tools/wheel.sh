@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds wheels of the Python package, audits them, and tests each in a new environment.
 #
-#   tools/wheel.sh [--build FOLDER] OUT [PYTHON...]
+#   tools/wheel.sh [--build FOLDER] [--torch] OUT [PYTHON...]
 #
 #   --build  where the library is built; build/wheel by default. One that is there is used as it is configured
+#   --torch  runs the tests of torch's tensors, too, with a torch and a transformers of PyPI: 6 GB
 #   OUT      where the wheels go; older ones of jitgemm there are removed
 #   PYTHON   python3 by default. One wheel, of the oldest from 3.12 on, is for all from there on: name that one first
 #
@@ -20,10 +21,14 @@ die() { echo "wheel: error: $*" >&2; exit 1; }
 say() { printf 'wheel: %s\n' "$*"; }
 
 build=build/wheel
-if [[ ${1:-} == --build ]]; then
-  build=${2:?wheel: error: --build needs a folder}
-  shift 2
-fi
+packages=(numpy ml_dtypes pytest)
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --build) build=${2:?wheel: error: --build needs a folder} && shift 2 ;;
+    --torch) packages+=(torch transformers) && shift ;;
+    *) die "$1 is no option; --help has all" ;;
+  esac
+done
 (($#)) || die "name the folder for the wheels; --help has all"
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -75,7 +80,7 @@ check() {  # python, its version, wheel
   ms=$(cd "$work" && for _ in 1 2 3 4 5; do "$environment/bin/python" -X importtime -c 'import jitgemm' 2>&1 |
     awk -F'|' 'END { printf "%d\n", $2 / 1000 }'; done | sort -n | head -n 1)
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
-  quietly "$environment/bin/pip" install -q numpy ml_dtypes pytest
+  quietly "$environment/bin/pip" install -q "${packages[@]}"
   # A shell's background jobs ignore Ctrl-C, which is tested.
   if [[ -e $fakes/libnccl.so.2 ]]; then export JITGEMM_FAKE_NCCL=$fakes/libnccl.so.2; fi
   (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||

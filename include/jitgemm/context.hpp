@@ -103,9 +103,9 @@ class JITGEMM_EXPORT Context {
   void trim();
 
   /// Waits for the stream, then throws Error{invalid_operand} if a call of this Context that has run since the last
-  /// check was given Operands::group_rows that go backwards or out of range, or pointers to B that are none; it says
-  /// how many, and one's group. Where m, n or batch is 0 nothing runs, and nothing looks at them. Not in stream
-  /// capture.
+  /// check was given Operands::group_rows that go backwards or out of range, or pointers to B that are none; it says in
+  /// how many calls, or for how many tiles of D, and names a group. Where m, n or batch is 0 nothing runs, and nothing
+  /// looks at them. Not in stream capture.
   void check(Stream stream = nullptr);
 
   DeviceDescription device() const;

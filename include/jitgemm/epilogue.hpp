@@ -41,10 +41,10 @@ struct EpilogueOperand {
 /// the accumulator's type: float, double or int; and where a tile reaches beyond D, for what is not there, with
 /// operands of which each by itself is 0 or that of some element, and nobody sees what comes of it: but a loop has to
 /// end for any such operands, too, or the kernel hangs, and a whole number that is divided by one, whatever another one
-/// says, ends the process on the emulator. What it returns is multiplied by scale_d where there is one, and rounded to
-/// D's type. Args has the inputs by name and, as int, `row`, `column` and `batch`; Out has the outputs, zero before the
-/// call. It gets values and no address, so that nothing can be read or written out of bounds; loads, stores and edges
-/// are the library's.
+/// says, ends the process on the emulator, as does a function that calls itself without an end. What it returns is
+/// multiplied by scale_d where there is one, and rounded to D's type. Args has the inputs by name and, as int, `row`,
+/// `column` and `batch`; Out has the outputs, zero before the call. It gets values and no address, so that nothing can
+/// be read or written out of bounds; loads, stores and edges are the library's.
 ///
 /// Of a gated product it takes the two sums of a pair, column j of the gate's and of the other one's, and gives column
 /// j of a D that is N / 2 wide, as all its operands are:

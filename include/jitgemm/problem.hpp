@@ -145,8 +145,8 @@ struct Operands {
   /// With BatchMode::pointers not B but an array of pointers to it, one for each group, in memory as the matrices',
   /// aligned to 8 bytes and read while the call runs on the device. Each is a multiple of b.alignment bytes and names
   /// memory as the matrices'; two may be the same. Where a group has rows, and its pointer is null or aligned to less
-  /// than b.alignment and the rows of B have in common, its product is zero and Context::check() says so. That what
-  /// they name overlaps no D nor workspace is not checked.
+  /// than b.alignment and the rows of B have in common, its product is zero and Context::check() says so. Where k
+  /// or alpha is 0 nothing looks at them. That what they name overlaps no D nor workspace is not checked.
   const void* b = nullptr;
   const void* c = nullptr;  ///< ignored when beta = 0
   void* d = nullptr;
@@ -156,12 +156,13 @@ struct Operands {
   /// of A, and N values, scale_b[n] of column n of B, the same for all matrices of a batch. Of two single values alpha,
   /// rounded to f32, * scale_a * scale_b is multiplied in f64 and then rounded to f32, so that the order of these three
   /// does not matter; Problem says how others are multiplied, and Scaling how they lie. Those of blocks are each
-  /// matrix's own, one after the other, but where its operand's stride is 0: those of one. scale_d is one value: it
-  /// multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
+  /// matrix's, or group's with counts, one after the other; where its operand's stride is 0 all have those of one.
+  /// scale_d is one value: it multiplies what the activation gives before it becomes an e4m3 or e5m2 D.
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
   const float* scale_d = nullptr;
-  /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128.
+  /// Of a D with scales of its own, which are written: as A's of M rows and K = N with Scaling::block_1x128,
+  /// from a multiple of 16 bytes on.
   float* scales_d = nullptr;
   /// Of a Grouping, else nullptr: one for each of `batch` groups, in memory as the matrices', read while the call runs
   /// on the device: offsets, the row at which each group ends and the next one begins, never less than the one before

@@ -145,7 +145,7 @@ void check_own_scales(const Problem& p, const Operands& operands, const Operand&
   if (operands.scale_d != nullptr)
     invalid(ErrorCode::invalid_operand, "scale_d is given for a D that gets scales of its own: pass scales_d alone", p);
   const Operand scales{"scales_d", operands.scales_d, scales_of_d(p) * std::int64_t(sizeof(float))};
-  check_pointer(scales, sizeof(float), p);
+  check_pointer(scales, 16, p);  // as the following product's TMA reads them
   check_apart(scales, d, p);
   if (workspace.pointer != nullptr) check_apart(scales, workspace, p);
   const auto check_input = [&](const char* name, const void* pointer, const auto& memory) {
