@@ -260,7 +260,7 @@ std::vector<RankedConfig> Chooser::to_measure(const Planner& planner, std::size_
 }
 
 Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) {
-  if (options_.tuning == Tuning::off) return by_model(planner, options_.constraints);
+  if (options_.tuning == Tuning::off) return by_model(planner);
   const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
   TuningLookup found = db_.find(tuned, device_, options_.constraints);
   if (found.match != Match::exact && has_vector_scales(tuned)) {
@@ -275,11 +275,11 @@ Choice Chooser::free_choice(const Planner& planner, const NormalProblem& shape) 
       found.why += ", with single scales";
     }
   }
-  if (found.match == Match::none) return by_model(planner, options_.constraints);
+  if (found.match == Match::none) return by_model(planner);
 
   // The look-up has checked this for the bucket, which is another problem.
   if (const std::string broken = planner.why_not(found.config); !broken.empty()) {
-    Choice choice = by_model(planner, options_.constraints);
+    Choice choice = by_model(planner);
     choice.source = PlanSource::fallback;
     choice.why += "; the configuration stored (" + found.why + ") is not legal here: " + broken;
     return choice;
@@ -304,34 +304,42 @@ Choice Chooser::choose_within(const NormalProblem& problem, std::size_t workspac
   Constraints constraints = options_.constraints;
   constraints.workspace_bytes = std::min(constraints.workspace_bytes, workspace_bytes);
   const Planner planner(problem, part_, constraints);
-  // Where none fits, whoever launches another says what that needs.
-  if (planner.ranked(1).empty()) return choose(problem, false);
-  Choice choice = bounded(planner, shape_of(problem), by_model(planner, constraints));
+  const auto fitting = first_of(planner);
+  if (!fitting) {
+    const std::size_t needed = launch_shape(problem, choose(problem, false).config).workspace_bytes();
+    throw Error(ErrorCode::workspace_too_small, "the workspace has " + std::to_string(workspace_bytes) +
+                                                    " bytes, with which no kernel does here; pass " +
+                                                    std::to_string(needed) + ", or none");
+  }
+  Choice choice = bounded(planner, shape_of(problem), *fitting);
   choice.why += " of those that fit a workspace of " + std::to_string(workspace_bytes) + " bytes";
   logger().info("{}: {}, {}", to_string(problem), to_string(choice.config), choice.why);
   return choice;
 }
 
-Choice Chooser::by_model(const Planner& planner, const Constraints& constraints) const {
+std::optional<Choice> Chooser::first_of(const Planner& planner) {
   const std::vector<RankedConfig> ranked = planner.ranked(1);
-  if (const std::size_t smem = device_.smem_per_block; ranked.empty() && smem < 48 * 1024) {
+  if (ranked.empty()) return std::nullopt;
+  return Choice{ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
+}
+
+Choice Chooser::by_model(const Planner& planner) const {
+  if (const auto first = first_of(planner)) return *first;
+  if (const std::size_t smem = device_.smem_per_block; smem < 48 * 1024) {
     throw Error(ErrorCode::no_device, "the device has " + std::to_string(smem) +
                                           " bytes of shared memory a block, and no kernel does with them; use another");
   }
-  if (ranked.empty() && constrain(constraints) && !rank(planner.problem(), device_, 1).empty()) {
-    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" + to_string(constraints) +
-                                               "); allow more SMs or workspace");
+  if (constrain(options_.constraints) && !rank(planner.problem(), device_, 1).empty()) {
+    throw Error(ErrorCode::invalid_option, "no configuration keeps to the constraints (" +
+                                               to_string(options_.constraints) + "); allow more SMs or workspace");
   }
-  if (ranked.empty()) {
-    const int size = int(size_of(planner.problem().a.type));
-    KernelConfig refused{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
-    // What the first family alone computes is refused where it is for a reason of its own.
-    if (has_own_scales_d(planner.problem()) && device_.has_wgmma())
-      refused = plan_families.front()->typical(planner.problem(), 0);
-    throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(refused) +
-                                                "); use other types, sizes, factors or alignments");
-  }
-  return {ranked[0].config, PlanSource::model, "best predicted by the cost model", ranked[0].predicted_us, 0, 0};
+  const int size = int(size_of(planner.problem().a.type));
+  KernelConfig refused{.block_m = 32, .block_n = 32, .block_k = 128 / size, .stages = 2, .warps = 2};
+  // What the first family alone computes is refused where it is for a reason of its own.
+  if (has_own_scales_d(planner.problem()) && device_.has_wgmma())
+    refused = plan_families.front()->typical(planner.problem(), 0);
+  throw Error(ErrorCode::invalid_problem, "no configuration is legal on this device (" + planner.why_not(refused) +
+                                              "); use other types, sizes, factors or alignments");
 }
 
 std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOptions options) {

@@ -64,7 +64,7 @@ class Chooser {
   /// May measure, one problem at a time, when tuning is on; throws what the progress callback does. `settled` is false
   /// if a later call may choose better.
   Choice choose(const NormalProblem& problem, bool may_measure, bool* settled = nullptr);
-  /// The cost model's, of those that need no more workspace than this; where none does, as without such a bound.
+  /// The cost model's, of those that need no more workspace than this. Error{workspace_too_small} where all need more.
   Choice choose_within(const NormalProblem& problem, std::size_t workspace_bytes);
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
   TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
@@ -106,7 +106,9 @@ class Chooser {
                                          const std::optional<RankedConfig>& predicted);
   /// What measuring a problem compares: the model's first choices, of kernels at hand where those are to serve.
   std::vector<RankedConfig> to_measure(const Planner& planner, std::size_t count);
-  Choice by_model(const Planner& planner, const Constraints& constraints) const;
+  /// None where no configuration is legal within the constraints.
+  static std::optional<Choice> first_of(const Planner& planner);
+  Choice by_model(const Planner& planner) const;
   std::optional<TuneResult> measure(const NormalProblem& problem, TuneOptions options);
   /// Whether gemm() would measure before it settles on the choice.
   bool measures(const NormalProblem& problem, const Choice& choice) const;

@@ -197,7 +197,7 @@ void Context::trim() {
 }
 
 void Context::check(Stream stream) {
-  with_memory_errors([&] { impl().broken_groups.check(stream); });
+  with_memory_errors([&] { impl().group_faults.check(stream); });
 }
 
 DeviceDescription Context::device() const {

@@ -103,9 +103,9 @@ void Context::Impl::launch_resident(const ReadyKey& key, const Ready& ready, con
 
 void Context::Impl::launch(const Ready& ready, const NormalProblem& problem, const Operands& operands, Stream stream,
                            const ShardOperands* shards) {
-  unsigned* const broken = has_groups(problem) ? broken_groups.count() : nullptr;
+  device::GroupFaults* const faults = has_groups(problem) ? group_faults.on_device() : nullptr;
   const auto enqueue = [&](Workspace workspace) {
-    workspace.broken_groups = broken;
+    workspace.group_faults = faults;
     workspace.shards = shards;
     for_each_step(
         ready, problem, operands, workspace, [this](const TensorMapSpec& spec) { return tensor_maps.get(spec); },

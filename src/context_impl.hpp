@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "broken_groups.hpp"
 #include "checked_pointers.hpp"
 #include "chooser.hpp"
 #include "context_options.hpp"
 #include "first_calls.hpp"
+#include "group_faults.hpp"
 #include "jit/call.hpp"
 #include "jitgemm/context.hpp"
 #include "plan_of.hpp"
@@ -32,7 +32,7 @@ struct Context::Impl {
         chooser(*backend, store, at_hand, rated_device(options, backend->device()), chooser_options),
         residency(*backend, store, chooser),
         workspaces(*backend, options.workspace_bound_bytes),
-        broken_groups(*backend),
+        group_faults(*backend),
         tensor_maps(*backend),
         fallback(options.fallback) {
     if (compiles_in_background(options))
@@ -84,7 +84,7 @@ struct Context::Impl {
   Chooser chooser;
   Residency residency;
   WorkspacePool workspaces;
-  BrokenGroups broken_groups;
+  GroupFaultCounts group_faults;
   TensorMapCache tensor_maps;
   CheckedPointers checked_pointers;
   std::function<bool(const Problem&, const Operands&, Stream)> fallback;

@@ -76,9 +76,9 @@ constexpr int widest_tile(KernelParameters p) {
   return min_of(256, min_of(widest, promoted));
 }
 
-/// A box's width for rows of D of so many bytes; 0 of 0, where TMA stores none. A row of a box takes TMA as long as 64
-/// bytes, however short it is (NOTES.md, 59), so where only narrower boxes divide the rows, a box is a whole subtile;
-/// but what goes to other ranks leaves by TMA alone.
+/// A box's width for rows of D of so many bytes, which are 0 where TMA stores none. A row of a box takes TMA as long as
+/// 64 bytes, however short it is (NOTES.md, 59), so where only narrower boxes divide the rows, a box is a whole
+/// subtile; but what goes to other ranks leaves by TMA alone.
 constexpr int d_box_bytes(const KernelParameters& p, int row_bytes) {
   if (p.swap_ab) return min_of(128, 64 / p.row_fold() * p.size_d);
   const int divisor = common_divisor(128, row_bytes);

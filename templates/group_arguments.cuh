@@ -6,13 +6,20 @@
 
 namespace jitgemm::device {
 
+/// How often something was wrong, and with which group at last.
+struct GroupFault {
+  unsigned count, group;
+};
+struct GroupFaults {
+  GroupFault rows;     // launches that found group_rows to go backwards or out of range
+  GroupFault pointer;  // tiles that found no B at their group's pointer
+};
+
 /// The epilogue's operands are there in every kernel of groups.
 struct GroupArguments : CustomEpilogueArguments {
   GroupDecomposition groups;
   const int* group_rows;  // where each group's rows end, or how many it has
-  // Counts of the launches that have found what is out of range there, and of the tiles that have found a pointer to B
-  // to be none; then the group that each was last of.
-  unsigned* broken_groups;
+  GroupFaults* faults;
   long long stride_scale_a, stride_scale_b;  // of vectors and of blocks, from one group's to the next's
 };
 

@@ -141,12 +141,10 @@ __device__ __forceinline__ int count_k(const Arguments& args, const AnyScheduler
 }
 __device__ __forceinline__ int count_k(const Arguments&, const KGroupScheduler& scheduler) { return scheduler.k_count; }
 
-/// What BrokenGroups (src/broken_groups.hpp) counts, by one thread.
-enum class BrokenGroup { rows, pointer };
-__device__ __forceinline__ void count_broken(const Arguments& args, BrokenGroup what, int group) {
-  unsigned* const counts = group_arguments(args).broken_groups + int(what);
-  ptx::atom_inc_acq_rel_gpu(counts, 0xffffffffu);
-  ptx::st_global(counts + 2, u32(group));  // of two at once either will do
+/// By one thread.
+__device__ __forceinline__ void count(GroupFault& fault, int group) {
+  ptx::atom_inc_acq_rel_gpu(&fault.count, 0xffffffffu);
+  ptx::st_global(&fault.group, u32(group));  // of two at once either will do
 }
 
 /// Counts a launch whose table has something wrong in it, when there is no more work: one thread of each block.
@@ -154,7 +152,7 @@ __device__ __forceinline__ void report(const TileScheduler<PARTITION>&) {}
 template <typename OfGroups>
 __device__ __forceinline__ void report(const OfGroups& scheduler) {
   const int broken = scheduler.scan.broken();
-  if (broken >= 0 && ptx::block_index() == 0) count_broken(scheduler.args, BrokenGroup::rows, broken);
+  if (broken >= 0 && ptx::block_index() == 0) count(group_arguments(scheduler.args).faults->rows, broken);
 }
 
 template <bool OF_K>
@@ -224,7 +222,7 @@ __device__ __forceinline__ u64 address_of_b(const Arguments& args, const void* p
   const u64 address = ptx::ld_global<u64>(static_cast<const u64*>(pointers) + tile.batch);
   if (address != 0 && address % ALIGN == 0) return address;
   if (counts && tile.row < tile.row_end && tile.column < tile.column_end)
-    count_broken(args, BrokenGroup::pointer, tile.batch);
+    count(group_arguments(args).faults->pointer, tile.batch);
   return 0;
 }
 

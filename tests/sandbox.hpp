@@ -38,6 +38,7 @@ class TemporaryDirectory {
   TemporaryDirectory() {
     std::error_code failed;
     std::string name = (temporary_folder(failed) / "jitgemm-test-XXXXXX").string();
+    if (failed) throw std::system_error(failed, "TMPDIR");
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
     path_ = name;
   }

@@ -360,8 +360,8 @@ TEST_CASE("What cannot give D scales of its own is one error", "[own_scales]") {
   fails(good, "scales_d is not a multiple of 16 bytes", [](Operands& operands, Call&) { ++operands.scales_d; });
   // All kernels pack such an A first.
   alignas(256) static std::array<char, 256> few;
-  fails(with([](Problem& p) { p.a.layout = Layout::column_major; }), "has 256 bytes where this configuration needs",
-        [](Operands& operands, Call&) {
+  fails(with([](Problem& p) { p.a.layout = Layout::column_major; }),
+        "the workspace has 256 bytes, with which no kernel does here; pass ", [](Operands& operands, Call&) {
           operands.workspace = few.data();
           operands.workspace_bytes = few.size();
         });

@@ -230,7 +230,7 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
   }
 }
 
-TEST_CASE("A launch with a broken table is counted once", "[.][full][removal][groups]") {
+TEST_CASE("A launch with a broken table is counted once", "[groups][emulator][removal]") {
   for (const char* const text : {"sm80 64x32x32 group_m=2 stages=3 warps=4 schedule=persistent grid=2",
                                  "sm90 64x48x64 group_m=2 stages=2 warps=4 schedule=persistent grid=2"}) {
     const KernelConfig config = parse_kernel_config(text);
@@ -245,7 +245,11 @@ TEST_CASE("A launch with a broken table is counted once", "[.][full][removal][gr
     CAPTURE(text);
     REQUIRE(groups::run(device, one, random) == "");
     CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { device.context.check(); }),
-               Catch::Matchers::ContainsSubstring("in 1 call (of group 1),"));
+               Catch::Matchers::ContainsSubstring("in 1 call (group 1),"));
+    one.table = {60, 100, 101};
+    for (int call = 0; call < 2; ++call) REQUIRE(groups::run(device, one, random) == "");
+    CHECK_THAT(refusal(ErrorCode::invalid_operand, [&] { device.context.check(); }),
+               Catch::Matchers::ContainsSubstring("in 2 calls (the last: group 2),"));
   }
 }
 

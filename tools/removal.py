@@ -98,7 +98,7 @@ ALLOWED = [
     ("multiply_sm90.cuh", "columns <= WIDTH", "", "only saves work: wider products are those of rows that are loaded, too, and are not stored"),
     ("multiply_sm90.cuh", "ptx::mbarrier_wait_parity(smem.promotion_turn(consumer), turn)", "", "only saves time: who multiplies first changes no sum"),
     ("store_sm90.cuh", "j < columns / 8", "", "beyond it are no accumulators, so that the compiler leaves the rest of the loop out anyway"),
-    ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(counts, 0xffffffffu)", "", "only launches and tiles that run at once would lose a count, and one is enough"),
+    ("groups.cuh", "ptx::atom_inc_acq_rel_gpu(&fault.count, 0xffffffffu)", "", "only launches and tiles that run at once would lose a count, and one is enough"),
     ("work_queue_sm90.cuh", "ptx::atom_inc_relaxed_gpu(args.counters, 0)", "", "nobody counts any more: an ordinary store would do"),
     ("work_queue_sm90.cuh", "ptx::atom_inc_relaxed_gpu(args.counters, 0xffffffffu)", "", "a GPU's tests miss it: emulated threads change at synchronisation alone, so that nothing comes between the load and the store"),
     ("staged_matrices.cuh", "left > 0", "", "only saves work: no element of the loop behind it is left"),

@@ -288,7 +288,7 @@ typedef struct jitgemm_operands {
   size_t workspace_bytes;
   const jitgemm_epilogue_value* epilogue;  ///< one for each operand of jitgemm_epilogue.function, in their order
   size_t epilogue_count;
-  float* scales_d;            ///< of a D with scales of its own, which are written; else NULL
+  float* scales_d;            ///< of a D with scales of its own, written from a multiple of 16 bytes on; else NULL
   const int32_t* group_rows;  ///< with a grouping, in device memory: each group's end, or its rows; else NULL
 } jitgemm_operands;
 
@@ -362,10 +362,10 @@ typedef struct jitgemm_constraints {
 /// callback may destroy what the call uses; the structs it gets are of the size that the library knows.
 typedef int (*jitgemm_fallback)(void* user, const jitgemm_problem* problem, const jitgemm_operands* operands,
                                 jitgemm_stream stream, int32_t* served);
-/// Called between measurements by the thread that measures, with the candidates compiled and checked so far, of how
-/// many, and with none done every 50 ms while a call waits for another thread's measurement. Nonzero ends the
-/// measurement or the wait, and the call that caused it with JITGEMM_STATUS_INTERRUPTED; the context is as good as
-/// before.
+/// Called between measurements, with the candidates compiled and checked so far, of how many, and with none done every
+/// 50 ms by a call that waits for another thread's measurement, so that threads may call it at the same time. Nonzero
+/// ends the measurement or the wait, and the call that caused it with JITGEMM_STATUS_INTERRUPTED; the context is as
+/// good as before.
 typedef int (*jitgemm_options_progress)(void* user, const jitgemm_problem* problem, int32_t done, int32_t total);
 /// The same of one jitgemm_tune().
 typedef int (*jitgemm_tune_progress)(void* user, int32_t done, int32_t total);
@@ -455,8 +455,8 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_workspace_size(jitgemm_context* context,
 /// Frees all workspaces that neither a call in progress nor a graph uses, and waits for the device to do so.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_trim(jitgemm_context* context);
 /// Waits for the stream. JITGEMM_STATUS_INVALID_OPERAND: a call that has run since the last check was given
-/// jitgemm_operands.group_rows that go backwards or out of range, or pointers to b that are none. Not in
-/// stream capture.
+/// jitgemm_operands.group_rows that go backwards or out of range, or pointers to b that are none; the message says
+/// how many, and names a group. Not in stream capture.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_check(jitgemm_context* context, jitgemm_stream stream);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_device(const jitgemm_context* context, jitgemm_device* device);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_get_counters(const jitgemm_context* context, jitgemm_counters* counters);
@@ -662,7 +662,7 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_candidates_plan(const jitgemm_candidates
 /// What a measurement found: TuneReport of plan.hpp.
 typedef struct jitgemm_tune_report jitgemm_tune_report;
 /// Measures now, whatever the tuning mode and stored results, and stores the winner. `progress` and `report` may be
-/// NULL; the former is also called, with none done, while this call waits for another thread's measurement.
+/// NULL.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tune(jitgemm_context* context, const jitgemm_problem* problem,
                                              jitgemm_tune_progress progress, void* user, jitgemm_tune_report** report);
 JITGEMM_C_EXPORT void jitgemm_tune_report_destroy(jitgemm_tune_report* report);

@@ -33,12 +33,12 @@ struct ContextOptions {
   std::optional<Tuning> tuning = {};   ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
   double tuning_budget_seconds = 1.0;  ///< measuring time for one problem
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
-  /// Called between measurements by the thread that measures, in a gemm() that tunes and in tune() (after its own
-  /// callback), with the problem in full and the candidates compiled and checked so far, of how many. One measurement
-  /// runs at a time: while a call waits for another thread's, it is called every 50 ms with none done, and must not
-  /// itself wait for another thread's call that may measure. What it throws ends the measurement or the wait and comes
-  /// out of the call, after which the Context is as it was before. What it calls of this Context measures nothing, and
-  /// tune() is Error{invalid_option} there.
+  /// Called between measurements, in a gemm() that tunes and in tune() (after its own callback), with the problem in
+  /// full and the candidates compiled and checked so far, of how many. One measurement runs at a time: a call that
+  /// waits for another thread's calls it every 50 ms with none done, so that threads may call it at the same time; it
+  /// must not itself wait for another thread's call that may measure. What it throws ends the measurement or the wait
+  /// and comes out of the call, after which the Context is as it was before. What it calls of this Context measures
+  /// nothing, and tune() is Error{invalid_option} there.
   std::function<void(const Problem&, int done, int total)> progress = {};
   Constraints constraints = {};
   /// Bytes that the workspaces of streams keep at most; the least recently used goes first, which waits for the device.

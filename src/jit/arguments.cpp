@@ -265,7 +265,7 @@ device::GroupArguments make_group_arguments(const device::CustomEpilogueArgument
   const bool along_k = p.grouping == Grouping::along_k;
   args.groups = {int(p.batch), int(along_k ? p.k : p.m), c.swap_ab ? d.tiles_m : d.tiles_n, c.group_m};
   args.group_rows = operands.group_rows;
-  args.broken_groups = workspace.broken_groups;
+  args.faults = workspace.group_faults;
   args.stride_scale_a = p.grouping == Grouping::counts ? p.m : 0;
   args.stride_scale_b = along_k ? 0 : p.n;
   if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);

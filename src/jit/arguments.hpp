@@ -32,8 +32,8 @@ int places_of_shard(const KernelConfig& config, const LaunchShape& shape);
 struct Workspace {
   void* memory = nullptr;
   unsigned* counters = nullptr;
-  unsigned* broken_groups = nullptr;      ///< of calls with groups, see BrokenGroups; null where none can be
-  const ShardOperands* shards = nullptr;  ///< of calls of several ranks
+  device::GroupFaults* group_faults = nullptr;  ///< where calls with groups count them; null where there are none
+  const ShardOperands* shards = nullptr;        ///< of calls of several ranks
 };
 
 /// Encodes TMA descriptors, and may remember them.

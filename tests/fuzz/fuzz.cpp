@@ -19,6 +19,7 @@ fs::path make_scratch() {
   const fs::path in_memory = "/dev/shm";
   std::error_code failed;
   const fs::path parent = access(in_memory.c_str(), W_OK) == 0 ? in_memory : temporary_folder(failed);
+  if (failed) throw std::system_error(failed, "TMPDIR");
   std::string name = (parent / "jitgemm-fuzz-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
   return name;

@@ -1,4 +1,6 @@
 """grouped_mm() on NumPy's arrays, by the emulator."""
+import gc
+
 import numpy as np
 import pytest
 
@@ -285,6 +287,17 @@ def test_weights_that_lie_apart(by_columns):
     check(jitgemm.grouped_mm(a, apart, offs), a, stack, offs)
     out = jitgemm.grouped_mm(np.stack([a[:10]] * 4), apart, counts=np.array([3, 0, 10, 1], "int32"))
     assert np.allclose(out[2], a[:10] @ stack[2], atol=1e-4)
+
+
+def test_weights_that_lie_apart_transposed():
+    matrices, a, offs = random((3, 6, 5)), random((9, 5)), np.array([2, 2, 9], "int32")
+    experts = jitgemm.MatrixPointers([matrix.copy() for matrix in matrices])
+    transposed = experts.mT
+    assert np.shares_memory(transposed[1], experts[1]) and np.array_equal(transposed[1], matrices[1].T)
+    assert len(transposed) == 3 and "(3, 5, 6)" in repr(transposed) and transposed.mT[2].shape == (6, 5)
+    del experts
+    gc.collect()
+    check(jitgemm.grouped_mm(a, transposed, offs), a, matrices.swapaxes(1, 2), offs)
 
 
 def test_weights_that_lie_apart_and_do_not_go_together():

@@ -186,6 +186,16 @@ def test_experts_some_of_which_are_frozen():
         jitgemm.grouped_mm(a, frozen, offs, out=torch.empty(9, 8, requires_grad=True))
 
 
+def test_weights_of_numpy_among_those_that_learn():
+    a, offs = torch.randn(9, 4), torch.tensor([4, 9], dtype=torch.int32)
+    weight = leaf(4, 5, dtype=torch.float32, device="cpu")
+    experts = jitgemm.MatrixPointers([np.zeros((4, 5), np.float32), weight])
+    jitgemm.grouped_mm(a, experts, offs).sum().backward()
+    assert torch.allclose(weight.grad, a[4:].sum(0)[:, None].expand(4, 5), atol=1e-4)
+    with pytest.raises(TypeError, match="pass torch's tensors for a, offs and bias, too"):
+        jitgemm.grouped_mm(a, experts, offs.numpy())
+
+
 def test_pointers_to_transposed_matrices():
     weights = [torch.randn(4, 6) for _ in range(2)]
     experts = jitgemm.MatrixPointers(weights)

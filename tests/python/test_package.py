@@ -71,7 +71,7 @@ def test_paths_one_or_several(tmp_path):
     assert jitgemm.cache.kernels(bytes(tmp_path / "cache")) == []
     for enough in (2**70, np.int64(10)):
         assert jitgemm.cache.prune(enough, tmp_path / "cache") == 0
-    for wrong in (-1, 1.5, "1"):
+    for wrong in (-1, 1.5, "1", np.array([1.5])):
         with pytest.raises(ValueError, match="max_bytes is .*; pass how many bytes may stay"):
             jitgemm.cache.prune(wrong, tmp_path / "cache")
 

@@ -21,12 +21,13 @@ def recorded(a: Tensor, b: Tensor | _core.MatrixPointers, offs: Tensor | None, b
     if scaled or a.dtype.itemsize == 1:
         raise RuntimeError("products of 8 bits, and scales, have no gradients; multiply a wider copy, or detach() the "
                            "operands")
+    if not all(x is None or isinstance(x, Tensor) for x in (a, offs, bias)):
+        raise TypeError("one of the arguments requires a gradient: pass torch's tensors for a, offs and bias, too")
     if stream is not None:
         raise ValueError("gradients are computed on the stream that autograd chooses; use torch.cuda.stream() and leave "
                          "stream away")
     if isinstance(b, _core.MatrixPointers):
-        weights = [weight for weight in b if isinstance(weight, Tensor)]  # for the CPU it may have NumPy's
-        return _Apart.apply(a, b, offs, bias, out_dtype, expected_m, config, context, *weights)
+        return _Apart.apply(a, b, offs, bias, out_dtype, expected_m, config, context, *b)
     return _Grouped.apply(a, b, offs, bias, out_dtype, expected_m, config, context)
 
 
@@ -63,12 +64,14 @@ class _Grouped(torch.autograd.Function):
 
 
 class _Apart(torch.autograd.Function):
-    """Of rows in groups whose weights lie apart, which follow on the other arguments, each with its own gradient."""
+    """Of rows in groups whose weights lie apart. They follow on the other arguments, each with its own gradient; NumPy's
+    arrays may be among them, which have none."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: _core.MatrixPointers, offs: Tensor, bias: Tensor | None, out_dtype: object,
-                expected_m: int, config: str | None, context: object, *weights: Tensor) -> Tensor:
-        ctx.save_for_backward(a, offs, *weights)  # so that torch says when one is written before they are read again
+                expected_m: int, config: str | None, context: object, *weights: Any) -> Tensor:
+        # The weights so that torch says when one is written before they are read again.
+        ctx.save_for_backward(a, offs, *(weight for weight in weights if isinstance(weight, Tensor)))
         ctx.pointers = b
         ctx.settings = {"expected_m": expected_m, "context": context}
         ctx.bias_dtype = None if bias is None else bias.dtype
@@ -82,7 +85,7 @@ class _Apart(torch.autograd.Function):
         grad_bias = _of_bias(_of_groups(grad, offs), ctx.bias_dtype) if needs_bias else None
         grad = _contiguous(grad.to(a.dtype))
         grad_a = _rows(grad, ctx.pointers.mT, offs, ctx.settings) if needs_a else None
-        grads: list[Tensor | None] = [None] * len(weights)
+        grads: list[Tensor | None] = [None] * len(needs_weights)
         if any(needs_weights):
             of_all = _along_k(a.t(), grad, offs, weights[0].stride(-1) != 1, ctx.settings).unbind()
             grads = [own if needs else None for own, needs in zip(of_all, needs_weights)]

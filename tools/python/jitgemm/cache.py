@@ -38,11 +38,15 @@ def verify(directory: Directory = None) -> list[CachedKernel]:
 
 def prune(max_bytes: int | None = None, directory: Directory = None) -> int:
     """Removes damaged kernels, then the least recently used until `max_bytes` are left. Returns the bytes freed."""
-    if max_bytes is not None:
-        if not hasattr(max_bytes, "__index__") or operator.index(max_bytes) < 0:
-            raise ValueError(f"max_bytes is {max_bytes!r}; pass how many bytes may stay, 0 or more, or None")
-        max_bytes = min(operator.index(max_bytes), 2**64 - 1)
-    return _cache(directory).prune(max_bytes)
+    if max_bytes is None:
+        return _cache(directory).prune(None)
+    try:
+        most = operator.index(max_bytes)
+    except TypeError:
+        most = -1
+    if most < 0:
+        raise ValueError(f"max_bytes is {max_bytes!r}; pass how many bytes may stay, 0 or more, or None")
+    return _cache(directory).prune(min(most, 2**64 - 1))
 
 
 def clear(directory: Directory = None) -> int:

@@ -228,8 +228,8 @@ epilogue   as matmul's, in the place of bias and beta; of pairs out has N / 2 co
 operands   as matmul's. A value a row is (M,), with counts (groups, M); a value a column (N,), or (groups, N) where each
            group has its own; a matrix is as out.
 
-Of torch's tensors with offs there are gradients for a, b and bias, but none with MatrixPointers. Context.check() says
-whether offs or counts were out of range, or a matrix had no memory; nothing beside the result is ever written.)");
+Of torch's tensors with offs there are gradients for a, b (with MatrixPointers each matrix's own) and bias. Context.check()
+says whether offs or counts were out of range, or a matrix had no memory; nothing beside the result is ever written.)");
   module.attr("_matmul") = builtin<0>(module.attr("matmul"), "matmul");
   module.attr("_linear") = builtin<1>(module.attr("linear"), "linear");
   module.def(

@@ -69,8 +69,12 @@ MatrixPointers MatrixPointers::transposed() const {
   MatrixPointers other = *this;
   std::swap(other.view_.shape[1], other.view_.shape[2]);
   std::swap(other.view_.strides[1], other.view_.strides[2]);
-  for (nb::object& array : other.arrays_) array = array.attr("T");
+  other.transposed_ = !transposed_;
   return other;
+}
+
+nb::object MatrixPointers::array(std::size_t group) const {
+  return transposed_ ? arrays_[group].attr("T") : arrays_[group];
 }
 
 void MatrixPointers::require_arrays() const {
@@ -105,7 +109,8 @@ void bind_matrix_pointers(nb::module_& module) {
 
 Of one type, shape and strides, on one device. A table of their addresses is made on the device, once: products read it
 there, also when a captured graph is replayed. It keeps the matrices alive, and has to be kept as long as products that use
-it may run; whoever gives a matrix other memory makes another. torch's get gradients, each its own.)")
+it may run; whoever gives a matrix other memory makes another. Each torch tensor among them gets a gradient of its own,
+unless it was made under no_grad(), as weight.T may be.)")
       .def(nb::init<nb::handle, nb::handle>(), nb::arg("matrices").none(), nb::kw_only(), "context"_a = nb::none(),
            nb::sig("def __init__(self, matrices: collections.abc.Iterable[typing.Any], *, context: Context | None = "
                    "None) -> None"))
@@ -118,7 +123,7 @@ it may run; whoever gives a matrix other memory makes another. torch's get gradi
             if (group == -1 && PyErr_Occurred()) throw nb::python_error();
             if (group < 0 || group >= self.view().shape[0])
               throw nb::index_error("there is no such matrix; they count from 0");
-            return self.arrays()[std::size_t(group)];
+            return self.array(std::size_t(group));
           },
           nb::arg("group").none(), nb::sig("def __getitem__(self, group: int) -> typing.Any"))
       .def_prop_ro("mT", &MatrixPointers::transposed, nb::sig("def mT(self, /) -> MatrixPointers"),

@@ -23,13 +23,13 @@ class MatrixPointers {
   /// Bytes that all pointers are multiples of, 16 at most.
   int alignment() const { return alignment_; }
   bool requires_gradients() const;
-  /// Each (N, K), by the same table; of each array its T.
+  /// Each (N, K), by the same table.
   MatrixPointers transposed() const;
   /// Whether one shares memory with an array.
   bool overlap(const View& other) const;
   /// Whether whoever uses them waits for the device, see must_wait().
   bool must_wait() const { return must_wait_; }
-  const std::vector<nb::object>& arrays() const { return arrays_; }
+  nb::object array(std::size_t group) const;
   /// Throws ValueError where the matrices are gone, and what the table points to.
   void require_arrays() const;
 
@@ -42,7 +42,8 @@ class MatrixPointers {
   void drop_held() { const std::vector<nb::object> dropped = std::exchange(arrays_, {}); }
 
  private:
-  std::vector<nb::object> arrays_;  // whose memory it is
+  std::vector<nb::object> arrays_;  // whose memory it is, as they were given
+  bool transposed_ = false;
   std::vector<std::uintptr_t> addresses_;
   nb::object context_;
   View view_;

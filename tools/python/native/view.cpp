@@ -63,11 +63,11 @@ Occupied occupied(const View& view) {
   const void* const begin = static_cast<const char*>(view.data) + first * size;
   const std::int64_t bytes = (last - first + 1) * size;
   if (first < 0) return {begin, bytes};
-  std::int64_t row = 1, pitch = 0;  // elements, 0: of one row
+  std::int64_t row = 1, pitch = 0;  // elements; 0: there is one row
   for (std::size_t i = 0; i < std::size_t(view.rank); ++i) {
     if (view.shape[i] == 1) continue;
     if (view.strides[i] == 1)
-      row = view.shape[i];
+      row += view.shape[i] - 1;  // of several such dimensions, as windows have them, to the last element
     else
       pitch = std::gcd(pitch, view.strides[i]);
   }
