@@ -317,7 +317,7 @@ OTHERS = [
     ("{}/sass.md", "their machine code: loops, registers, spills"),
     ("h100/types.md", "every type, layout and epilogue beside its peers, on an H100"),
     ("h100/summary.txt", "what an H100 reaches, and where it falls short"),
-    ("{}/candidates.md", "registers and spills of every candidate on every architecture"),
+    ("{}/candidates.md", "registers and spills of every candidate of the portable loop on every architecture, by NVRTC alone"),
     ("{}/tests.log", "the GPU tests"),
     ("seeds.md", "the seed documents' own numbers beside ours, older kernels"),
     ("product.log", "every combination of choices on the GPU, once"),
