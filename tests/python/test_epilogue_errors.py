@@ -93,19 +93,11 @@ def test_operands_of_a_batch_that_no_stride_describes_may_not_overlap():
     with pytest.raises(ValueError, match="operand before and out overlap"):
         jitgemm.matmul(a, b, out=beside[..., :7], epilogue=epilogues.gelu("f32"), operands={"before": beside[..., 6:13]})
     # Windows of four columns, each one further, reach six.
-    rows = np.ones((2, 4, 16), np.float32)
-    windows = np.lib.stride_tricks.as_strided(rows, (2, 3, 4, 4), (256, 4, 64, 4))
-    for column in (5, 6):
-        before = np.lib.stride_tricks.as_strided(rows[0, 0, column:], (2, 3, 4, 2), (256, 8, 64, 4))
-        def product():
-            return jitgemm.matmul(windows, np.ones((2, 3, 4, 2), np.float32), epilogue=epilogues.gelu("f32"),
-                                  operands={"before": before})
-        if column == 6:
-            product()
-            assert (before == 4).all() and (rows[..., :6] == 1).all()
-        else:
-            with pytest.raises(ValueError, match="operand before and a overlap"):
-                product()
+    rows = np.ones((2, 12, 16), np.float32)
+    windows = np.lib.stride_tricks.as_strided(rows, (2, 3, 4, 4), (768, 4, 64, 4))
+    output = np.lib.stride_tricks.as_strided(rows[0, 0, 5:], (2, 3, 4, 2), (768, 256, 64, 4))
+    with pytest.raises(ValueError, match="operand before and a overlap"):
+        jitgemm.matmul(windows, np.ones((2, 3, 4, 2), np.float32), epilogue=epilogues.gelu("f32"), operands={"before": output})
     with pytest.raises(ValueError, match="some of its elements are one in memory"):
         jitgemm.matmul(a, b, epilogue=epilogues.gelu("f32"),
                        operands={"before": np.lib.stride_tricks.as_strided(before, before.shape, (0, 140, 28, 4))})

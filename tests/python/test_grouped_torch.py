@@ -1,4 +1,5 @@
 """Gradients of grouped_mm() in torch. On CPU tensors, by the emulator."""
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
