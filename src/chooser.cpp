@@ -42,14 +42,13 @@ std::string as_for(const NormalProblem& tuned, const NormalProblem& shape) {
 
 class Chooser::Measuring {
  public:
-  /// `while_waiting` is called again and again until the measurement of another thread has ended; what it throws ends
-  /// the wait.
-  template <typename WhileWaiting>
-  Measuring(Chooser& chooser, const WhileWaiting& while_waiting) {
+  /// Reports again and again until the measurement of another thread has ended; what that throws ends the wait.
+  Measuring(Chooser& chooser, const NormalProblem& problem, const std::function<void(int, int)>& of_call = {}) {
     of_this_thread.push_back(&chooser);
     try {
       lock_ = std::unique_lock(chooser.measuring_, std::defer_lock);
-      while (!lock_.try_lock_for(std::chrono::milliseconds(50))) while_waiting();
+      while (!lock_.try_lock_for(std::chrono::milliseconds(50)))
+        chooser.report_progress(problem, of_call, 0, tuned_candidates);
     } catch (...) {
       of_this_thread.pop_back();
       throw;
@@ -67,6 +66,12 @@ class Chooser::Measuring {
   static inline thread_local std::vector<const Chooser*> of_this_thread;  // the innermost last
   std::unique_lock<std::timed_mutex> lock_;
 };
+
+void Chooser::report_progress(const NormalProblem& problem, const std::function<void(int, int)>& of_call, int done,
+                              int total) const {
+  if (of_call) of_call(done, total);
+  if (options_.progress) options_.progress(problem, done, total);
+}
 
 bool Chooser::measures_here() const { return Measuring::is_of_this_thread(*this); }
 
@@ -101,9 +106,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       choice.why += may_measure ? "; not measured from within a measurement" : "; not measured during stream capture";
       return choice;
     }
-    const Measuring measuring(*this, [&] {
-      if (options_.progress) options_.progress(problem, 0, tuned_candidates);
-    });
+    const Measuring measuring(*this, problem);
     if (auto meanwhile = remembered(shape)) return *meanwhile;
     choice = look_up(planner, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
@@ -137,10 +140,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
-  const Measuring measuring(*this, [&] {
-    if (progress) progress(0, tuned_candidates);
-    if (options_.progress) options_.progress(problem, 0, tuned_candidates);
-  });
+  const Measuring measuring(*this, problem, progress);
   std::exception_ptr why;
   // Who asks for it wants the best, and has the time.
   auto result = measure(problem, {.budget_seconds = options_.budget_seconds,
@@ -345,8 +345,7 @@ Choice Chooser::by_model(const Planner& planner) const {
 std::optional<TuneResult> Chooser::measure(const NormalProblem& problem, TuneOptions options) {
   const NormalProblem tuned = tuned_shape(shape_of(problem), options_.bucket_m);
   options.progress = [&, of_call = std::move(options.progress)](int done, int total) {
-    if (of_call) of_call(done, total);
-    if (options_.progress) options_.progress(problem, done, total);
+    report_progress(problem, of_call, done, total);
   };
   if (options.waits_for_kernels)
     options.candidates = candidates_for(tuned, device_, options_.constraints, options.budget_seconds);

@@ -124,6 +124,9 @@ class Chooser {
   /// for itself.
   class Measuring;
   bool measures_here() const;
+  /// To the callback of the call, if it has one, and to that of the options.
+  void report_progress(const NormalProblem& problem, const std::function<void(int, int)>& of_call, int done,
+                       int total) const;
 
   std::timed_mutex measuring_;  // two measurements at once would disturb each other
   std::atomic<double> spent_seconds_ = 0;
