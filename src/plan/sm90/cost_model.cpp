@@ -109,9 +109,9 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
 
 CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
   const KernelConfig& c = l.config;
-  const double m = l.rows, n = l.columns;
+  const double m = l.rows, n = l.columns, loaded = m + l.loaded_columns;
   Step step;
-  step.ingest_clocks = row_bytes_of_step / ingest_bytes_a_clock * (m + l.loaded_columns) * rates_.ingest;
+  step.ingest_clocks = row_bytes_of_step / ingest_bytes_a_clock * loaded * rates_.ingest;
 
   // Clusters of a wave that share rows of A, and of B.
   const double clusters =
@@ -122,8 +122,10 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
                  l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
   if (c.ping_pong) step.rows_us *= rates_.ping_pong_row;
 
-  step.product_clocks =
-      l.multiplied_rows / wgmma_rows * wgmmas_of_step * std::max(n / columns_a_clock, a_clocks + n / b_columns_a_clock);
+  // Loads write to the shared memory that products read: a row of A or B takes one of its clocks.
+  const double wgmmas = l.multiplied_rows / wgmma_rows * wgmmas_of_step;
+  step.product_clocks = std::max(wgmmas * n / columns_a_clock,
+                                 wgmmas * (a_clocks + n / b_columns_a_clock) + rates_.shared_writes * loaded);
   // Of halves, as many columns lie side by side as D has.
   const int adjacent = pairing_of(problem_) == Pairing::halves && !c.swap_ab ? c.block_n / 2 : c.block_n;
   if (problem_.b.scaling == Scaling::block_128x128 && scale_columns % adjacent != 0 && adjacent % scale_columns != 0)

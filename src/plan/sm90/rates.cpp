@@ -14,6 +14,7 @@ HopperRates HopperRates::of_h100() {
   return {.launch_us = 1.38,
           .clocks_us = 1.52e3,
           .ingest = 0.902,
+          .shared_writes = 0,
           .row_ns = 0.0155,
           .straddling_row_ns = 0.025,
           .shared_row = 0.941,
@@ -42,7 +43,7 @@ HopperRates HopperRates::derived(const DataSheet& device) {
   const double clocks = sustained_clock * device.peak_clocks_us;
   hopper.clocks_us = clocks;
   hopper.launch_us = 2;
-  hopper.ingest = 1;
+  hopper.ingest = hopper.shared_row = hopper.ping_pong_row = hopper.clusters = hopper.square_clusters = 1;
   hopper.row_ns = 128 / (64 * device.sms * clocks) * 1e3;  // all SMs take in 64 bytes a clock
   hopper.straddling_row_ns = 2 * hopper.row_ns;
   hopper.hot_row = 0.3;
@@ -67,6 +68,7 @@ NamedRates HopperRates::fields() {
   return {{"sm90.launch_us", &launch_us},
           {"sm90.clocks_us", &clocks_us},
           {"sm90.ingest", &ingest},
+          {"sm90.shared_writes", &shared_writes},
           {"sm90.row_ns", &row_ns},
           {"sm90.straddling_row_ns", &straddling_row_ns},
           {"sm90.shared_row", &shared_row},
