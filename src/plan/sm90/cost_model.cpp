@@ -39,7 +39,8 @@ constexpr int scale_columns = 128;
 
 // What HopperRates::epilogue_us is of.
 constexpr double usual_accumulators = 128 * 32;  // of a warp
-constexpr int straddled_line_bytes = 128;        // rows that do not start on such a line take two requests
+constexpr int line_bytes = 128;                  // of the L2: rows that do not start on one take two requests
+constexpr double shared_line = 0.4;              // of D, stored by two tiles in parts, over one's share of its bytes
 constexpr int box_columns = 64;                  // of an N-major B, the last one whole
 
 // A wgmma has 64 rows and 32 bytes of k, so that a k-block takes four. Its products take a clock for two columns; it
@@ -66,7 +67,7 @@ CostModelSm90::CostModelSm90(const KernelProblem& p, const RatedDevice& device)
       part_element_(double(size_of(accumulator_of(p)))) {
   for (int size = 1; size < int(usable_sms_.size()); ++size) usable_sms_[std::size_t(size)] = usable_sms(size, device);
   const auto row_us = [&](std::int64_t ld) {
-    return 1e-3 * (ld * int(element_) % straddled_line_bytes == 0 ? rates_.row_ns : rates_.straddling_row_ns);
+    return 1e-3 * (ld * int(element_) % line_bytes == 0 ? rates_.row_ns : rates_.straddling_row_ns);
   };
   epilogue_us_ = (p.d.alignment == 16 ? rates_.epilogue_us : rates_.unaligned_epilogue_us) / usual_accumulators;
   row_us_a_ = row_us(p.a.ld);
@@ -155,7 +156,14 @@ double CostModelSm90::step_us(const Step& step, double active, int share) const 
 double CostModelSm90::epilogue_us(const Launch& l) const {
   const double stored = l.elements / l.config.cluster_k;  // by one block
   const int warps = l.config.ping_pong ? 4 : l.config.warps;
-  return epilogue_us_ * stored / warps + stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
+  return epilogue_us_ * stored / warps +
+         shared_lines(l.config) * stored * d_bytes_ * us_per_clock_ / rates_.store_bytes_clock;
+}
+
+double CostModelSm90::shared_lines(const KernelConfig& c) const {
+  const int fold = pairing_of(problem_) == Pairing::none ? 1 : 2;
+  const int row_bytes = (c.swap_ab ? c.block_m : c.block_n) / fold * int(size_of(problem_.d.type));
+  return 1 + shared_line * (line_bytes - std::gcd(row_bytes, line_bytes)) / row_bytes;
 }
 
 /// Blocks that compute a tile, or a part of one, each: as many waves as there are blocks for the SMs.

@@ -51,6 +51,8 @@ class CostModelSm90 {
   /// What a row costs that so many clusters ask for at once, over one that a single cluster asks for.
   double contention(double clusters) const;
   double epilogue_us(const Launch& launch) const;
+  /// What storing D takes over one whose tiles share no line with their neighbours (tools/results/NOTES.md, 61).
+  double shared_lines(const KernelConfig& config) const;
   double part_bytes(const Launch& launch) const { return launch.elements * part_element_; }
 
   // The parts of the time that depend on how a schedule deals tiles out: the main loop, the epilogue and the fix-up.

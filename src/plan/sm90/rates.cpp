@@ -14,7 +14,7 @@ HopperRates HopperRates::of_h100() {
   return {.launch_us = 1.38,
           .clocks_us = 1.52e3,
           .ingest = 0.902,
-          .shared_writes = 0,
+          .shared_writes = 0.3,
           .row_ns = 0.0155,
           .straddling_row_ns = 0.025,
           .shared_row = 0.941,
@@ -42,23 +42,28 @@ HopperRates HopperRates::derived(const DataSheet& device) {
   HopperRates hopper;
   const double clocks = sustained_clock * device.peak_clocks_us;
   hopper.clocks_us = clocks;
-  hopper.launch_us = 2;
-  hopper.ingest = hopper.shared_row = hopper.ping_pong_row = hopper.clusters = hopper.square_clusters = 1;
-  hopper.row_ns = 128 / (64 * device.sms * clocks) * 1e3;  // all SMs take in 64 bytes a clock
-  hopper.straddling_row_ns = 2 * hopper.row_ns;
-  hopper.hot_row = 0.3;
-  hopper.latency_us = 1200 / clocks;
+  hopper.launch_us = 1.3;
+  hopper.ingest = 0.83;
+  hopper.shared_writes = 0.32;
+  hopper.row_ns = 128 / (36 * device.sms * clocks) * 1e3;  // all SMs take in 36 bytes a clock
+  hopper.straddling_row_ns = 1.55 * hopper.row_ns;
+  hopper.shared_row = 0.92;
+  hopper.hot_row = 0.035;
+  hopper.ping_pong_row = hopper.clusters = 1;
+  hopper.square_clusters = 1.1;
+  hopper.latency_us = 1500 / clocks;
   hopper.promotions = 32;             // two f32 additions a lane, and two moves, in four clocks
-  hopper.epilogue_us = 384 / clocks;  // three instructions an accumulator
-  hopper.unaligned_epilogue_us = 14 * hopper.epilogue_us;
-  hopper.store_bytes_clock = 32;
-  hopper.cluster_sum_us = 600 / clocks;  // an arrival at another SM's barrier, and its data
-  hopper.cluster_sum_bytes_clock = 16;
-  hopper.arrival_us = 2400 / clocks;  // release, atomic and acquire: three round trips to the L2
-  hopper.part_bytes_us = 32 * clocks;
-  hopper.wave_us = 2;
-  hopper.second_block_us = 0.3;
-  hopper.unhidden = 0.3;
+  hopper.epilogue_us = 270 / clocks;  // two instructions an accumulator
+  hopper.unaligned_epilogue_us = 4800 / clocks;
+  hopper.store_bytes_clock = 20;
+  hopper.cluster_sum_us = 440 / clocks;  // an arrival at another SM's barrier, and its data
+  hopper.cluster_sum_bytes_clock = 14;
+  hopper.arrival_us =
+      4500 / clocks;  // release, atomic and acquire: three round trips to the L2, and the wait for the last
+  hopper.part_bytes_us = 19 * clocks;
+  hopper.wave_us = 2.3;
+  hopper.second_block_us = 0.28;
+  hopper.unhidden = 0.42;
   hopper.power_flops_us = sustained_products * flops_a_clock * device.sms * device.peak_clocks_us;
   hopper.memory_bytes_us = sustained_memory * device.memory_bytes_us;
   return hopper;
