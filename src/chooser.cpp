@@ -97,6 +97,7 @@ Choice Chooser::preview(const NormalProblem& problem) {
 Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* settled) {
   if (settled) *settled = true;
   const NormalProblem shape = shape_of(problem);
+  std::uint64_t generation = generation_;
   if (auto choice = remembered(shape)) return *choice;
   const Planner planner = this->planner(problem);
   Choice choice = look_up(planner, shape);
@@ -107,6 +108,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       return choice;
     }
     const Measuring measuring(*this, problem);
+    generation = generation_;
     if (auto meanwhile = remembered(shape)) return *meanwhile;
     choice = look_up(planner, shape);
     const double left = options_.total_budget_seconds - spent_seconds_;
@@ -116,28 +118,33 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       choice.why += "; not measured: the Context's tuning budget is spent";
     } else if (const auto result = measure(problem, {.budget_seconds = std::min(left, options_.budget_seconds)})) {
       spent_seconds_ += result->seconds;
-      if (is_bounded()) {
-        choice = look_up(planner, shape);
-      } else if (planner.why_not(result->config).empty()) {  // what was measured may be a bucket, another problem
-        const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
-        choice = {.config = result->config,
-                  .source = PlanSource::measured,
-                  .why = why_chosen(*result) + as_for(tuned, shape),
-                  .predicted_us = planner.predict_us(result->config),
-                  .measured_us = takes_as_long(tuned, shape) ? result->median_us : 0,
-                  .spread = result->spread,
-                  .runners_up = runners_up_of(*result),
-                  .tuned = true};
-      }
+      choice = is_bounded() ? look_up(planner, shape) : measured_choice(planner, shape, *result);
     } else {
       choice.why += "; not measured: nothing could be run";
     }
   }
-  remember(shape, choice);
+  remember(shape, choice, generation);
   return choice;
 }
 
-TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
+Choice Chooser::measured_choice(const Planner& planner, const NormalProblem& shape, const TuneResult& result) {
+  // What was measured may be a bucket, another problem; the look-up says what serves instead.
+  if (!planner.why_not(result.config).empty()) return look_up(planner, shape);
+  const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
+  Choice choice{.config = result.config,
+                .source = PlanSource::measured,
+                .why = why_chosen(result) + as_for(tuned, shape),
+                .predicted_us = planner.predict_us(result.config),
+                .tuned = true};
+  if (takes_as_long(tuned, shape)) {
+    choice.measured_us = result.median_us;
+    choice.spread = result.spread;
+    choice.runners_up = runners_up_of(result);
+  }
+  return choice;
+}
+
+Chooser::Tuned Chooser::tune(const NormalProblem& problem, const std::function<void(int, int)>& progress) {
   if (measures_here())
     throw Error(ErrorCode::invalid_option, "a progress callback tunes; tune when the call that measures has returned");
   const Measuring measuring(*this, problem, progress);
@@ -153,12 +160,7 @@ TuneResult Chooser::tune(const NormalProblem& problem, const std::function<void(
                 "no candidate computes what the reference does; JITGEMM_LOG=info says more, and please report it");
   }
   forget();
-  return *result;
-}
-
-std::string Chooser::measured_as(const NormalProblem& problem) const {
-  const NormalProblem shape = shape_of(problem);
-  return as_for(tuned_shape(shape, options_.bucket_m), shape);
+  return {measured_choice(planner(problem), shape_of(problem), *result), *result};
 }
 
 std::optional<Choice> Chooser::remembered(const NormalProblem& shape) {
@@ -168,14 +170,16 @@ std::optional<Choice> Chooser::remembered(const NormalProblem& shape) {
   return found->second;
 }
 
-void Chooser::remember(const NormalProblem& shape, const Choice& choice) {
+void Chooser::remember(const NormalProblem& shape, const Choice& choice, std::uint64_t generation) {
   const std::unique_lock lock(settled_mutex_);
+  if (generation != generation_) return;
   if (settled_.size() >= most_settled) settled_.clear();
   settled_.insert_or_assign(shape, choice);
 }
 
 void Chooser::forget() {
   const std::unique_lock lock(settled_mutex_);
+  ++generation_;
   settled_.clear();
 }
 

@@ -66,8 +66,12 @@ class Chooser {
   Choice choose(const NormalProblem& problem, bool may_measure, bool* settled = nullptr);
   /// The cost model's, of those that need no more workspace than this. Error{workspace_too_small} where all need more.
   Choice choose_within(const NormalProblem& problem, std::size_t workspace_bytes);
+  struct Tuned {
+    Choice choice;
+    TuneResult result;
+  };
   /// Measures and stores, whatever was known. Throws what kept it from measuring anything.
-  TuneResult tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
+  Tuned tune(const NormalProblem& problem, const std::function<void(int, int)>& progress);
 
   // Of products across ranks, which their ranks measure together.
   /// What has been measured of one; none, too, where tuning is off, or kernels at hand are to serve.
@@ -76,9 +80,6 @@ class Chooser {
   double seconds_to_measure();
   /// Keeps what was measured in so many seconds. The record's device, constraints and library are filled in.
   void keep(const TuningRecord& record, double seconds);
-
-  /// What tune() measures in the problem's place, to follow on a reason; empty if it is the problem.
-  std::string measured_as(const NormalProblem& problem) const;
 
   /// Of what choose() may choose for the problem. Both outlive it.
   Planner planner(const NormalProblem& problem) const { return {problem, part_, options_.constraints}; }
@@ -90,7 +91,8 @@ class Chooser {
 
  private:
   std::optional<Choice> remembered(const NormalProblem& shape);
-  void remember(const NormalProblem& shape, const Choice& choice);
+  /// Remembers nothing if forget() has come since `generation`: then the choice may be an old one.
+  void remember(const NormalProblem& shape, const Choice& choice, std::uint64_t generation);
   void forget();
   /// `shape`, here and below: shape_of() the problem.
   Choice look_up(const Planner& planner, const NormalProblem& shape);
@@ -109,6 +111,8 @@ class Chooser {
   /// None where no configuration is legal within the constraints.
   static std::optional<Choice> first_of(const Planner& planner);
   Choice by_model(const Planner& planner) const;
+  /// By what has just been measured in the shape's place, with times where they are the shape's.
+  Choice measured_choice(const Planner& planner, const NormalProblem& shape, const TuneResult& result);
   std::optional<TuneResult> measure(const NormalProblem& problem, TuneOptions options);
   /// Whether gemm() would measure before it settles on the choice.
   bool measures(const NormalProblem& problem, const Choice& choice) const;
@@ -132,6 +136,7 @@ class Chooser {
   std::atomic<double> spent_seconds_ = 0;
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;
+  std::atomic<std::uint64_t> generation_ = 0;  // of settled_
   std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;
 };
 

@@ -159,16 +159,11 @@ TuneReport Context::tune(const Problem& asked, const std::function<void(int, int
     if (!reads_ab(problem)) {
       throw Error(ErrorCode::invalid_problem, "nothing is multiplied, so there is nothing to tune; give sizes above 0");
     }
-    const TuneResult result = self.chooser.tune(problem, progress);
+    const Chooser::Tuned tuned = self.chooser.tune(problem, progress);
     self.ready_table.clear();
-    TuneReport report;
-    report.plan = self.make_plan(
-        problem, {result.config, PlanSource::measured, why_chosen(result) + self.chooser.measured_as(problem),
-                  self.chooser.planner(problem).predict_us(result.config), result.median_us, result.spread, 0,
-                  runners_up_of(result)});
-    report.candidates = result.candidates;
-    report.seconds = result.seconds;
-    return report;
+    return TuneReport{.plan = self.make_plan(problem, tuned.choice),
+                      .candidates = tuned.result.candidates,
+                      .seconds = tuned.result.seconds};
   });
 }
 
