@@ -243,6 +243,17 @@ TEST_CASE("Tuning says how far it is, and measures no more candidates than asked
   CHECK(calls.back() == std::pair(2, 2));
 }
 
+TEST_CASE("Tuning says that it goes on while it waits for kernels that others' threads compile", "[autotuner]") {
+  Session session({.compile = [](const KernelConfig& config) {
+    if (!(config == ranked[0].config)) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  }});
+  session.options.waits_for_kernels = true;
+  int waited = 0;
+  session.options.progress = [&](int done, int) { waited += done == 1; };
+  REQUIRE(session.run());
+  CHECK(waited > 3);  // each 50 ms, and when the first was there
+}
+
 TEST_CASE("Without elements of D, or candidates, there is nothing to measure", "[autotuner]") {
   Session session({});
   CHECK_FALSE(session.run(normalise({.m = 0, .n = 5, .k = 5, .d = {f32}})));

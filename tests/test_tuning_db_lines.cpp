@@ -146,6 +146,7 @@ TEST_CASE("A tuning database that an editor leaves without a last newline loses 
 }
 
 TEST_CASE("A record with impossible values is refused, says why, and hides no good one", "[tuning_db]") {
+  CHECK(parse_json_line(line_with("/runners_up", {{{"config", "sm80 128x128x32"}, {"median_us", 13}}})));
   const std::string big = "123456789012345678901234567890";
   const std::vector<std::string> lines{
       line_with("/median_us", -1),
@@ -158,6 +159,8 @@ TEST_CASE("A record with impossible values is refused, says why, and hides no go
       line_with_text("\"median_us\":12.5", "\"median_us\":1e999"),
       line_with("/spread", -0.1),
       line_with_text("\"spread\":0.02", "\"spread\":nan"),
+      line_with("/runners_up", {{{"config", "sm80 128x128x32"}, {"median_us", 0}}}),
+      line_with("/runners_up", {{{"config", "sm80 128x128x32"}, {"median_us", -1}}}),
       line_with("/schema", 1.5),
       line_with("/schema", "1"),
       line_with("/library", 1),

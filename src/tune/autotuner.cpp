@@ -149,7 +149,10 @@ class Tuner {
     std::iota(pending.begin(), pending.end(), 0);
     while (!pending.empty() && !(admission_deadline_ && admission_deadline_->over())) {
       const auto next = next_compiled(pending);
-      if (next == pending.end()) continue;
+      if (next == pending.end()) {
+        if (std::chrono::steady_clock::now() - reported_ >= progress_interval) report_progress();
+        continue;
+      }
       Candidate& candidate = candidates_[*next];
       guarded(candidate, [&] {
         candidate.runnable.kernels = (*kernels_)[*next].get();
@@ -310,7 +313,10 @@ class Tuner {
   }
 
   /// Never within guarded(): what it throws concerns no candidate.
-  void report_progress() const { options_.progress(done_, int(candidates_.size())); }
+  void report_progress() {
+    reported_ = std::chrono::steady_clock::now();
+    options_.progress(done_, int(candidates_.size()));
+  }
 
   Backend& backend_;
   KernelStore& store_;
@@ -320,6 +326,7 @@ class Tuner {
   std::vector<Candidate> candidates_;
   bool complete_ = true;
   int done_ = 0;  // of the candidates, with compiling and checking
+  std::chrono::steady_clock::time_point reported_;
   std::mt19937 random_{1};
   int round_ = 0;
   std::optional<Sampler> sampler_;

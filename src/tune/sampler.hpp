@@ -26,7 +26,7 @@ class Sampler {
 
   Operands operands_as_batch() const { return scratch_.operands_as_batch(0); }
   Stream stream() const { return timer_.stream(); }
-  /// Once, on operands(); done on return.
+  /// Once, on the first set of operands, rows dealt equally; done on return.
   void run(const Runnable& runnable);
   /// Warms up, and records what a sample takes. `expected_us`: of a call; 0: a short one.
   void prepare(Runnable& runnable, double expected_us);

@@ -209,6 +209,9 @@ TuningRecord record_from(const json& object) {
 std::string why_implausible(const TuningRecord& record) {
   if (!(record.median_us > 0)) return "median_us is not a time";
   if (!(record.spread >= 0)) return "spread is not a fraction";
+  for (const MeasuredConfig& runner_up : record.runners_up) {
+    if (!(runner_up.median_us > 0)) return "a runner-up's median_us is not a time";
+  }
   if (record.sm_count <= 0) return "sm_count is not a count";
   if (record.compute_capability <= 0) return "compute_capability is not one";
   if (record.method == ParallelMethod::one_shot) return "method is chosen without measuring";

@@ -18,7 +18,7 @@
 namespace jitgemm {
 namespace {
 
-/// All that generate() looks at.
+/// All that generate() looks at, but for whether launches may start early, which a record does not say.
 DeviceInfo device_of(const TuningRecord& record) {
   DeviceInfo device;
   device.compute_capability = record.compute_capability;
@@ -27,11 +27,14 @@ DeviceInfo device_of(const TuningRecord& record) {
 
 /// The digests of the source texts that a record's calls compile.
 void add_sources(const TuningRecord& record, std::set<std::string>& digests) {
-  const DeviceInfo device = device_of(record);
+  DeviceInfo device = device_of(record);
   const NormalProblem problem = problem_of_kernel(record);
-  for (const KernelRole* role : roles_of(problem, record.config))
-    digests.insert(digest_of(role->generate(problem, record.config, device).text));
-  if (record.method == ParallelMethod::overlapped) digests.insert(digest_of(generate_begin_call(device).text));
+  for (const bool dependent_launch : {false, true}) {
+    device.dependent_launch = dependent_launch;
+    for (const KernelRole* role : roles_of(problem, record.config))
+      digests.insert(digest_of(role->generate(problem, record.config, device).text));
+    if (record.method == ParallelMethod::overlapped) digests.insert(digest_of(generate_begin_call(device).text));
+  }
 }
 
 std::set<std::string> digests_of(const std::vector<StoredKernel>& kernels) {
