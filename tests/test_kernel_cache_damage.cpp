@@ -52,6 +52,20 @@ TEST_CASE("an entry with any byte flipped is dropped and built again", "[cache]"
   CHECK(cache.list(true).size() == 2);
 }
 
+TEST_CASE("who only asks for an entry leaves a damaged one to who replaces it", "[cache]") {
+  const TemporaryDirectory directory;
+  KernelCache cache = cache_at(directory.path());
+  const CapturedLog log;
+  const CacheEntry entry = sample_entry("a");
+  ask(cache, entry);
+  const fs::path file = file_of(directory.path(), entry);
+  write_file(file, "damaged");
+  CHECK_FALSE(cache.find(key_of(entry), {}));
+  CHECK(file_text(file) == "damaged");
+  CHECK(ask(cache, entry));
+  CHECK(cache.find(key_of(entry), {}));
+}
+
 TEST_CASE("a truncated or lengthened entry is dropped and built again", "[cache]") {
   const TemporaryDirectory directory;
   KernelCache cache = cache_at(directory.path());

@@ -210,7 +210,7 @@ KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_sh
 }
 
 std::optional<CacheEntry> KernelCache::find(const CacheKey& key, const std::function<std::string()>& compiler_version) {
-  return impl_->find(key, compiler_version, true);
+  return impl_->find(key, compiler_version, false);
 }
 
 CacheEntry KernelCache::find_or_compile(const CacheKey& key, const std::function<CacheEntry()>& compile,
