@@ -223,7 +223,7 @@ def test_warm_compiles_what_matmul_runs(tmp_path):
 
 
 def test_bench_makes_a_table(tmp_path):
-    table = jitgemm.bench([(16, 16, 16), (8, 24, 32)], dtype="f32", device="cpu", tune=False, seconds=0.01)
+    table = jitgemm.bench([(16, 16, 16), (8, 24, 32)], device="cpu", tune=False, seconds=0.01)
     assert [(row.m, row.n, row.k) for row in table] == [(16, 16, 16), (8, 24, 32)]
     assert all(row.error < 1e-6 and row.ours_us > 0 and row.peer_us > 0 for row in table)
     assert "geometric mean of 2" in str(table) and "<table>" in table._repr_html_()

@@ -98,12 +98,12 @@ class BenchTable(list):
         return figure
 
 
-def bench(shapes: Shapes, *, dtype: str = "bf16", layout: str = "nn", device: str | None = None, tune: bool = True,
+def bench(shapes: Shapes, *, dtype: str | None = None, layout: str = "nn", device: str | None = None, tune: bool = True,
           seconds: float = 0.3, progress: bool | Callable[[int, int], None] | None = None, seed: int = 0) -> BenchTable:
     """Times a @ b of each shape by jitgemm and by the framework that it is called from.
 
     shapes    (m, n, k) tuples, or the path of a file with `m n k` lines.
-    dtype     "bf16", "f16", "f32", "tf32" or "f64".
+    dtype     "bf16", "f16", "f32", "tf32" or "f64". Default: "bf16" on a GPU, "f32" on the CPU.
     layout    "nn", "nt", "tn" or "tt": how A and B are stored, t by columns. A Linear is "nt".
     device    "cuda:N" (torch and its cuBLAS) or "cpu" (NumPy, of `jitgemm[bench]`, and the emulator, which says
               nothing about a GPU's speed). Default: the first GPU, where torch sees one, else "cpu".
@@ -123,6 +123,8 @@ def bench(shapes: Shapes, *, dtype: str = "bf16", layout: str = "nn", device: st
     layout_fields(layout)  # refuses others
     if device is None:
         device = "cuda:0" if _torch_with_cuda() is not None else "cpu"
+    if dtype is None:
+        dtype = "f32" if device == "cpu" else "bf16"
     draw = random.Random(seed)
     if device == "cpu":
         arms, peer, name = _NumpyArms(dtype, layout, seed), "NumPy", "the emulator"
