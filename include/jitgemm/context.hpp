@@ -43,6 +43,7 @@ struct KernelText {
 class JITGEMM_EXPORT Context {
  public:
   Context();  ///< Error{no_device} without a driver or a current or first device
+  /// Error{invalid_option} for options that contradict each other or their own line of ContextOptions.
   explicit Context(const ContextOptions& options);
   /// Waits for nothing: the caller synchronises its streams first. Graphs that were captured with this Context may not
   /// be launched any more. Safe after the driver has shut down.

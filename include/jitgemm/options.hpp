@@ -31,7 +31,7 @@ struct ContextOptions {
   int cuda_device = -1;
   std::string architecture = {};       ///< of compile_only, and of the emulator if set: "sm_80", "sm_90a", ...
   std::optional<Tuning> tuning = {};   ///< default: JITGEMM_TUNING=off|cached|on, else on; on the emulator cached
-  double tuning_budget_seconds = 1.0;  ///< measuring time for one problem
+  double tuning_budget_seconds = 1.0;  ///< measuring time for one problem; 0 or more
   double tuning_total_budget_seconds = 120.0;  ///< and for the life of the Context; spent: as Tuning::cached
   /// Called between measurements, in a gemm() that tunes and in tune() (after its own callback), with the problem in
   /// full and the candidates compiled and checked so far, of how many. One measurement runs at a time: a call that
@@ -69,17 +69,17 @@ struct ContextOptions {
   bool compile_in_background = false;
   /// A bounded set of kernels, as `jitgemm warm` makes one: where the chosen kernel is not at hand (loaded, or whole in
   /// the cache or the system's), the best that is serves instead, with no compile, unless the cost model expects it to
-  /// take longer than this factor of the chosen one's time. HUGE_VAL: whenever one can compute the problem; 0: off.
-  /// A kernel serves with any grid and splits. Tuning::on measures kernels at hand alone, where what checks them is at
-  /// hand too, and keeps what it finds apart from other tuning results, until tune() measures anew. Before anything is
-  /// compiled, the cache is asked for what others have added.
+  /// take longer than this factor of the chosen one's time. 1 or more, HUGE_VAL: whenever one can compute the problem;
+  /// 0: off. A kernel serves with any grid and splits. Tuning::on measures kernels at hand alone, where what checks
+  /// them is at hand too, and keeps what it finds apart from other tuning results, until tune() measures anew. Before
+  /// anything is compiled, the cache is asked for what others have added.
   double at_hand_within = 0;
   /// Computes a call by other means, cuBLAS say, on the stream; false when it cannot. Called by the thread that calls
-  /// gemm(), with what it was given.
+  /// gemm(), with what it was given. Needs compile_in_background.
   std::function<bool(const Problem&, const Operands&, Stream)> fallback = {};
   /// Where kernels and the tuning database live; default: JITGEMM_CACHE_DIR, $XDG_CACHE_HOME/jitgemm, ~/.cache/jitgemm.
   std::optional<std::string> cache_dir = {};
-  int emulator_sm_count = 4;
+  int emulator_sm_count = 4;        ///< 1 or more
   std::uint64_t emulator_seed = 0;  ///< of the emulator's adversarial order; 0: in order and fast
 };
 

@@ -124,7 +124,7 @@ class Backend {
   virtual Stream create_stream() = 0;  ///< non-blocking
   virtual void destroy_stream(Stream stream) noexcept = 0;
 
-  /// Milliseconds on the stream between two marks; measuring waits for the second.
+  /// Marks on a stream; elapsed_us() waits for the second.
   virtual void* create_event() = 0;
   virtual void record_event(void* event, Stream stream) = 0;
   virtual double elapsed_us(void* begin, void* end) = 0;
