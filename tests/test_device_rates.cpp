@@ -167,6 +167,15 @@ TEST_CASE("A device that does not say its clock or memory rate has a typical one
   }
 }
 
+TEST_CASE("Every rate is above 0, as its logarithm is what calibration looks for", "[device_rates]") {
+  for (DeviceRates rates : {DeviceRates{}, rates_of(device("NVIDIA H100 80GB HBM3", 90, 132)), derived_rates(h200)}) {
+    for (const auto& [name, value] : fields_of(rates)) {
+      CAPTURE(rates.origin, name);
+      CHECK(*value > 0);
+    }
+  }
+}
+
 TEST_CASE("The rates' names are unique and cover each rate once", "[device_rates]") {
   DeviceRates rates;
   std::set<std::string> families;
