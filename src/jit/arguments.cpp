@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/epilogue_function.hpp"
+#include "core/groups.hpp"
 #include "core/operand_matrix.hpp"
 #include "core/pairing.hpp"
 #include "core/problem.hpp"
@@ -127,7 +128,27 @@ device::BlockScalesLayout layout_of_block_scales(const NormalProblem& whole, con
   return layout;
 }
 
+template <typename Arguments>
+void set_scale_strides(Arguments& args, const NormalProblem& p, const KernelConfig& c) {
+  args.stride_scale_a = scale_stride_a(p);
+  args.stride_scale_b = scale_stride_b(p);
+  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+}
+
 }  // namespace
+
+ArgumentsKind arguments_kind(const Problem& p, Sharding sharding) {
+  if (sharding != Sharding::none) return ArgumentsKind::shards;
+  const bool of_blocks = has_block_scales(p);
+  if (has_groups(p)) return of_blocks ? ArgumentsKind::group_block_scales : ArgumentsKind::groups;
+  if (has_epilogue_function(p)) {
+    const bool has_scales = of_blocks || (has_pairs(p) && has_vector_scales(p));
+    return has_scales ? ArgumentsKind::epilogue_scales : ArgumentsKind::custom_epilogue;
+  }
+  if (has_own_scales_d(p)) return ArgumentsKind::own_scales;
+  if (!of_blocks) return ArgumentsKind::plain;
+  return p.batch > 1 ? ArgumentsKind::batch_block_scales : ArgumentsKind::block_scales;
+}
 
 device::Arguments make_arguments(const NormalProblem& normalised, const KernelConfig& c, const LaunchShape& shape,
                                  const Operands& given, const Workspace& workspace, const EncodeTensorMap& encode) {
@@ -174,14 +195,11 @@ device::BlockScalesArguments make_block_scales_arguments(const device::Arguments
   return args;
 }
 
-device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::Arguments& arguments,
-                                                                    const NormalProblem& whole, const KernelConfig& c,
-                                                                    std::int64_t row, std::int64_t column) {
+device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::BlockScalesArguments& arguments,
+                                                                    const NormalProblem& whole, const KernelConfig& c) {
   device::BatchBlockScalesArguments args{};
-  static_cast<device::BlockScalesArguments&>(args) = make_block_scales_arguments(arguments, whole, c, row, column);
-  args.stride_scale_a = scale_stride_a(whole);
-  args.stride_scale_b = scale_stride_b(whole);
-  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  static_cast<device::BlockScalesArguments&>(args) = arguments;
+  set_scale_strides(args, whole, c);
   return args;
 }
 
@@ -190,9 +208,7 @@ device::GroupBlockScalesArguments make_group_block_scales_arguments(const device
   device::GroupBlockScalesArguments args{};
   static_cast<device::GroupArguments&>(args) = arguments;
   static_cast<device::BlockScalesLayout&>(args) = layout_of_block_scales(p, c, 0, 0);
-  args.stride_scale_a = scale_stride_a(p);
-  args.stride_scale_b = scale_stride_b(p);
-  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  set_scale_strides(args, p, c);
   return args;
 }
 
@@ -239,19 +255,13 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
   return args;
 }
 
-bool has_epilogue_scales(const Problem& p) {
-  return has_epilogue_function(p) && (has_block_scales(p) || (has_pairs(p) && has_vector_scales(p)));
-}
-
 device::EpilogueScalesArguments make_epilogue_scales_arguments(const device::CustomEpilogueArguments& arguments,
                                                                const NormalProblem& whole, const KernelConfig& c,
                                                                std::int64_t row, std::int64_t column) {
   device::EpilogueScalesArguments args{};
   static_cast<device::CustomEpilogueArguments&>(args) = arguments;
   static_cast<device::BlockScalesLayout&>(args) = layout_of_block_scales(whole, c, row, column);
-  args.stride_scale_a = scale_stride_a(whole);
-  args.stride_scale_b = scale_stride_b(whole);
-  if (c.swap_ab) std::swap(args.stride_scale_a, args.stride_scale_b);
+  set_scale_strides(args, whole, c);
   args.half = int(pair_distance(whole));
   return args;
 }

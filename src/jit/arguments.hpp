@@ -36,6 +36,20 @@ struct Workspace {
   const ShardOperands* shards = nullptr;        ///< of calls of several ranks
 };
 
+/// Which of the structs of templates/arguments.cuh and its neighbours a GEMM kernel takes.
+enum class ArgumentsKind : std::uint8_t {
+  plain,
+  custom_epilogue,
+  epilogue_scales,
+  own_scales,
+  block_scales,
+  batch_block_scales,
+  groups,
+  group_block_scales,
+  shards,
+};
+ArgumentsKind arguments_kind(const Problem& problem, Sharding sharding);
+
 /// Encodes TMA descriptors, and may remember them.
 using EncodeTensorMap = FunctionRef<device::TensorMap(const TensorMapSpec&)>;
 
@@ -52,10 +66,9 @@ device::OwnScalesArguments make_own_scales_arguments(const device::BlockScalesAr
 device::BlockScalesArguments make_block_scales_arguments(const device::Arguments& arguments, const NormalProblem& whole,
                                                          const KernelConfig& config, std::int64_t row,
                                                          std::int64_t column);
-device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::Arguments& arguments,
+device::BatchBlockScalesArguments make_batch_block_scales_arguments(const device::BlockScalesArguments& arguments,
                                                                     const NormalProblem& whole,
-                                                                    const KernelConfig& config, std::int64_t row,
-                                                                    std::int64_t column);
+                                                                    const KernelConfig& config);
 device::GroupBlockScalesArguments make_group_block_scales_arguments(const device::GroupArguments& arguments,
                                                                     const NormalProblem& problem,
                                                                     const KernelConfig& config);
@@ -66,9 +79,8 @@ device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arg
                                                                const NormalProblem& problem, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);
 
-/// Whether an epilogue of the caller's own comes with more of scales than where they are.
-bool has_epilogue_scales(const Problem& problem);
-/// Those of such a kernel: of a launch whose first element of the `whole` problem's product is (row, column).
+/// Those of a kernel whose own epilogue comes with more of scales than where they are: of a launch whose first element
+/// of the `whole` problem's product is (row, column).
 device::EpilogueScalesArguments make_epilogue_scales_arguments(const device::CustomEpilogueArguments& arguments,
                                                                const NormalProblem& whole, const KernelConfig& config,
                                                                std::int64_t row, std::int64_t column);

@@ -52,37 +52,47 @@ constexpr KernelRole gemm{
           const auto with_groups = [&] {
             return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);
           };
-          if (part.problem.sharding != Sharding::none)
-            step.set_arguments([&] {
-              return make_shard_arguments(make(), part.problem, part.config, part.shape, *part.workspace.shards,
-                                          part.encode);
-            });
-          else if (has_groups(part.problem) && has_block_scales(part.problem))
-            step.set_arguments(
-                [&] { return make_group_block_scales_arguments(with_groups(), part.problem, part.config); });
-          else if (has_groups(part.problem))
-            step.set_arguments(with_groups);
-          else if (has_epilogue_scales(part.problem))
-            step.set_arguments([&] {
-              return make_epilogue_scales_arguments(with_epilogue(), part.whole, part.config, part.row, part.column);
-            });
-          else if (has_own_scales_d(part.problem))
-            step.set_arguments([&] {
-              const auto with_blocks =
-                  make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
-              return make_own_scales_arguments(with_blocks, part.whole, part.row, part.column, part.operands);
-            });
-          else if (has_block_scales(part.problem) && part.problem.batch > 1)
-            step.set_arguments([&] {
-              return make_batch_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
-            });
-          else if (has_block_scales(part.problem))
-            step.set_arguments(
-                [&] { return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column); });
-          else if (has_epilogue_function(part.problem))
-            step.set_arguments(with_epilogue);
-          else
-            step.set_arguments(make);
+          const auto with_blocks = [&] {
+            return make_block_scales_arguments(make(), part.whole, part.config, part.row, part.column);
+          };
+          switch (arguments_kind(part.problem, part.problem.sharding)) {
+            case ArgumentsKind::plain:
+              step.set_arguments(make);
+              break;
+            case ArgumentsKind::custom_epilogue:
+              step.set_arguments(with_epilogue);
+              break;
+            case ArgumentsKind::epilogue_scales:
+              step.set_arguments([&] {
+                return make_epilogue_scales_arguments(with_epilogue(), part.whole, part.config, part.row, part.column);
+              });
+              break;
+            case ArgumentsKind::own_scales:
+              step.set_arguments([&] {
+                return make_own_scales_arguments(with_blocks(), part.whole, part.row, part.column, part.operands);
+              });
+              break;
+            case ArgumentsKind::block_scales:
+              step.set_arguments(with_blocks);
+              break;
+            case ArgumentsKind::batch_block_scales:
+              step.set_arguments(
+                  [&] { return make_batch_block_scales_arguments(with_blocks(), part.whole, part.config); });
+              break;
+            case ArgumentsKind::groups:
+              step.set_arguments(with_groups);
+              break;
+            case ArgumentsKind::group_block_scales:
+              step.set_arguments(
+                  [&] { return make_group_block_scales_arguments(with_groups(), part.problem, part.config); });
+              break;
+            case ArgumentsKind::shards:
+              step.set_arguments([&] {
+                return make_shard_arguments(make(), part.problem, part.config, part.shape, *part.workspace.shards,
+                                            part.encode);
+              });
+              break;
+          }
         },
 };
 

@@ -185,15 +185,11 @@ std::string entry_of(const KernelProblem& p, const KernelConfig& c) {
          (has_groups(p) ? std::string(to_string(p.grouping)) : std::string(partition_name(partition_of(c))));
 }
 
-/// The struct of templates/*_arguments.cuh that the kernel is given.
-std::string arguments_of(const Problem& p, Sharding sharding) {
-  if (sharding != Sharding::none) return "ShardArguments";
-  if (has_groups(p)) return has_block_scales(p) ? "GroupBlockScalesArguments" : "GroupArguments";
-  if (has_epilogue_function(p)) return has_epilogue_scales(p) ? "EpilogueScalesArguments" : "CustomEpilogueArguments";
-  if (has_own_scales_d(p)) return "OwnScalesArguments";
-  if (has_block_scales(p)) return p.batch > 1 ? "BatchBlockScalesArguments" : "BlockScalesArguments";
-  return "Arguments";
-}
+/// The structs of templates/*_arguments.cuh, in the order of ArgumentsKind.
+constexpr std::array argument_structs{"Arguments",          "CustomEpilogueArguments",   "EpilogueScalesArguments",
+                                      "OwnScalesArguments", "BlockScalesArguments",      "BatchBlockScalesArguments",
+                                      "GroupArguments",     "GroupBlockScalesArguments", "ShardArguments"};
+static_assert(argument_structs.size() == std::size_t(ArgumentsKind::shards) + 1);
 
 /// A kernel that finishes sums which ranks have. `values`: of its template `file`, what is this kernel's alone.
 KernelSource generate_of_sums(const std::string& file, const std::string& entry, const std::string& config,
@@ -264,7 +260,7 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"grouping", std::string(to_string(p.grouping))},
             {"b_by_pointers", flag(has_pointers_to_b(asked))},
             {"sharding", std::string(sharding_name(asked.sharding))},
-            {"arguments", arguments_of(p, asked.sharding)},
+            {"arguments", argument_structs[std::size_t(arguments_kind(p, asked.sharding))]},
             {"has_custom_epilogue", flag(has_epilogue_function(p))},
             {"narrows", flag(narrows(c, p))},
             {"fetches", flag(fetches(c, p))},
