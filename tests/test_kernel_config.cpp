@@ -101,7 +101,7 @@ TEST_CASE("Every configuration reads back as it was printed", "[kernel_config]")
 TEST_CASE("Fields may be left out, in any order, and mean their default", "[kernel_config]") {
   CHECK(parse_kernel_config("sm80") == KernelConfig{});
   CHECK(parse_kernel_config("64x256x32") == KernelConfig{.block_m = 64, .block_n = 256});
-  CHECK(parse_kernel_config("  grid=7   schedule=stream_k sm90 ") ==
+  CHECK(parse_kernel_config("  grid=7 \t schedule=stream_k\tsm90 ") ==
         KernelConfig{.main_loop = MainLoop::sm90, .schedule = Schedule::stream_k, .grid = 7});
   CHECK(parse_kernel_config(
             "sm90 128x256x64 group_m=8 stages=4 warps=8 cluster=1x1x1 schedule=split_k splits=4 grid=0") ==

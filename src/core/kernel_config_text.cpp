@@ -119,7 +119,9 @@ std::string text_of(const KernelConfig& config) {
 KernelConfig read_config(std::string_view text) {
   KernelConfig config;
   std::vector<std::string_view> seen;
-  for (std::string_view word : split(text, ' ')) {
+  std::string blanks(text);  // tabs are blanks
+  std::ranges::replace(blanks, '\t', ' ');
+  for (std::string_view word : split(blanks, ' ')) {
     if (word.empty()) continue;
     std::string_view field;
     if (!parse_word(word, config, field)) {
