@@ -86,7 +86,8 @@ class JITGEMM_EXPORT TensorParallel {
   /// does; other scalars make no new one, but where they become or cease to be 0, or alpha 1. Legal in stream capture
   /// once prepared: Error{not_capturable} else. Ranks that give different problems get Error{invalid_problem} before
   /// anything is launched, when they prepare. After Error{peer_lost} and Error{communicator_failed} all calls throw
-  /// that.
+  /// that. A rank whose operands are refused is still at this call, for which the others wait: it makes the call again,
+  /// or all begin anew. Were it to go on to its next call, the ranks would add up numbers of different calls.
   void gemm(const Problem& problem, Exchange exchange, const Operands& operands, Stream stream = nullptr);
   /// Collective. Chooses on rank 0, for all, compiles and allocates. What fails on one rank is an Error on all.
   /// Error{workspace_too_small} if it needs more than TensorParallelOptions::staging_bytes.

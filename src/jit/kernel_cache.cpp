@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* way_out =
+    "; make room there (JITGEMM_CACHE_MAX_BYTES) or let this user write, or name another cache directory";
 constexpr const char* option_name = "the kernel cache's directory";
 constexpr std::uintmax_t default_max_bytes = std::uintmax_t(1) << 30;
 
@@ -171,9 +173,9 @@ void KernelCache::Impl::publish(const CacheKey& key, const CacheEntry& entry) no
     --unkept;
     return;
   }
-  warn_once("publish " + directory->string(),
-            "kernel cache " + directory->string() + " cannot store a kernel, which is compiled again next time: " +
-                why + "; make room there, set JITGEMM_CACHE_MAX_BYTES, or name another cache directory");
+  warn_once("publish " + directory->string(), "kernel cache " + directory->string() +
+                                                  " cannot store a kernel, which is compiled again next time: " + why +
+                                                  way_out);
 } catch (const std::exception& error) {
   logger().warn("kernel cache: cannot store a kernel: {}", error.what());
 }
@@ -242,8 +244,7 @@ bool KernelCache::add(const CacheKey& key, std::string_view bytes) {
     if (present && unpack_entry(*present, key.digest, nullptr)) return false;
     if (impl_->put(path, bytes, &why)) return true;
   }
-  throw Error(ErrorCode::io, "cannot store the kernel " + key.digest + " in the cache: " + why +
-                                 "; make room there, set JITGEMM_CACHE_MAX_BYTES, or name another cache directory");
+  throw Error(ErrorCode::io, "cannot store the kernel " + key.digest + " in the cache: " + why + way_out);
 }
 
 void KernelCache::drop(const CacheKey& key, const std::string& why) {
