@@ -161,6 +161,8 @@ TEST_CASE("A record with impossible values is refused, says why, and hides no go
       line_with_text("\"spread\":0.02", "\"spread\":nan"),
       line_with("/runners_up", {{{"config", "sm80 128x128x32"}, {"median_us", 0}}}),
       line_with("/runners_up", {{{"config", "sm80 128x128x32"}, {"median_us", -1}}}),
+      line_with("/runners_up", ""),
+      line_with("/runners_up", nlohmann::json::array({1})),
       line_with("/schema", 1.5),
       line_with("/schema", "1"),
       line_with("/library", 1),
@@ -175,6 +177,7 @@ TEST_CASE("A record with impossible values is refused, says why, and hides no go
       line_with("/config", "sm80 128x128x32 group_m=8 stages=3 warps=4 schedule=split_k splits=1000"),
       line_with("/config", "sm80 128x128x32 group_m=8 stages=3 warps=4 schedule=stream_k grid=-5"),
       line_with("/device", nlohmann::json::array()),
+      line_with("/device", nullptr),
       line_with("/device/sm_count", 0),
       line_with("/device/sm_count", -132),
       line_with("/device/sm_count", 132.0),
@@ -217,6 +220,7 @@ TEST_CASE("A record with impossible values is refused, says why, and hides no go
     std::string why;
     CHECK_FALSE(parse_json_line(lines[i], &why));
     CHECK_FALSE(why.empty());
+    CHECK(why.find("json.exception.type_error") == std::string::npos);  // in the file's own terms
     const fs::path file = directory.path() / (std::to_string(i) + ".jsonl");
     write_file(file, line_of(record_of(first, 32)) + lines[i] + line_of(record_of(second)));
     const CapturedLog log;

@@ -67,7 +67,7 @@ class Fields {
   template <typename T>
   void read(const std::string& key, T& value) {
     known_.insert(key);
-    convert(key, object_.at(key), value);
+    convert(key, at(key), value);
   }
   /// If it is there.
   template <typename T>
@@ -76,9 +76,15 @@ class Fields {
   }
   const json& object(const std::string& key) {
     known_.insert(key);
-    const json& object = object_.at(key);
-    if (!object.is_object()) refuse(key, "is not an object");
-    return object;
+    if (!at(key).is_object()) refuse(key, "is not an object");
+    return at(key);
+  }
+  const json& objects(const std::string& key) {
+    known_.insert(key);
+    const bool are =
+        at(key).is_array() && std::ranges::all_of(at(key), [](const json& one) { return one.is_object(); });
+    if (!are) refuse(key, "is not a list of objects");
+    return at(key);
   }
 
   /// Throws if there is a member that nobody has read.
@@ -89,6 +95,11 @@ class Fields {
   }
 
  private:
+  const json& at(const std::string& key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) refuse(key, "is missing");
+    return *found;
+  }
   [[noreturn]] static void refuse(const std::string& key, const std::string& why) {
     throw std::invalid_argument(key + " " + why);
   }
@@ -179,8 +190,8 @@ bool is_foreign(const json& object) {
 TuningRecord record_from(const json& object) {
   TuningRecord record;
   Fields fields(object);
-  read_problem(object.at("problem"), record);
-  Fields device(object.at("device"));
+  read_problem(fields.object("problem"), record);
+  Fields device(fields.object("device"));
   device.read("name", record.device_name);
   device.read("compute_capability", record.compute_capability);
   device.read("sm_count", record.sm_count);
@@ -194,8 +205,8 @@ TuningRecord record_from(const json& object) {
   fields.read("library", record.library_version);
   fields.read("date", record.date);
   fields.read_if("candidates", record.candidates);
-  if (object.contains("runners_up")) {
-    for (const json& runner_up : object.at("runners_up")) {
+  if (fields.has("runners_up")) {
+    for (const json& runner_up : fields.objects("runners_up")) {
       MeasuredConfig& measured = record.runners_up.emplace_back();
       Fields its(runner_up);
       its.read("config", config);
