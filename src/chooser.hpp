@@ -19,14 +19,6 @@
 
 namespace jitgemm {
 
-/// Problems as keys: shape_of() what is asked.
-struct ProblemHash {
-  std::size_t operator()(const NormalProblem& problem) const { return hash_value(problem); }
-};
-struct ProblemEqual {
-  bool operator()(const NormalProblem& x, const NormalProblem& y) const { return equal(x, y); }
-};
-
 /// A configuration, and why.
 struct Choice {
   KernelConfig config;
@@ -136,8 +128,8 @@ class Chooser {
   std::atomic<double> spent_seconds_ = 0;
   std::atomic<std::uint64_t> tuned_ = 0;
   std::shared_mutex settled_mutex_;
-  std::atomic<std::uint64_t> generation_ = 0;  // of settled_
-  std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;
+  std::atomic<std::uint64_t> generation_ = 0;                                     // of settled_
+  std::unordered_map<NormalProblem, Choice, ProblemHash, ProblemEqual> settled_;  // by shape_of() what is asked
 };
 
 }  // namespace jitgemm

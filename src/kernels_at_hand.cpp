@@ -27,10 +27,6 @@ std::optional<KernelConfig> parsed(const std::string& text) {
   }
 }
 
-struct Hash {
-  std::size_t operator()(const KernelConfig& config) const { return hash_value(config); }
-};
-
 }  // namespace
 
 bool KernelsAtHand::has(const NormalProblem& problem, const KernelConfig& config) const {
@@ -86,7 +82,7 @@ std::vector<RankedConfig> KernelsAtHand::ranked_of_known(const Planner& planner,
   }
   std::ranges::stable_sort(all, sooner);
   // Looking for a kernel takes far longer than a prediction, and refits share theirs.
-  std::unordered_map<KernelConfig, bool, Hash> known;
+  std::unordered_map<KernelConfig, bool, KernelConfigHash> known;
   auto chosen = shortlist(all, limit, [&](const KernelConfig& config) {
     const auto [place, is_new] = known.try_emplace(compiled_part(config));
     if (is_new) place->second = has(problem, config);

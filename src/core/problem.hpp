@@ -37,6 +37,13 @@ NormalProblem without_epilogue_function(const NormalProblem& problem);
 
 bool equal(const Problem& x, const Problem& y);
 std::size_t hash_value(const Problem& problem);
+/// Problems as keys.
+struct ProblemHash {
+  std::size_t operator()(const Problem& problem) const { return hash_value(problem); }
+};
+struct ProblemEqual {
+  bool operator()(const Problem& x, const Problem& y) const { return equal(x, y); }
+};
 
 inline bool is_empty(const Problem& p) { return p.m == 0 || p.n == 0 || p.batch == 0; }
 inline bool reads_ab(const Problem& p) { return p.alpha != 0 && p.k != 0 && !is_empty(p); }

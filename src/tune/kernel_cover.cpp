@@ -49,10 +49,6 @@ struct Served {
   }
 };
 
-struct Hash {
-  std::size_t operator()(const KernelConfig& config) const { return hash_value(config); }
-};
-
 /// The tile for elements of another size: the same bytes of k.
 KernelConfig scaled(KernelConfig config, std::size_t from, std::size_t to) {
   config.block_k = config.block_k * int(from) / int(to);
@@ -144,7 +140,7 @@ class Table {
     const Planner planner(p.problem, part, p.constraints);
     const auto first = planner.ranked(1);
     double best_us = first.empty() ? infinite : first.front().predicted_us, scale = 1, least_scale = 1;
-    std::unordered_map<KernelConfig, double, Hash> measured;
+    std::unordered_map<KernelConfig, double, KernelConfigHash> measured;
     for (const auto& [config, us] : p.measured) {
       if (!planner.why_not(config).empty()) continue;
       const auto [known, is_new] = measured.try_emplace(config, us);
@@ -196,7 +192,7 @@ class Table {
   std::vector<CoverKernel> kernels_;
   std::unordered_map<std::string, std::size_t> places_;  // identity -> place in kernels_
   std::vector<std::string> kinds_;                       // of the problems
-  std::unordered_map<std::string, std::unordered_map<KernelConfig, std::string, Hash>> identities_;
+  std::unordered_map<std::string, std::unordered_map<KernelConfig, std::string, KernelConfigHash>> identities_;
   std::vector<Entry> entries_;
   std::vector<double> weights_;
   std::set<std::string> best_;

@@ -29,13 +29,7 @@ namespace {
 // s in four threads; g++ takes about a second of one processor.
 constexpr double nvrtc_seconds = 1.1 / 4, host_compiler_seconds = 0.5;
 
-struct Hash {
-  std::size_t operator()(const Problem& problem) const { return hash_value(problem); }
-};
-struct Equal {
-  bool operator()(const Problem& x, const Problem& y) const { return equal(x, y); }
-};
-using Shapes = std::unordered_set<Problem, Hash, Equal>;
+using Shapes = std::unordered_set<Problem, ProblemHash, ProblemEqual>;
 
 /// About as many batches as a candidate gets, each as long as the tuner's; on the emulator a few launches.
 double expected_seconds(const Problem& problem, const std::vector<RankedConfig>& candidates, const DeviceInfo& device,
@@ -73,7 +67,7 @@ TunePlan plan_tuning(const std::vector<Problem>& problems, const ContextOptions&
   const RatedDevice device = rated_device(options, make_backend(options)->device());
   plan.device = describe(device);
   // By shape and candidate set.
-  std::unordered_multimap<Problem, std::string, Hash, Equal> tuned;
+  std::unordered_multimap<Problem, std::string, ProblemHash, ProblemEqual> tuned;
   for (const TuningRecord& record : records_for(options, device)) tuned.emplace(record.problem, record.candidates);
 
   Shapes seen;
