@@ -123,7 +123,7 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
                  l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
   if (c.ping_pong) step.rows_us *= rates_.ping_pong_row;
 
-  // Loads write to the shared memory that products read: a row of A or B takes one of its clocks.
+  // Loads write to the shared memory that products read.
   const double wgmmas = l.multiplied_rows / wgmma_rows * wgmmas_of_step;
   step.product_clocks = std::max(wgmmas * n / columns_a_clock,
                                  wgmmas * (a_clocks + n / b_columns_a_clock) + rates_.shared_writes * loaded);
