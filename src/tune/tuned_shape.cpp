@@ -21,4 +21,8 @@ NormalProblem tuned_shape(const NormalProblem& shape, bool bucket_m) {
   return tuned;
 }
 
+bool takes_as_long(const NormalProblem& tuned, const NormalProblem& shape) {
+  return tuned.m == shape.m && tuned.k == shape.k && tuned.batch == shape.batch;
+}
+
 }  // namespace jitgemm
