@@ -217,7 +217,7 @@ class Record(Case):
         done = self.run_record()
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         page = (self.out / "README.md").read_text(encoding="utf-8")
-        self.assertIn("between small kernels of someone else's: 0.500 (sample_mix).", page)
+        self.assertIn("back to back and between small kernels of someone else's: 1.000 and 0.500 (sample).", page)
         found = re.findall(r"^\| ([^|]*) \| (rep|mix) \| (\d+) \| \*\*([\d.]+)\*\* \[[^]]*\] \| ([\d.]+) \| ([\d.]+) \((\w+)\) "
                            r"\| \*\*([\d.]+)\*\*", page, re.M)
         self.assertEqual(found[0], ("sample", "rep", "12", "1.000", "0.500", "0.250", "512x1024x512", "0.800"))

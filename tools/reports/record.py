@@ -141,15 +141,17 @@ def first_page(record):
     """The sentences that README.md quotes."""
     run = record.runs[0]
     sentences = []
-    summaries = [(corpus.title, record.summaries[corpus.name]["cublas"]) for corpus in record.corpora[:5]]
-    means = [f"{summary.geomean:.3f} ({title})" for title, summary in summaries if summary]
+    mixed = {corpus.file: record.summaries[corpus.name]["cublas"] for corpus in record.all_corpora if corpus.protocol == "mix"}
+    both, means = True, []
+    for corpus in record.corpora[:5]:
+        summary, mix = record.summaries[corpus.name]["cublas"], mixed.get(corpus.file)
+        if not summary:
+            continue
+        both = both and mix is not None
+        means.append(f"{summary.geomean:.3f}{f' and {mix.geomean:.3f}' if mix else ''} ({corpus.title})")
     if means:
-        sentences.append(f"Speed-up over cuBLAS on one {run.facts['device'].split(', ')[0]}, geometric means: {', '.join(means)}.")
-    mixed = [(corpus.title.removesuffix(", mix"), record.summaries[corpus.name]["cublas"])
-             for corpus in [c for c in record.all_corpora if c.protocol == "mix"][:5]]
-    means = [f"{summary.geomean:.3f} ({title})" for title, summary in mixed if summary]
-    if means:
-        sentences.append(f"The same between small kernels of someone else's: {', '.join(means)}.")
+        protocols = ", back to back and between small kernels of someone else's" if both else ""
+        sentences.append(f"Speed-up over cuBLAS on one {run.facts['device'].split(', ')[0]}, geometric means{protocols}: {', '.join(means)}.")
     lags = behind(record, "cublas", "cuBLAS") + behind(record, "cublaslt", "cuBLASLt's best candidate")
     if lags:
         sentences.append(f"Of {sum(len(c.shapes) for c in record.corpora)} shapes {'; '.join(lags)}.")
