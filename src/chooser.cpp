@@ -111,7 +111,7 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
       choice.why += "; not measured: the Context's tuning budget is spent";
     } else if (const auto result = measure(problem, {.budget_seconds = std::min(left, options_.budget_seconds)})) {
       spent_seconds_ += result->seconds;
-      choice = is_bounded() ? look_up(planner, shape) : measured_choice(planner, shape, *result);
+      choice = measured_choice(planner, shape, *result);
     } else {
       choice.why += "; not measured: nothing could be run";
     }
@@ -121,8 +121,9 @@ Choice Chooser::choose(const NormalProblem& problem, bool may_measure, bool* set
 }
 
 Choice Chooser::measured_choice(const Planner& planner, const NormalProblem& shape, const TuneResult& result) {
-  // What was measured may be a bucket, another problem; the look-up says what serves instead.
-  if (!planner.why_not(result.config).empty()) return look_up(planner, shape);
+  // What was measured may be a bucket, another problem, and kernels at hand have a rule of their own; the look-up says
+  // what serves instead.
+  if (is_bounded() || !planner.why_not(result.config).empty()) return look_up(planner, shape);
   const NormalProblem tuned = tuned_shape(shape, options_.bucket_m);
   Choice choice{.config = result.config,
                 .source = PlanSource::measured,

@@ -237,6 +237,22 @@ TEST_CASE("A struct of an older program is read and written up to its end", "[c]
   CHECK(older.not_part_of_it == 2);
 }
 
+TEST_CASE("What an older program's problem has no room for is refused, and nothing written", "[c]") {
+  constexpr std::size_t first_version = c::Versioned<jitgemm_problem>::sizes.front();
+  jitgemm_problem memory;
+  jitgemm_problem* const older = &memory;
+  REQUIRE(jitgemm_problem_init_sized(older, first_version) == JITGEMM_STATUS_SUCCESS);
+  REQUIRE(jitgemm_problem_parse("m=5 n=6 k=7", older) == JITGEMM_STATUS_SUCCESS);
+  CHECK(older->m == 5);
+  REQUIRE(jitgemm_problem_set_field(older, "expected_m", "0") == JITGEMM_STATUS_SUCCESS);
+  CHECK_THAT(invalid_argument(jitgemm_problem_set_field(older, "expected_m", "3")),
+             ContainsSubstring("jitgemm_problem of this program has 400 bytes") &&
+                 ContainsSubstring("compile the program with the header of jitgemm"));
+  CHECK_THAT(invalid_argument(jitgemm_problem_parse("m=1 n=2 k=3 batch=2 grouping=offsets expected_m=3", older)),
+             ContainsSubstring("too few"));
+  CHECK(older->m == 5);
+}
+
 TEST_CASE("A struct of a newer program is taken if it leaves alone what this library does not know", "[c]") {
   struct Newer {
     jitgemm_problem known;

@@ -265,7 +265,9 @@ TEST_CASE("tune() compares kernels at hand; with none, it compiles the best one"
   const TuneReport report = context.tune(p);
   CHECK(report.candidates.size() > 1);
   CHECK(context.counters().compiles == 0);
+  CHECK(report.plan.source == PlanSource::at_hand);
   CHECK(context.plan(p).config == report.plan.config);
+  CHECK(context.plan(p).why == report.plan.why);
   const TuneReport other = context.tune(problem_of(72, 40, 200, bf16));
   CHECK(other.candidates.size() == 1);
   CHECK(context.counters().compiles == 2);  // and what checks it

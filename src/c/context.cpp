@@ -49,7 +49,8 @@ jitgemm_status jitgemm_workspace_size(jitgemm_context* context, const jitgemm_pr
   return guarded([&] {
     jitgemm::Context& in = *given(context, "context").context;
     const jitgemm::Problem asked = problem_of(problem);
-    given(bytes, "bytes") = config ? in.workspace_size(asked, config_of(config)) : in.workspace_size(asked);
+    std::size_t& needed = given(bytes, "bytes");
+    needed = config ? in.workspace_size(asked, config_of(config)) : in.workspace_size(asked);
   });
 }
 

@@ -95,7 +95,7 @@ jitgemm_status jitgemm_problem_to_string(const jitgemm_problem* problem, char* b
 jitgemm_status jitgemm_problem_parse(const char* text, jitgemm_problem* problem) {
   return guarded([&] {
     const auto out = required(problem);
-    out.put(to_c(jitgemm::parse_problem(&given(text, "text"))));
+    out.put_whole(to_c(jitgemm::parse_problem(&given(text, "text"))));
   });
 }
 jitgemm_status jitgemm_epilogue_define(const char* text, std::uint64_t* function) {
@@ -114,7 +114,7 @@ jitgemm_status jitgemm_problem_set_field(jitgemm_problem* problem, const char* n
   return guarded([&] {
     jitgemm::Problem changed = problem_of(problem);
     jitgemm::set_field(changed, &given(name, "name"), &given(value, "value"));
-    required(problem).put(to_c(changed));
+    required(problem).put_whole(to_c(changed));
   });
 }
 
@@ -130,6 +130,6 @@ jitgemm_status jitgemm_config_to_string(const jitgemm_config* config, char* buff
 jitgemm_status jitgemm_config_parse(const char* text, jitgemm_config* config) {
   return guarded([&] {
     const auto out = required(config);
-    out.put(to_c(jitgemm::parse_kernel_config(&given(text, "text"))));
+    out.put_whole(to_c(jitgemm::parse_kernel_config(&given(text, "text"))));
   });
 }

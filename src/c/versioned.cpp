@@ -15,6 +15,14 @@ std::size_t known_bytes(std::size_t size, std::span<const std::size_t> sizes, co
                                               ", which is that of no version; call " + name + "_init() first");
 }
 
+void check_kept(const void* value, const void* defaults, std::size_t known, std::size_t size, const char* name) {
+  const char *const bytes = static_cast<const char*>(value), *const usual = static_cast<const char*>(defaults);
+  if (std::equal(bytes + known, bytes + size, usual + known)) return;
+  refuse(JITGEMM_STATUS_INVALID_ARGUMENT, std::string(name) + " of this program has " + std::to_string(known) +
+                                              " bytes, too few for a field that was added later; compile the " +
+                                              "program with the header of jitgemm " + JITGEMM_VERSION);
+}
+
 void check_unknown(const void* given, std::size_t size, std::span<const std::size_t> sizes, const char* name) {
   const char* const bytes = static_cast<const char*>(given);
   if (std::all_of(bytes + sizes.back(), bytes + size, [](char byte) { return byte == 0; })) return;

@@ -24,6 +24,8 @@ struct Versioned;
 /// Bytes of a struct, by its program's version, that this library knows. Fails for sizes that no version has, or could
 /// have: of what comes later is known that it is larger, yet no book.
 std::size_t known_bytes(std::size_t size, std::span<const std::size_t> sizes, const char* name);
+/// Fails if an older program's struct, of `known` bytes, would lose what is not as by default.
+void check_kept(const void* value, const void* defaults, std::size_t known, std::size_t size, const char* name);
 /// Fails if a newer program has set what this library does not know.
 void check_unknown(const void* given, std::size_t size, std::span<const std::size_t> sizes, const char* name);
 
@@ -70,6 +72,12 @@ class Out {
     value.size = to_->size;
     std::memcpy(static_cast<void*>(to_), &value, known_);
     std::memset(reinterpret_cast<char*>(to_) + known_, 0, value.size - known_);
+  }
+  /// Of what the program gives back later: refused, with nothing written, where an older one's struct cannot hold it.
+  void put_whole(const T& value) const {
+    const T defaults = Versioned<T>::defaults();
+    if (to_) check_kept(&value, &defaults, known_, sizeof(T), Versioned<T>::name);
+    put(value);
   }
 
  private:
