@@ -1,5 +1,6 @@
 """grouped_mm() on NumPy's arrays, by the emulator."""
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -326,3 +327,36 @@ def test_weights_that_lie_apart_and_do_not_go_together():
         jitgemm.grouped_mm(random((16, 4)), [random((4, 8))] * 2, np.array([5, 16], "int32"))
     with pytest.raises(ValueError, match="number for each group"):
         jitgemm.grouped_mm(random((16, 4)), jitgemm.MatrixPointers([random((4, 8))] * 2), np.array([16], "int32"))
+
+
+class Lender:
+    """An array of the framework of one's own, whose memory is that of what __dlpack__ gives."""
+
+    def __init__(self, values):
+        self.values, self.lent = values, []
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **keywords):
+        lent = self.values.copy()
+        self.lent.append(weakref.ref(lent))
+        return lent.__dlpack__(**keywords)
+
+    def alive(self):
+        return sum(reference() is not None for reference in self.lent)
+
+
+def test_weights_whose_memory_goes_with_its_capsule():
+    matrices, a, offs = random((3, 6, 5)), random((17, 6)), np.array([4, 9, 17], "int32")
+    lenders = [Lender(matrix) for matrix in matrices]
+    experts = jitgemm.MatrixPointers(lenders)
+    assert [lender.alive() for lender in lenders] == [1, 1, 1]
+    transposed = experts.mT
+    check(jitgemm.grouped_mm(a, experts, offs), a, matrices, offs)
+    del experts
+    gc.collect()
+    assert [lender.alive() for lender in lenders] == [1, 1, 1]
+    del transposed
+    gc.collect()
+    assert [lender.alive() for lender in lenders] == [0, 0, 0]

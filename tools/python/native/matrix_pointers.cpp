@@ -40,6 +40,7 @@ MatrixPointers::MatrixPointers(nb::handle arrays, nb::handle context) : context_
     addresses_.push_back(std::bit_cast<std::uintptr_t>(view.data));
     bits |= addresses_.back();
     arrays_.push_back(nb::borrow(object));
+    keepers_.push_back(nb::borrow(array.keeper()));
   }
   if (addresses_.empty())
     throw nb::value_error("there is no matrix; without groups pass an array (0, K, N) in the place of MatrixPointers");

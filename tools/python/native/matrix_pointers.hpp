@@ -37,12 +37,16 @@ class MatrixPointers {
   template <typename Visit>
   void each_held(const Visit& visit) const {
     for (const nb::object& array : arrays_) visit(array);
+    for (const nb::object& keeper : keepers_) visit(keeper);
     visit(context_);
   }
-  void drop_held() { const std::vector<nb::object> dropped = std::exchange(arrays_, {}); }
+  void drop_held() {
+    const std::vector<nb::object> keepers = std::exchange(keepers_, {}), arrays = std::exchange(arrays_, {});
+  }
 
  private:
-  std::vector<nb::object> arrays_;  // whose memory it is, as they were given
+  std::vector<nb::object> arrays_;   // as they were given
+  std::vector<nb::object> keepers_;  // whose memory it is, where it is not the arrays' own, see Array::keeper()
   bool transposed_ = false;
   std::vector<std::uintptr_t> addresses_;
   nb::object context_;
