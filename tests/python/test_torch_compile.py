@@ -74,6 +74,17 @@ def test_compile_whichever_is_imported_first(first):
     assert done.returncode == 0, done.stderr
 
 
+def test_compile_with_an_epilogue_that_is_none():
+    def f(a, b):
+        return jitgemm.matmul(a, b, epilogue=None, operands=None) + jitgemm.linear(a, b.t(), operands=None, epilogue=None)
+
+    a, b = torch.randn(4, 8), torch.randn(8, 5)
+    torch._dynamo.reset()
+    assert close(torch.compile(f, fullgraph=True, backend="aot_eager")(a, b), 2 * a @ b, 1e-4)
+    with pytest.raises(ValueError, match="operands are an epilogue's, which is not there"):
+        torch.compile(lambda: jitgemm.matmul(a, b, operands={"x": a}), backend="aot_eager")()
+
+
 def test_fx_traces_products():
     model = torch.nn.Sequential(jitgemm.torch.Linear(4, 5, activation="relu"), jitgemm.torch.Linear(5, 2))
     traced, x = torch.fx.symbolic_trace(model), torch.randn(3, 4)

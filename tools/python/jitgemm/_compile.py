@@ -34,14 +34,14 @@ def register() -> None:
     def linear_with_epilogue(*arguments, **keywords):
         return jitgemm.linear(*arguments, **keywords)
 
-    def matmul(*arguments, **keywords):
-        if keywords.get("epilogue") is not None:
-            return matmul_with_epilogue(*arguments, **keywords)
+    def matmul(*arguments, epilogue=None, operands=None, **keywords):
+        if epilogue is not None or operands is not None:
+            return matmul_with_epilogue(*arguments, epilogue=epilogue, operands=operands, **keywords)
         return operators.matmul(*arguments, **keywords)
 
-    def linear(*arguments, **keywords):
-        if keywords.get("epilogue") is not None:
-            return linear_with_epilogue(*arguments, **keywords)
+    def linear(*arguments, epilogue=None, operands=None, **keywords):
+        if epilogue is not None or operands is not None:
+            return linear_with_epilogue(*arguments, epilogue=epilogue, operands=operands, **keywords)
         return operators.linear(*arguments, **keywords)
 
     torch.compiler.substitute_in_graph(jitgemm.matmul, skip_signature_check=True)(matmul)
