@@ -50,14 +50,22 @@ def test_compile_of_an_mlp_forward_and_backward(device):
         assert close(compiled(*ours), expected, 1e-4)
 
 
-@pytest.mark.parametrize("first", ["jitgemm", "torch", "torch._dynamo"])
-def test_compile_whichever_is_imported_first(first):
-    second = "torch" if first == "jitgemm" else "jitgemm"
-    program = f"""
-        import {first}
-        import {second}
-        import torch
+LOOKS_FOR_THE_TRACER = """
+        import importlib.util
         import jitgemm
+        spec = importlib.util.find_spec("torch._dynamo")
+        assert spec.loader.is_package("torch._dynamo") and spec.loader.path == spec.origin
+"""
+
+
+@pytest.mark.parametrize("first", ["import jitgemm", "import torch", "import torch._dynamo", LOOKS_FOR_THE_TRACER],
+                         ids=["jitgemm", "torch", "torch._dynamo", "look-up"])
+def test_compile_whichever_is_imported_first(first):
+    program = f"""
+        {first}
+        import jitgemm
+        import sys
+        import torch
         def f(a, b, out):
             y = jitgemm.matmul(a, b, activation="relu") + jitgemm.linear(a, b.t())
             jitgemm.matmul(a, b, out=out)
@@ -68,6 +76,7 @@ def test_compile_whichever_is_imported_first(first):
         assert torch.allclose(out, a @ b, atol=1e-5), out
         model = jitgemm.torch.Linear(8, 4)
         assert torch.allclose(torch.compile(model, fullgraph=True, backend="aot_eager")(a), model(a), atol=1e-5)
+        assert not any(type(finder).__module__.startswith("jitgemm") for finder in sys.meta_path)
         """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True,
                           text=True, timeout=300)

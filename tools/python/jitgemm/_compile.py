@@ -7,6 +7,7 @@ told when its tracer, torch._dynamo, is first imported: that takes seconds, so i
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what takes longer to import than all of jitgemm
@@ -51,8 +52,12 @@ def register() -> None:
 class _Loader:
     """Another loader, and then register()."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> object:  # what else a loader may be asked
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -60,20 +65,31 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         register()
 
 
 class _Finder:
+    """Stays until the tracer is imported: whoever looks whether it is there finds it, too."""
+
+    def __init__(self) -> None:
+        self._looking: set[int] = set()  # threads, while they ask the other finders
+
     def find_spec(self, name: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != TRACER:
+        thread = get_ident()
+        if name != TRACER or thread in self._looking:
             return None
-        sys.meta_path.remove(self)
         import importlib.util
 
-        spec = importlib.util.find_spec(name)
+        self._looking.add(thread)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking.remove(thread)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self)
         return spec
 
 
