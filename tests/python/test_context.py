@@ -258,3 +258,21 @@ def test_another_default_context():
             jitgemm.set_default_context(3)
         """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
+
+
+def test_a_call_keeps_the_configuration_that_it_began_with(tmp_path):
+    whole, split = ("sm80 64x64x32 stages=3 schedule=" + schedule for schedule in ("data_parallel", "split_k splits=2"))
+    context = jitgemm.Context("cpu", tuning="off", cache_dir=tmp_path)
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((2, 1, 16, 256), (3, 256, 16)))  # two GEMMs
+    expected, other = (jitgemm.matmul(a, b, config=config) for config in (whole, split))
+    assert not (expected[1] == other[1]).all()
+    product, results = jitgemm.Matmul(a, b, config=whole, context=context), []
+    begun = threading.Event()
+    caller = threading.Thread(target=lambda: (begun.set(), results.append(product())))
+    caller.start()
+    begun.wait()
+    time.sleep(0.1)  # it compiles meanwhile
+    product.plan(split)
+    caller.join()
+    assert (results[0] == expected).all() and (product() == other).all()

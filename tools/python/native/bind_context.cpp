@@ -174,12 +174,12 @@ std::function<void(int, int)> progress_of(nb::handle progress) {
   };
 }
 
-std::string source_of(ContextHandle& context, const Problem& problem, const KernelConfig* config) {
+std::string source_of(ContextHandle& context, const Problem& problem, const std::optional<KernelConfig>& config) {
   const WithoutLock unlock;
   return config ? context->source(problem, *config) : context->source(problem);
 }
 
-Plan plan_of(ContextHandle& context, const Problem& problem, const KernelConfig* config, bool compiled) {
+Plan plan_of(ContextHandle& context, const Problem& problem, const std::optional<KernelConfig>& config, bool compiled) {
   const WithoutLock unlock;
   if (compiled) return config ? context->compile(problem, *config) : context->compile(problem);
   return config ? context->plan(problem, *config) : context->plan(problem);
@@ -193,7 +193,6 @@ TuneReport tune(ContextHandle& context, const Problem& problem, nb::handle progr
 
 void bind_context(nb::module_& module) {
   using Text = std::optional<std::string>;
-  const auto pointer = [](const std::optional<KernelConfig>& config) { return config ? &*config : nullptr; };
   nb::class_<ContextHandle>(
       module, "Context",
       "One device's kernels, tuning results and workspaces. Threads may share one.\n\n"
@@ -222,20 +221,20 @@ void bind_context(nb::module_& module) {
           nb::sig("def __init__(self, device: str = \"cuda\", **options: object) -> None"))
       .def(
           "plan",
-          [=](ContextHandle& self, const Problem& problem, const Text& config) {
-            return plan_of(self, problem, pointer(config_of(config)), false);
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            return plan_of(self, problem, config_of(config), false);
           },
           "problem"_a, "config"_a = nb::none(), "What would run now. Measures and compiles nothing.")
       .def(
           "compile",
-          [=](ContextHandle& self, const Problem& problem, const Text& config) {
-            return plan_of(self, problem, pointer(config_of(config)), true);
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            return plan_of(self, problem, config_of(config), true);
           },
           "problem"_a, "config"_a = nb::none(), "The plan once its kernel is compiled.")
       .def(
           "source",
-          [=](ContextHandle& self, const Problem& problem, const Text& config) {
-            return source_of(self, problem, pointer(config_of(config)));
+          [](ContextHandle& self, const Problem& problem, const Text& config) {
+            return source_of(self, problem, config_of(config));
           },
           "problem"_a, "config"_a = nb::none(), "The generated source of the GEMM kernel.")
       .def(

@@ -259,7 +259,7 @@ says whether offs or counts were out of range, or a matrix had no memory; nothin
   module.def(
       "explain", taking_arguments<std::string>([](const MatmulArguments& it) {
         const Asked asked = asked_of(it);
-        return plan_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr, false).explain();
+        return plan_of(*asked.context, asked.problem, asked.config, false).explain();
       }),
       nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
       nb::sig("def explain(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),
@@ -267,7 +267,7 @@ says whether offs or counts were out of range, or a matrix had no memory; nothin
   module.def(
       "source", taking_arguments<std::string>([](const MatmulArguments& it) {
         const Asked asked = asked_of(it);
-        return source_of(*asked.context, asked.problem, asked.config ? &*asked.config : nullptr);
+        return source_of(*asked.context, asked.problem, asked.config);
       }),
       nb::arg("a").none(), "b"_a = nb::none(), JITGEMM_MATMUL_ARGUMENTS,
       nb::sig("def source(a: Array | Problem | str, b: Array | None = None, " JITGEMM_MATMUL_SIGNATURE ") -> str"),

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
+#include <optional>
 
 #include "contexts.hpp"
 #include "jitgemm/plan.hpp"
@@ -23,8 +24,8 @@ void bind_cache(nb::module_& module);  // after bind_context(), whose types it s
 std::function<void(int, int)> progress_of(nb::handle progress);
 
 // With Python's lock released.
-std::string source_of(ContextHandle& context, const Problem& problem, const KernelConfig* config);
-Plan plan_of(ContextHandle& context, const Problem& problem, const KernelConfig* config, bool compiled);
+std::string source_of(ContextHandle& context, const Problem& problem, const std::optional<KernelConfig>& config);
+Plan plan_of(ContextHandle& context, const Problem& problem, const std::optional<KernelConfig>& config, bool compiled);
 TuneReport tune(ContextHandle& context, const Problem& problem, nb::handle progress);
 
 }  // namespace jitgemm::python

@@ -347,7 +347,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
   bool waits = pointers && pointers->must_wait();
   for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
   waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());
-  run_product(**context, product, operands, stream, config ? &*config : nullptr, waits);
+  run_product(**context, product, operands, stream, config, waits);
   if (made_out)
     out = finished_array(*a, out);
   else if (d->type().is_torch())

@@ -258,7 +258,7 @@ bool must_wait(const std::optional<Array>& array) {
 }
 
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
-                 const KernelConfig* config, bool wait) {
+                 const std::optional<KernelConfig>& config, bool wait) {
   const WithoutLock unlock;
   for_each_gemm(product, operands, [&](const Operands& at) {
     if (config)
@@ -272,7 +272,7 @@ void run_product(Context& context, const Product& product, const Operands& opera
 }
 
 nb::object PreparedMatmul::run() const {
-  run_product(**context_, product_, operands_, stream_, config_ ? &*config_ : nullptr, waits_);
+  run_product(**context_, product_, operands_, stream_, config_, waits_);
   return result();
 }
 

@@ -70,7 +70,7 @@ class PreparedMatmul {
 
 /// Queues the GEMMs of a product, without Python's lock. `wait`: until they are done.
 void run_product(Context& context, const Product& product, const Operands& operands, Stream stream,
-                 const KernelConfig* config, bool wait);
+                 const std::optional<KernelConfig>& config, bool wait);
 /// Whether to wait, since a framework would reuse an array's memory before they are done.
 bool must_wait(const std::optional<Array>& array);
 

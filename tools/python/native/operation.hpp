@@ -21,7 +21,8 @@ class Matmul {
 
   ContextHandle& context() const { return *context_; }
   const Product& product() const { return product_; }
-  const KernelConfig* config() const { return config_ ? &*config_ : nullptr; }
+  /// A copy: who uses it without Python's lock may meet pin() by another thread.
+  std::optional<KernelConfig> config() const { return config_; }
   void pin(std::optional<KernelConfig> config) { config_ = std::move(config); }
 
   // See collected.hpp. The context stays, which has slots of its own.
