@@ -190,6 +190,58 @@ def test_newer_settings_of_precision():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_torch_whose_state_cannot_be_read():
+    program = """
+        import contextlib
+        import torch
+        known = torch.inference_mode
+        torch.inference_mode = contextlib.nullcontext  # by which it is seen whether the state is where it was
+        import jitgemm
+        from jitgemm import epilogues
+        a, b, w = (torch.randn(shape) for shape in ((6, 8), (8, 4), (2, 8, 4)))
+        clamp = {"epilogue": epilogues.clamp(), "operands": {"low": -1.0, "high": 1.0}}
+        offs = torch.tensor([2, 6], dtype=torch.int32)
+        def close(x, y):
+            return torch.allclose(x, y, atol=1e-4)
+        product = jitgemm.matmul(a, b)
+        torch.inference_mode = known
+        of_groups = torch.cat([a[:2] @ w[0], a[2:] @ w[1]])
+        assert close(product, a @ b)
+        assert close(jitgemm.matmul(a, b, **clamp), (a @ b).clamp(-1, 1))
+        assert close(jitgemm.linear(a, b.t(), **clamp), (a @ b).clamp(-1, 1))
+        assert close(jitgemm.Matmul(a, b)(), a @ b)
+        assert close(jitgemm.grouped_mm(a, w, offs), of_groups)
+        assert close(jitgemm.grouped_mm(a, w, offs, **clamp), of_groups.clamp(-1, 1))
+        ours, theirs = (a.clone().requires_grad_() for _ in range(2))
+        jitgemm.grouped_mm(ours, w, offs).sum().backward()
+        torch.cat([theirs[:2] @ w[0], theirs[2:] @ w[1]]).sum().backward()
+        assert close(ours.grad, theirs.grad)
+        for call in (lambda: jitgemm.matmul(ours, b, **clamp), lambda: jitgemm.grouped_mm(ours, w, offs, **clamp),
+                     lambda: jitgemm.Matmul(ours, b)()):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "requires a gradient" in str(error), error
+            else:
+                raise AssertionError("a gradient was lost")
+            with torch.no_grad():
+                call()
+        with torch.autograd.forward_ad.dual_level():
+            for call in (lambda: jitgemm.matmul(a, b, **clamp), lambda: jitgemm.grouped_mm(a, w, offs)):
+                try:
+                    call()
+                except RuntimeError as error:
+                    assert "past torch's operators" in str(error), error
+                else:
+                    raise AssertionError("a derivative was lost")
+        with torch.autocast("cpu", torch.bfloat16):
+            assert jitgemm.matmul(a, b, **clamp).dtype == torch.bfloat16
+        """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_deterministic_and_inference_mode():
     a, b = torch.randn(4, 8, requires_grad=True), torch.randn(8, 4)
     with torch.inference_mode():

@@ -163,7 +163,7 @@ bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays, con
   if (epilogue && epilogue->requires_gradients()) of_torch = asks_for_gradients = true;
   if (!of_torch) return false;
   const TorchState state = torch_state();
-  if (state.watched)
+  if (state.known && state.watched)
     throw std::runtime_error(
         "grouped_mm computes past torch's operators, which something here looks at (torch.func, a mode, a trace); call "
         "it outside of that");

@@ -44,8 +44,9 @@ class Torch {
 
   TorchState state() const {
     const LocalKeys* keys = local_keys();
-    if (!keys) return {};
-    if ((keys->included & ~harmless_) != 0 || in_forward_mode()) return {.known = true};
+    const bool forward_mode = forward_mode_ && in_forward_mode();
+    if (!keys && !forward_mode) return {.gradients = nb::cast<bool>(is_grad_enabled_())};
+    if (forward_mode || (keys->included & ~harmless_) != 0) return {.known = true};
     return {.watched = false,
             .autocast = (keys->excluded & autocast_) != 0,
             .known = true,
@@ -66,6 +67,7 @@ class Torch {
   Torch() {
     precision = torch_attribute("get_float32_matmul_precision");
     tf32 = torch_attribute("_C._get_fp32_precision_getter");
+    is_grad_enabled_ = torch_attribute("is_grad_enabled");
     increment_version_ = torch_attribute("_C._increment_version");
     of_many_ = !increment_version_.is_none() && takes_many(increment_version_);
     if (!of_many_) increment_version_ = torch_attribute("autograd.graph.increment_version");
@@ -122,7 +124,7 @@ class Torch {
     return !level || PyLong_AsLong(level) >= 0;
   }
 
-  nb::object increment_version_;
+  nb::object is_grad_enabled_, increment_version_;
   bool of_many_ = false;
   void* library_ = nullptr;
   bool (*grad_mode_)() = nullptr;

@@ -11,8 +11,8 @@ struct TorchState {
   /// forward-mode differentiation.
   bool watched = true;
   bool autocast = true;   ///< of some device
-  bool known = false;     ///< else this torch does not tell, and the worst is assumed
-  bool gradients = true;  ///< grad mode is on, and autograd not passed already
+  bool known = false;     ///< else this torch does not tell, and of the two the worst is assumed
+  bool gradients = true;  ///< grad mode is on, and autograd, where that is known, not passed already
 };
 
 /// Of the calling thread; a few nanoseconds. For programs that have imported torch.

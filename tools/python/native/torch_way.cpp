@@ -78,7 +78,9 @@ Way way_of(const MatmulArguments& it) {
   }
   if (count + epilogue_tensors == 0) return Way::direct;
   const TorchState state = torch_state();
-  if (subclass || state.watched) return Way::operators;
+  if (subclass) return Way::operators;
+  if (!state.known) return Way::unknown;
+  if (state.watched) return Way::operators;
   if (state.autocast) return Way::recorded;
   if (!state.gradients) return Way::direct;
   return of_epilogue || std::any_of(tensors.begin(), tensors.begin() + count, requires_grad) ? Way::recorded
@@ -122,6 +124,7 @@ nb::object matmul(const MatmulArguments& arguments) {
   }
   switch (way_of(arguments)) {
     case Way::operators:
+    case Way::unknown:
       return by_operators(arguments);
     case Way::recorded:
       return recorded(arguments);

@@ -9,11 +9,12 @@ enum class Way : std::uint8_t {
   direct,     ///< compute()
   recorded,   ///< for gradients and autocast, where nothing else looks at operators
   operators,  ///< torch's: for tracing, subclasses and whatever else looks at them
+  unknown,    ///< operators too, of a torch that does not tell whether anything looks at them
 };
 /// Which way a product of these arrays must go.
 Way way_of(const MatmulArguments& arguments);
 /// The arguments of a product that torch does not see: a and b as autocast has them, which `cast` keeps. Throws
-/// RuntimeError where torch would have to look into it, or a gradient is required. `what` names such a product.
+/// RuntimeError where torch is known to look into it, or a gradient is required. `what` names such a product.
 MatmulArguments past_torch(const MatmulArguments& arguments, const char* what, nb::object& cast);
 
 /// compute(), or by way of jitgemm.torch where way_of() says so or a tensor cannot be read. What torch would have to
