@@ -13,13 +13,16 @@ namespace jitgemm {
 using AllGatherBytes = std::function<void(const void* own, void* all, std::size_t bytes)>;
 
 /// As much device memory at each rank of a node, which all of them reach: zeros when the constructor returns.
-/// Collective; freed by each rank for itself, when no other uses it any more.
+/// Collective. The destructor, which is not, closes the others' and frees the rank's own: no rank uses it any more, and
+/// for the driver's sake none should have it open, which only free_together() sees to.
 class SymmetricMemory {
  public:
   /// Throws Error{no_device} where the devices do not reach each other's memory, on all ranks; what fails on one rank
   /// is an Error of the same code on all.
   SymmetricMemory(Backend& backend, int rank, int ranks, const AllGatherBytes& all_gather, std::size_t bytes);
   ~SymmetricMemory();
+  /// Collective: frees it when all ranks have closed it. No rank's calls use it any more, nor does anything later.
+  void free_together(const AllGatherBytes& all_gather);
   SymmetricMemory(const SymmetricMemory&) = delete;
   SymmetricMemory& operator=(const SymmetricMemory&) = delete;
 
@@ -35,7 +38,10 @@ class SymmetricMemory {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  void close() noexcept;
+  /// As the exchange, but leaves the rank's own memory behind if that throws.
+  void meet(const AllGatherBytes& all_gather, const void* own, void* all, std::size_t bytes);
+  void close_others() noexcept;
+  void release_own() noexcept;
 
   Backend& backend_;
   int rank_, ranks_;
