@@ -1,5 +1,6 @@
 // Products under which the ranks of a node exchange what they need, on emulated devices.
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 
 #include "catch.hpp"
@@ -28,6 +29,7 @@ void run(const NodeCase& node) {
     Context context(options);
     Backend& backend = ContextInternals::backend(context);
     Overlapped overlapped(context, rank, node.ranks, ranks.all_gather(rank), node.timeout_seconds);
+    overlapped.connect();
     std::string why_not;
     const auto chosen = Overlapped::choose(context, node.ranks, node.problem, node.exchange, why_not);
     if (!chosen) throw std::runtime_error("not overlapped: " + why_not);
@@ -67,6 +69,38 @@ TEST_CASE("Overlapped products of every kind of tile", "[parallel]") {
   node.config = config;
   CAPTURE(int(exchange), to_string(config), node.seed);
   REQUIRE_NOTHROW(run(node));
+}
+
+TEST_CASE("What nothing has prepared any more is freed by all ranks together", "[parallel]") {
+  constexpr int count = 2;
+  Ranks ranks(count);
+  ranks.run([&](int rank) {
+    Context context(GemmDevice::emulator());
+    int exchanges = 0;
+    const AllGatherBytes all_gather = [&, its = ranks.all_gather(rank)](const void* own, void* all, std::size_t bytes) {
+      ++exchanges;
+      its(own, all, bytes);
+    };
+    Overlapped overlapped(context, rank, count, all_gather, 60);
+    if (exchanges != 0) throw std::runtime_error("a rank waits for others where it may fail alone");
+    overlapped.connect();
+    const auto staged = [&](std::int64_t rows) {
+      auto prepared = overlapped.prepare(bf16_problem(count * rows, 136, 64), Exchange::all_gather_a, tile(64, 64, 4));
+      overlapped.stage(prepared);
+      return prepared;
+    };
+    std::optional<Overlapped::Prepared> small = staged(64);
+    const Overlapped::Prepared large = staged(256);
+    exchanges = 0;
+    overlapped.drop_unused_memory();
+    if (exchanges != 0) throw std::runtime_error("what is used is freed");
+    small.reset();
+    overlapped.drop_unused_memory();
+    if (exchanges != 1) throw std::runtime_error("a rank frees for itself what others may have open");
+    overlapped.drop_unused_memory();
+    if (exchanges != 1) throw std::runtime_error("what was freed is freed again");
+    ranks.meet(rank);
+  });
 }
 
 /// For tools/removal.py: what a kernel waits for in vain ends it after two seconds.

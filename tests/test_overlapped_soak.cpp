@@ -34,6 +34,7 @@ class SoakRank {
         backend_(ContextInternals::backend(context_)),
         overlapped_(context_, rank, soak.node.ranks, ranks.all_gather(rank), soak.node.timeout_seconds),
         delays_(soak.node.seed * 100 + std::uint64_t(rank)) {
+    overlapped_.connect();
     if (soak.one_buffer) overlapped_.take_one_buffer();
     for (int i = 0; i < 3; ++i) streams_.push_back(backend_.create_stream());
     for (const Exchange exchange : exchanges) {

@@ -23,13 +23,13 @@ void CallsInFlight::before(Stream stream) {
 void CallsInFlight::after(Stream stream) {
   const std::lock_guard lock(mutex_);
   if (backend_.capture_status(stream) == CaptureStatus::capturing) {
-    if (!of_capture_) of_capture_ = make_event();
+    if (!of_capture_) of_capture_ = make_event(backend_);
     backend_.record_event(of_capture_.get(), stream);
     captured_ = backend_.capture_point(stream).capture;
     return;
   }
   if (marks_.size() < most_marks) {
-    if (unused_.empty()) unused_.push_back(make_event());
+    if (unused_.empty()) unused_.push_back(make_event(backend_));
     marks_.push_back({std::move(unused_.back()), {}});
     unused_.pop_back();
   }

@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "parallel/owned_handles.hpp"
 
 namespace jitgemm {
 
@@ -29,25 +29,19 @@ class CallsInFlight {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Destroy {
-    Backend* backend;
-    void operator()(void* event) const noexcept { backend->destroy_event(event); }
-  };
-  using Event = std::unique_ptr<void, Destroy>;
   struct Mark {
-    Event event;
+    OwnedEvent event;
     Clock::time_point enqueued;
   };
   static constexpr std::size_t most_marks = 64;
 
-  Event make_event() { return Event(backend_.create_event(), Destroy{&backend_}); }
   void drop_passed();
 
   Backend& backend_;
   std::mutex mutex_;
   std::deque<Mark> marks_;  // oldest first
-  std::vector<Event> unused_;
-  Event of_capture_{nullptr, {nullptr}};
+  std::vector<OwnedEvent> unused_;
+  OwnedEvent of_capture_{nullptr, {nullptr}};
   std::uint64_t captured_ = 0;  // the capture that of_capture_ was recorded in last
 };
 

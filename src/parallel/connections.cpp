@@ -32,13 +32,20 @@ bool Connections::make(ParallelMethod chosen, const RankProblem& problem, const 
   return false;
 }
 
+void Connections::connect(const std::string& digest, FunctionRef<void()> work) {
+  const std::optional<Error> failure = failure_of(work);
+  if (!failure) return;
+  agree(communicator_, digest, failure->code() == ErrorCode::no_device ? std::nullopt : failure);
+  throw *failure;
+}
+
 void Connections::make_overlapped(const std::string& digest) {
-  agree(communicator_, digest, failure_of([&] { Overlapped::begin_kernel(context_); }));
   std::unique_ptr<Overlapped> made;
   agree(communicator_, digest, failure_of([&] {
           made = std::make_unique<Overlapped>(context_, communicator_.rank(), communicator_.ranks(), all_gather(),
                                               communicator_.timeout_seconds());
         }));
+  connect(digest, [&] { made->connect(); });
   overlapped_ = std::move(made);
   used_overlapped_ = overlapped_.get();
 }
@@ -49,11 +56,7 @@ void Connections::make_one_shot(const RankProblem& problem, const std::string& d
           made = std::make_unique<OneShot>(context_, communicator_.rank(), communicator_.ranks(), all_gather(),
                                            communicator_.timeout_seconds());
         }));
-  const std::optional<Error> failure = failure_of([&] { made->grow(OneShot::memory_bytes(problem)); });
-  if (failure) {  // on all ranks
-    agree(communicator_, digest, failure->code() == ErrorCode::no_device ? std::nullopt : failure);
-    throw *failure;
-  }
+  connect(digest, [&] { made->grow(OneShot::memory_bytes(problem)); });
   one_shot_ = std::move(made);
   used_one_shot_ = one_shot_.get();
 }

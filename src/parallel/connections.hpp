@@ -9,6 +9,7 @@
 #include "parallel/left_behind.hpp"
 #include "parallel/one_shot.hpp"
 #include "parallel/overlapped.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm {
 
@@ -28,7 +29,7 @@ class Connections {
   Overlapped& overlapped() { return *overlapped_; }
   OneShot& one_shot() { return *one_shot_; }
 
-  /// Frees what only measurements had. All ranks' calls with it have ended.
+  /// Collective. Frees what only measurements had. Each rank's own calls with it have ended.
   void drop_unused_memory();
 
   void leave_all_behind() noexcept {
@@ -42,6 +43,8 @@ class Connections {
 
  private:
   AllGatherBytes all_gather();
+  /// Collective `work`, which fails on all ranks if on any: there with the reason of the first that has one.
+  void connect(const std::string& digest, FunctionRef<void()> work);
   void make_overlapped(const std::string& digest);
   void make_one_shot(const RankProblem& problem, const std::string& digest);
 

@@ -61,10 +61,6 @@ struct Overlapped::Staging {
   SymmetricMemory memory;
 };
 
-std::shared_ptr<const Kernel> Overlapped::begin_kernel(Context& context) {
-  return ContextInternals::store(context).get(generate_begin_call(ContextInternals::backend(context).device()), 0);
-}
-
 Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds)
     : context_(context),
       backend_(ContextInternals::backend(context)),
@@ -72,20 +68,15 @@ Overlapped::Overlapped(Context& context, int rank, int ranks, AllGatherBytes all
       ranks_(ranks),
       all_gather_(std::move(all_gather)),
       patience_(backend_, timeout_seconds),
-      begin_(begin_kernel(context)),
-      flags_(backend_, rank, ranks, all_gather_, sizeof(Flags)) {
+      begin_(ContextInternals::store(context).get(generate_begin_call(backend_.device()), 0)),
+      begun_(make_event(backend_)) {
   for (int i = 1; i < ranks; ++i) {
-    copy_streams_.push_back(backend_.create_copy_stream());
-    copied_.push_back(backend_.create_event());
+    copy_streams_.push_back(make_copy_stream(backend_));
+    copied_.push_back(make_event(backend_));
   }
-  begun_ = backend_.create_event();
 }
 
-Overlapped::~Overlapped() {
-  for (Stream stream : copy_streams_) backend_.destroy_stream(stream);
-  for (void* event : copied_) backend_.destroy_event(event);
-  if (begun_) backend_.destroy_event(begun_);
-}
+void Overlapped::connect() { flags_.emplace(backend_, rank_, ranks_, all_gather_, sizeof(Flags)); }
 
 std::vector<RankedConfig> Overlapped::ranked(const Context& context, int ranks, const Problem& problem,
                                              Exchange exchange, std::size_t limit, std::string& why_not) {
@@ -134,7 +125,14 @@ void Overlapped::stage(Prepared& prepared) {
 
 void Overlapped::drop_unused_memory() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(stagings_, [](const std::shared_ptr<Staging>& staging) { return staging.use_count() == 1; });
+  for (auto staging = stagings_.begin(); staging != stagings_.end();) {
+    if (staging->use_count() > 1) {
+      ++staging;
+      continue;
+    }
+    (*staging)->memory.free_together(all_gather_);
+    staging = stagings_.erase(staging);
+  }
 }
 
 void Overlapped::check(const Prepared& prepared, const Operands& operands, Stream stream) const {
@@ -171,18 +169,18 @@ void Overlapped::gemm(const Prepared& prepared, const Problem& problem, const Op
   });
   ContextInternals::launch_sharded(context_, prepared.ready, sharded, operands, shards, stream);
   if (prepared.exchange != Exchange::all_gather_a) return;
-  for (void* copied : copied_) backend_.wait_event(copied, stream);  // A is read until then
+  for (const OwnedEvent& copied : copied_) backend_.wait_event(copied.get(), stream);  // A is read until then
 }
 
 void Overlapped::begin(const Staging& staging, int buffer, Stream stream) {
   device::BeginCallArguments args{};
   args.rank = rank_;
   args.ranks = ranks_;
-  Flags* const own = flags_.own<Flags>();
+  Flags* const own = flags_->own<Flags>();
   args.epoch = &own->epoch;
   args.last_use = staging.last_use(buffer);
   args.finished = own->finished;
-  for (int rank = 0; rank < ranks_; ++rank) args.finished_at[rank] = &flags_.at<Flags>(rank)->finished[rank_];
+  for (int rank = 0; rank < ranks_; ++rank) args.finished_at[rank] = &flags_->at<Flags>(rank)->finished[rank_];
   args.patience = patience_.get();
   backend_.launch(*begin_->loaded, {.grid = 1, .threads = 32}, bytes_of(args), stream);
 }
@@ -190,7 +188,7 @@ void Overlapped::begin(const Staging& staging, int buffer, Stream stream) {
 ShardOperands Overlapped::shard_operands(const Prepared& prepared, int buffer) const {
   const Staging& staging = *prepared.staging;
   ShardOperands shards{
-      .rank = rank_, .ranks = ranks_, .epoch = &flags_.own<Flags>()->epoch, .patience = patience_.get()};
+      .rank = rank_, .ranks = ranks_, .epoch = &flags_->own<Flags>()->epoch, .patience = patience_.get()};
   shards.arrived = staging.memory.own<unsigned>(staging.flags_at(buffer));
   shards.received = staging.memory.own(staging.buffer_at(buffer));
   shards.sent = staging.sent();
@@ -209,18 +207,18 @@ void Overlapped::send_a(const Prepared& prepared, const Operands& operands, int 
                     own_pitch = std::size_t(prepared.own_a_ld) * size;
   const std::size_t at = staging.buffer_at(buffer) + std::size_t(rank_) * std::size_t(p.a.stride) * size;
   const bool in_one_piece = row == pitch && row == own_pitch;
-  backend_.record_event(begun_, stream);
+  backend_.record_event(begun_.get(), stream);
   for (int i = 1; i < ranks_; ++i) {
     const int to = device::recipient_at(rank_, ranks_, i);
-    const Stream copies = copy_streams_[std::size_t(i - 1)];
-    backend_.wait_event(begun_, copies);
+    const Stream copies = copy_streams_[std::size_t(i - 1)].get();
+    backend_.wait_event(begun_.get(), copies);
     if (in_one_piece)
       backend_.copy_rows(staging.memory.at(to, at), 0, operands.a, 0, row * std::size_t(p.m), 1, copies);
     else
       backend_.copy_rows(staging.memory.at(to, at), pitch, operands.a, own_pitch, row, std::size_t(p.m), copies);
     backend_.copy_rows(staging.memory.at<unsigned>(to, staging.flags_at(buffer)) + rank_, 0,
-                       &flags_.own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
-    backend_.record_event(copied_[std::size_t(i - 1)], copies);
+                       &flags_->own<Flags>()->epoch, 0, sizeof(unsigned), 1, copies);
+    backend_.record_event(copied_[std::size_t(i - 1)].get(), copies);
   }
 }
 

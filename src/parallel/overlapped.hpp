@@ -9,6 +9,7 @@
 #include "context_internals.hpp"
 #include "jitgemm/tensor_parallel.hpp"
 #include "parallel/kernel_patience.hpp"
+#include "parallel/owned_handles.hpp"
 #include "parallel/symmetric_memory.hpp"
 #include "plan/ranking.hpp"
 
@@ -20,15 +21,9 @@ namespace jitgemm {
 /// is left. Collective, but for what says otherwise; thread-safe.
 class Overlapped {
  public:
-  /// Compiles the kernel that begins a call: what a rank may fail at alone, before any waits for it.
-  static std::shared_ptr<const Kernel> begin_kernel(Context& context);
-  /// Throws Error{no_device} on all ranks where their devices do not reach each other.
-  Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds);
-  ~Overlapped();
-  Overlapped(const Overlapped&) = delete;
-  Overlapped& operator=(const Overlapped&) = delete;
-
   // Not collective.
+  /// Of no other rank yet: makes what a rank may fail at alone, before any waits for it.
+  Overlapped(Context& context, int rank, int ranks, AllGatherBytes all_gather, double timeout_seconds);
   /// What this rank would run, so many of the cost model's choices, best predicted first; none with why it would not.
   static std::vector<RankedConfig> ranked(const Context& context, int ranks, const Problem& problem, Exchange exchange,
                                           std::size_t limit, std::string& why_not);
@@ -37,6 +32,9 @@ class Overlapped {
                                             Exchange exchange, std::string& why_not);
   static std::size_t staging_bytes(int ranks, const Problem& problem, Exchange exchange, const KernelConfig& config);
 
+  // Collective again.
+  /// Before any call. Throws Error{no_device} on all ranks where their devices do not reach each other.
+  void connect();
   struct Staging;
   struct Prepared {
     NormalProblem problem;
@@ -49,7 +47,7 @@ class Overlapped {
   Prepared prepare(const Problem& problem, Exchange exchange, const KernelConfig& config) const;
   /// Gives it memory.
   void stage(Prepared& prepared);
-  /// Frees what no Prepared has. All ranks' calls with it have ended.
+  /// Frees what no Prepared has, which is the same on all ranks. Each rank's own calls with it have ended.
   void drop_unused_memory();
   /// Enqueues; `problem` may have other scalars than what was prepared, where those are not 0. The ranks enqueue their
   /// calls in the same order, and their devices run them in it.
@@ -75,14 +73,15 @@ class Overlapped {
   AllGatherBytes all_gather_;
   KernelPatience patience_;
   std::shared_ptr<const Kernel> begin_;
-  SymmetricMemory flags_;
-  std::vector<Stream> copy_streams_;                // one for each other rank
-  std::vector<void*> copied_;                       // events behind the copies
-  void* begun_ = nullptr;                           // event
+  std::optional<SymmetricMemory> flags_;            // once connected
   std::mutex mutex_;                                // of what follows
   std::vector<std::shared_ptr<Staging>> stagings_;  // the last one is the largest; graphs may use the others
   std::uint64_t calls_ = 0;
   unsigned buffers_ = 2;  // that they have in turn
+  // Last, so that copies under way end before their memory does.
+  std::vector<OwnedStream> copy_streams_;  // one for each other rank
+  std::vector<OwnedEvent> copied_;         // behind the copies
+  OwnedEvent begun_;
 };
 
 }  // namespace jitgemm
