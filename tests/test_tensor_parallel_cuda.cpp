@@ -1,5 +1,9 @@
 // TensorParallel on a CUDA device that is none: what it asks of the driver, what it leaves, captures, the time-out of
 // calls that are on the device already. The other ranks do what this one does.
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "backend/cuda/cuda_backend.hpp"
@@ -10,6 +14,7 @@
 #include "fake_nccl.hpp"
 #include "fake_nvrtc.hpp"
 #include "jitgemm/tensor_parallel.hpp"
+#include "parallel/overlapped.hpp"
 
 using namespace jitgemm;
 using namespace jitgemm::test;
@@ -188,6 +193,69 @@ TEST_CASE("A call that does not end within the time-out is a lost rank, and its 
   CHECK(error_of([&] { f.gemm(plain, Exchange::reduce_scatter_d); }).code() == ErrorCode::peer_lost);
   f.parallel.reset();
   CHECK(FakeGpu::alive.size() == without + 3);  // staging, and of exchanges the stream and memory
+}
+
+TEST_CASE("What calls in flight use is freed when they have ended", "[parallel][cuda]") {
+  static std::atomic<int> freed_early;
+  freed_early = 0;
+  Fixture f;
+  f.driver.mem_free = [](CUdeviceptr memory) {
+    freed_early += FakeGpu::busy;
+    return FakeGpu::api().mem_free(memory);
+  };
+  f.gemm(plain, Exchange::reduce_scatter_d);
+  FakeGpu::busy = true;
+  f.gemm(plain, Exchange::reduce_scatter_d);
+  std::thread device([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    FakeGpu::busy = false;
+  });
+  f.parallel.reset();
+  device.join();
+  CHECK(freed_early == 0);
+}
+
+TEST_CASE("What only one rank cannot make for overlapping, none makes, and the ranks' exchanges stay the same",
+          "[parallel][cuda][errors]") {
+  static thread_local bool fails = false;
+  Fixture f;
+  f.nccl.alone = false;
+  f.nccl.patience = std::chrono::seconds(20);
+  f.driver.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned flags) {
+    return fails ? CUDA_ERROR_OUT_OF_MEMORY : FakeGpu::api().mem_host_alloc(memory, bytes, flags);
+  };
+  Problem problem{.m = 2048, .n = 512, .k = 512, .b = {.layout = Layout::column_major}};
+  std::optional<Error> errors[2];
+  on_each_rank(2, [&](int rank) {
+    TensorParallel parallel(*f.context, f.nccl.communicator(rank), {.timeout_seconds = 10});
+    if (!parallel.plan(problem, Exchange::all_gather_a).overlapped) throw std::runtime_error("not overlapped");
+    fails = rank == 1;
+    errors[rank] = error_if_any([&] { parallel.prepare(problem, Exchange::all_gather_a); });
+    fails = false;
+    parallel.prepare(problem, Exchange::all_gather_a);  // unfused, as ranks of one process
+  });
+  REQUIRE((errors[0] && errors[1]));
+  CHECK(errors[0]->code() == ErrorCode::out_of_memory);
+  CHECK(errors[1]->code() == ErrorCode::out_of_memory);
+  CHECK_THAT(errors[0]->what(), ContainsSubstring("rank 1 of 2 could not go on, and so no rank does: "));
+  CHECK_FALSE(f.nccl.ranks_disagreed);
+}
+
+TEST_CASE("What overlaps is made as a whole or not at all", "[parallel][cuda]") {
+  static int until_failure;
+  Fixture f;
+  f.driver.event_create = [](CUevent* event, unsigned flags) {
+    return --until_failure == 0 ? CUDA_ERROR_OUT_OF_MEMORY : FakeGpu::api().event_create(event, flags);
+  };
+  const auto make = [&] { Overlapped(*f.context, 0, 3, {}, 60); };
+  until_failure = 0;
+  make();  // the kernel is the Context's
+  const auto before = FakeGpu::alive.size();
+  for (const int event : {1, 2, 3}) {
+    until_failure = event;
+    CHECK(error_of(make).code() == ErrorCode::out_of_memory);
+    CHECK(FakeGpu::alive.size() == before);
+  }
 }
 
 TEST_CASE("The communicator's device has to be the Context's", "[parallel][cuda]") {

@@ -78,7 +78,10 @@ class JITGEMM_EXPORT TensorParallel {
   /// for a communicator that is null, has failed, or whose device is not the Context's; Error{no_device} without a
   /// usable NCCL.
   TensorParallel(Context& context, NcclCommunicator communicator, const TensorParallelOptions& options = {});
-  ~TensorParallel();  ///< waits for calls in flight, but not for those that were left behind
+  /// Not collective. Waits for this rank's calls in flight, but not for those that were left behind; graphs with its
+  /// calls are run no more. Other ranks' calls use what this rank frees, so all have ended by then: each rank
+  /// synchronises its streams, then all meet, as in a barrier, and destroy theirs.
+  ~TensorParallel();
   TensorParallel(TensorParallel&&) noexcept;
   TensorParallel& operator=(TensorParallel&&) noexcept;
 

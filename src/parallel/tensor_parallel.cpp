@@ -22,6 +22,7 @@
 #include "parallel/rank_choice.hpp"
 #include "parallel/unfused.hpp"
 #include "util/hash.hpp"
+#include "util/log.hpp"
 #include "util/number_text.hpp"
 #include "with_names.hpp"
 
@@ -68,6 +69,7 @@ struct TensorParallel::Impl {
         calls(backend) {}
 
   ~Impl() {
+    wait_for_calls();
     if (!communicator.has_failed() || !calls.any_left()) return;
     for (DeviceMemory& memory : outgrown) leave_behind(memory.release());
     connections.leave_all_behind();
@@ -79,6 +81,8 @@ struct TensorParallel::Impl {
   ParallelPlan plan(const Problem& problem, Exchange exchange);
   void check();
 
+  /// Until those in flight have ended, or the communicator has failed.
+  void wait_for_calls() noexcept;
   Prepared* find(const RankProblem& problem);
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
   /// What is chosen without measuring, and why. `may_overlap`: by what, whether it is chosen or not.
@@ -109,6 +113,14 @@ struct TensorParallel::Impl {
   Connections connections{context, communicator};
   std::unordered_map<PreparedKey, Prepared, PreparedHash> prepared;
 };
+
+void TensorParallel::Impl::wait_for_calls() noexcept {
+  try {
+    if (!communicator.has_failed()) communicator.wait_until("calls in flight", [this] { return !calls.any_left(); });
+  } catch (const std::exception& error) {
+    logger().warn("a TensorParallel ends before its calls, whose memory stays: {}", error.what());
+  }
+}
 
 Prepared* TensorParallel::Impl::find(const RankProblem& problem) {
   const auto found = prepared.find({prepared_shape(problem), problem.exchange});
