@@ -24,6 +24,32 @@ namespace {
 constexpr int devices = 2;
 std::map<std::uintptr_t, int>& device_of = *new std::map<std::uintptr_t, int>;  // of the test's memory
 
+/// What was put on streams, in lines of a word and the stream. Under FakeGpu::mutex.
+std::string& order = *new std::string;
+
+void note(const char* what, CUstream stream) {
+  const std::lock_guard lock(FakeGpu::mutex);
+  order += std::string(what) + " " + std::to_string(std::bit_cast<std::uintptr_t>(stream)) + "\n";
+}
+
+void note_order(cuda::DriverApi& api) {
+  api.event_record = [](CUevent event, CUstream stream) {
+    note("record", stream);
+    static const auto record = FakeGpu::api().event_record;
+    return record(event, stream);
+  };
+  api.stream_wait_event = [](CUstream stream, CUevent event, unsigned flags) {
+    note("wait", stream);
+    static const auto wait = FakeGpu::api().stream_wait_event;
+    return wait(stream, event, flags);
+  };
+  api.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+    note("launch", config->hStream);
+    static const auto launch = FakeGpu::api().launch_kernel_ex;
+    return launch(config, function, parameters, extra);
+  };
+}
+
 cuda::DriverApi several_gpus() {
   cuda::DriverApi api = FakeGpu::api();
   api.device_get_count = [](int* count) { return *count = devices, FakeGpu::step(); };
@@ -36,6 +62,7 @@ cuda::DriverApi several_gpus() {
     static const auto ask = FakeGpu::api().pointer_get_attributes;
     return ask(count, attributes, values, pointer);
   };
+  note_order(api);
   return api;
 }
 
@@ -138,6 +165,12 @@ EXPORTED int fake_restore_thread() {
   FakeGpu::stack.clear();
   FakeGpu::capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   return same;
+}
+
+/// Lines of what was put on streams since it was asked last: record or wait, of an event, or launch, and the stream.
+EXPORTED const char* fake_order() {
+  const std::lock_guard lock(FakeGpu::mutex);
+  return kept(std::exchange(order, {}));
 }
 
 EXPORTED void* fake_allocate(std::size_t bytes, int device) {

@@ -14,7 +14,7 @@ if not FOLDER:
 LIBRARY = os.path.join(FOLDER, "libcuda.so.1")
 os.environ |= {"JITGEMM_NVRTC": LIBRARY, "JITGEMM_LOG": "info"}
 fake = ctypes.CDLL(LIBRARY)  # from now on, this is what opening libcuda.so.1 gives
-for function in (fake.fake_names, fake.fake_failures, fake.fake_counts):
+for function in (fake.fake_names, fake.fake_failures, fake.fake_counts, fake.fake_order):
     function.restype = ctypes.c_char_p
 for function in (fake.fake_allocate, fake.fake_end_capture):
     function.restype = ctypes.c_void_p

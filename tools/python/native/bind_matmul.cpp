@@ -141,8 +141,9 @@ scale_a, scale_b  of 8-bit floats, and of int8 with a floating-point result: one
            makes what they can read.
 scale_d    one float32, of a result in 8 bits.
 config     a configuration to use instead of the chosen one: what Plan.config says.
-stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. As with
-           torch's own operators, memory that is used on another stream must not be freed before it is done.
+stream     of CUDA arrays: a handle, or an object that has one; default: their framework's current one. Another waits
+           for that one where the result is made here, unless a graph captures one of them. As with torch's own
+           operators, memory that is used on another stream must not be freed before it is done.
 context    default: the one of the arrays' device.
 epilogue   an Epilogue, or its text: a function of your own in the place of c, bias and activation.
 operands   the epilogue's, by name: arrays and, for scalars, numbers. Matrices are of the result's shape, those that are

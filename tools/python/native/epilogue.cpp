@@ -139,6 +139,8 @@ void EpilogueCall::complete(const Array* like, const Shape& shape, std::optional
   }
 }
 
+bool EpilogueCall::has_made() const { return std::ranges::any_of(operands_, &Operand::made); }
+
 EpilogueArrays EpilogueCall::arrays() const {
   EpilogueArrays arrays{{}, epilogue_->reads_row(), epilogue_->reads_batch()};
   for (const Operand& operand : operands_)

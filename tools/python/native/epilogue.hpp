@@ -48,6 +48,8 @@ class EpilogueCall {
 
   /// Makes the outputs that were not given, of the framework of `like`; without it only their form is known.
   void complete(const Array* like, const Shape& shape, std::optional<std::intptr_t> stream);
+  /// Whether it has made one.
+  bool has_made() const;
   /// What describe() is asked about; valid while this lives.
   EpilogueArrays arrays() const;
   /// One each, as they lie in the product.

@@ -343,7 +343,10 @@ nb::object grouped_mm(const GroupedArguments& it) {
   }
   std::optional<KernelConfig> config;
   if (!it.config.is_none()) config = parse_kernel_config(nb::cast<std::string>(it.config));
-  if (it.stream.is_none()) stream = current_stream(a->type(), a->place());
+  if (it.stream.is_none())
+    stream = current_stream(a->type(), a->place());
+  else if (made_out || (epilogue && epilogue->has_made()))
+    wait_for_current(**context, *a, stream);
   bool waits = pointers && pointers->must_wait();
   for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
   waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());

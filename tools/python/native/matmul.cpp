@@ -247,7 +247,10 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   } else {
     context_->require(place_);
   }
-  if (it.stream.is_none()) stream_ = current_stream(a_->type(), place_);
+  if (it.stream.is_none())
+    stream_ = current_stream(a_->type(), place_);
+  else if (made_out_ || (epilogue_ && epilogue_->has_made()))
+    wait_for_current(**context_, *a_, stream_);
   for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
     waits_ = waits_ || must_wait(*array);
   waits_ = waits_ || (epilogue_ && epilogue_->must_wait());

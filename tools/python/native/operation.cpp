@@ -121,7 +121,10 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   } else if (!it.operands.is_none()) {
     throw nb::value_error("operands are an epilogue's, and this Matmul has none; make another one");
   }
-  if (stream.is_none()) queue = current_stream(held[role_a]->type(), place_);
+  if (stream.is_none())
+    queue = current_stream(held[role_a]->type(), place_);
+  else if (made || (epilogue && epilogue->has_made()))
+    wait_for_current(**context_, *held[role_a], queue);
   run_product(**context_, product_, operands, queue, config(),
               std::any_of(held.begin(), held.end(), must_wait) || (epilogue && epilogue->must_wait()));
   if (made)

@@ -1,5 +1,11 @@
 #include "streams.hpp"
 
+#include <memory>
+
+#include "backend/backend.hpp"
+#include "context_internals.hpp"
+#include "without_lock.hpp"
+
 namespace jitgemm::python {
 
 Stream current_stream(const ArrayType& type, const Place& place) {
@@ -13,6 +19,24 @@ Stream current_stream(const ArrayType& type, const Place& place) {
     return stream_of(nb::module_::import_("torch").attr("cuda").attr("current_stream")(place.number));
   if (type.package == "cupy") return stream_of(nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")());
   return nullptr;
+}
+
+void wait_for_current(Context& context, const Array& like, Stream stream) {
+  if (!like.place().cuda) return;
+  const Stream current = current_stream(like.type(), like.place());
+  if (current == stream) return;
+  const WithoutLock unlock;
+  Backend& backend = ContextInternals::backend(context);
+  const auto capture_of = [&](Stream one) -> std::uint64_t {
+    // The default stream is in no capture, and may not be asked while there is one.
+    if (!one || backend.capture_status(one) != CaptureStatus::capturing) return 0;
+    return backend.capture_point(one).capture;
+  };
+  if (capture_of(current) != capture_of(stream)) return;  // no wait leads into a graph or out of it
+  const auto destroy = [&](void* event) { backend.destroy_event(event); };
+  const std::unique_ptr<void, decltype(destroy)> event(backend.create_event(), destroy);
+  backend.record_event(event.get(), current);
+  backend.wait_event(event.get(), stream);
 }
 
 Stream stream_of(nb::handle stream) {
