@@ -120,3 +120,20 @@ def test_no_wait_leads_into_a_capture_or_out_of_it(cupy: types.ModuleType, world
             assert order_of(matmul, stream=STREAM) == launches
         finally:
             fake.fake_destroy_graph(fake.fake_end_capture(captured))
+
+
+def test_the_current_device_stays_when_no_array_can_be_made(cupy: types.ModuleType):
+    a, b = random(16, 128, 1), random(128, 16, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        def full(shape: tuple[int, int], dtype: object) -> Array:
+            raise MemoryError(f"on device {Device.current}")
+
+        patch.setattr(cupy, "empty", full)
+        with pytest.raises(MemoryError, match="on device 1"):
+            jitgemm.matmul(a, b)
+        assert Device.current == 0
+        patch.delattr(cupy, "float16")
+        patch.setitem(sys.modules, "ml_dtypes", None)
+        with pytest.raises(TypeError, match="cupy has no float16; install ml_dtypes"):
+            jitgemm.matmul(a, b)
+    assert Device.current == 0

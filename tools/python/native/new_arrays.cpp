@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 namespace jitgemm::python {
 namespace {
@@ -18,6 +19,24 @@ nb::object named_dtype(const char* module, DataType type) {
                              .c_str());
   }
 }
+
+/// Python's `with`, whose block ends without an exception for the context manager.
+class Within {
+ public:
+  explicit Within(nb::object manager) : manager_(std::move(manager)) { manager_.attr("__enter__")(); }
+  ~Within() {
+    try {
+      manager_.attr("__exit__")(nb::none(), nb::none(), nb::none());
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable(manager_);
+    }
+  }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+
+ private:
+  nb::object manager_;
+};
 
 nb::tuple tuple_of(const Shape& shape) {
   nb::list extents;
@@ -63,12 +82,10 @@ nb::object empty_array(const Array& like, const Shape& shape, DataType type) {
   if (like.type().kind == ArrayType::Kind::numpy || (like.type().is_jax() && !like.place().cuda))
     return nb::module_::import_("numpy").attr("empty")(tuple_of(shape), named_dtype("numpy", type));
   if (package == "cupy" && like.place().cuda) {
-    nb::object cupy = nb::module_::import_("cupy");
-    const nb::object device = cupy.attr("cuda").attr("Device")(like.place().number);
-    device.attr("__enter__")();
-    nb::object result = cupy.attr("empty")(tuple_of(shape), named_dtype("cupy", type));
-    device.attr("__exit__")(nb::none(), nb::none(), nb::none());
-    return result;
+    const nb::object dtype = named_dtype("cupy", type);
+    const nb::object cupy = nb::module_::import_("cupy");
+    const Within device(cupy.attr("cuda").attr("Device")(like.place().number));
+    return cupy.attr("empty")(tuple_of(shape), dtype);
   }
   throw nb::type_error(("jitgemm cannot make arrays of " + python_name(like.type().type) + "; pass out=").c_str());
 }
