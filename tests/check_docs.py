@@ -95,6 +95,17 @@ class Docs(unittest.TestCase):
             family = re.sub(r"_(sm\d+|mma|f32|f64)\.", "_*.", template.name)
             self.assertTrue(f"`{template.name}`" in page or f"`{family}`" in page, template.name)
 
+    def test_sections_of_the_notebook_are_there(self):
+        sections = set(re.findall(r"(?m)^## (\d+)\.", text("tools/results/NOTES.md")))
+        count = 0
+        for folder in ("src", "templates", "include", "tools", "tests"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.suffix in (".cpp", ".hpp", ".cuh", ".in", ".h", ".py", ".md") or path.name == "summary.txt":
+                    for number in re.findall(r"NOTES\.md, (\d+)", path.read_text(encoding="utf-8")):
+                        count += 1
+                        self.assertIn(number, sections, path)
+        self.assertGreater(count, 20)
+
     def test_environment_variables_and_scripts_are_explained(self):
         page = text("tools/README.md")
         code = "".join(path.read_text() for folder in ("src", "tools/jitgemm") for path in (ROOT / folder).rglob("*.[ch]pp"))

@@ -138,8 +138,10 @@ TEST_CASE("A list of shapes that is none is refused with its place", "[cli]") {
   write_file(jitgemm.path("negative.txt"), "8 8 8\n-1 8 8\n");
   write_file(jitgemm.path("large.txt"), "8 8 2147483648\n");
   const std::pair<std::string, const char*> answers[] = {
-      {"warm --shapes .", "cannot read the shapes in ., a directory: give a file"},
-      {"warm --configs .", "cannot read ., a directory: give what"},
+      {"warm --shapes .", "cannot read the list ., a directory: give a file of `m n k` lines"},
+      {"warm --configs .", "cannot read the list ., a directory: give what"},
+      {"warm --shapes /dev/zero", "/dev/zero has more than 64 MiB: give a file of `m n k` lines"},
+      {"warm --configs /dev/zero", "/dev/zero has more than 64 MiB: give what"},
       {"warm --shapes negative.txt", "negative.txt:2: -1 in \"-1 8 8\" is out of range: give 0 to 2^31 - 1"},
       {"warm --shapes large.txt", "large.txt:1: 2147483648 in"}};
   for (const auto& [words, answer] : answers) {
@@ -147,6 +149,15 @@ TEST_CASE("A list of shapes that is none is refused with its place", "[cli]") {
     CHECK(output.status == 1);
     CHECK_THAT(output.err, ContainsSubstring(answer));
   }
+}
+
+TEST_CASE("A list may begin with a byte order mark", "[cli]") {
+  NEEDS_COMMAND();
+  const Command jitgemm;
+  write_file(jitgemm.path("marked.txt"), "\xef\xbb\xbf" "16 16 16\r\n");
+  const Output output = jitgemm("warm --shapes marked.txt --device emulator");
+  CHECK(output.err.empty());
+  CHECK(output.status == 0);
 }
 
 TEST_CASE("The emulator that nobody asked for is spoken of only once it runs something", "[cli]") {

@@ -239,7 +239,7 @@ TEST_CASE("Without GPUs, jitgemm parallel bench says what it needs", "[parallel_
       {bench + "--device emulator", "products across GPUs need GPUs of one host, and NCCL: leave --device out"},
       {bench + "--shapes layers.txt --device emulator --gpus 2", "need GPUs of one host, and NCCL"},
       {bench + "--shapes bad.txt", "bad.txt:1: \"all_gather_a 64 64\" is not `exchange m n k`"},
-      {bench + "--shapes nowhere.txt", "cannot read the shapes in nowhere.txt"}};
+      {bench + "--shapes nowhere.txt", "cannot read the list nowhere.txt"}};
   if (cuda_devices().empty())
     answers.emplace_back(bench + "--csv out.csv", "no GPU found, and products across GPUs need");
   for (const auto& [words, answer] : answers) {

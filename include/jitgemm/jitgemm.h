@@ -202,7 +202,8 @@ JITGEMM_C_EXPORT const char* jitgemm_main_loop_name(jitgemm_main_loop main_loop)
 JITGEMM_C_EXPORT const char* jitgemm_schedule_name(jitgemm_schedule schedule);
 JITGEMM_C_EXPORT const char* jitgemm_choice_source_name(jitgemm_choice_source source);
 
-/// The inverses, of what a program gives; JITGEMM_AUTOMATIC is no text's. A text that names nothing is JITGEMM_STATUS_INVALID_ARGUMENT, with the words that there are.
+/// The inverses, of what a program gives; JITGEMM_AUTOMATIC is no text's. A text that names nothing is
+/// JITGEMM_STATUS_INVALID_ARGUMENT, with the words that there are.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_data_type_parse(const char* text, jitgemm_data_type* type);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_layout_parse(const char* text, jitgemm_layout* layout);
 JITGEMM_C_EXPORT jitgemm_status jitgemm_bias_parse(const char* text, jitgemm_bias* bias);

@@ -1,5 +1,5 @@
 // A file of `m n k` lines: --shapes.
-#include "common/options.hpp"
+#include "common/shapes.hpp"
 #include "fuzz.hpp"
 
 using namespace jitgemm;

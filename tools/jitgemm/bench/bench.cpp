@@ -9,6 +9,7 @@
 #include "bench/shape.hpp"
 #include "bench/summary.hpp"
 #include "common/progress.hpp"
+#include "common/shapes.hpp"
 #include "common/text.hpp"
 #include "util/output_file.hpp"
 

@@ -13,6 +13,7 @@
 #include "bench/record.hpp"
 #include "bench/variants.hpp"
 #include "common/progress.hpp"
+#include "common/shapes.hpp"
 #include "measure/host_lead.hpp"
 #include "measure/inputs.hpp"
 #include "measure/memory.hpp"

@@ -3,8 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <sstream>
+
+#include "common/list_file.hpp"
 
 namespace jitgemm::cli {
 
@@ -27,13 +28,7 @@ KernelList parse_kernel_list(std::istream& file, const std::string& path) {
 }
 
 KernelList read_kernel_list(const std::string& path) {
-  std::ifstream file(path);
-  std::error_code ignored;
-  const bool is_directory = std::filesystem::is_directory(path, ignored);
-  if (!file || is_directory) {
-    throw Error(ErrorCode::io, fmt::format("cannot read {}{}: give what `jitgemm wisdom cover --list` wrote", path,
-                                           is_directory ? ", a directory" : ""));
-  }
+  std::istringstream file(read_list(path, "what `jitgemm wisdom cover --list` wrote"));
   return parse_kernel_list(file, path);
 }
 

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/shapes.hpp"
 #include "core/data_types.hpp"
 #include "jit/cache_directory.hpp"
 #include "util/alternatives.hpp"
@@ -338,45 +339,6 @@ std::vector<std::string> words_of(const ContextOptions& options) {
   if (options.constraints.sms != 0) add("--sm-limit", std::to_string(options.constraints.sms));
   if (!options.dependent_launch) words.push_back("--no-dependent-launch");
   return words;
-}
-
-std::vector<WordsOfLine> read_lines(const std::filesystem::path& path, const std::string& form) {
-  std::ifstream file(path);
-  std::error_code ignored;
-  const bool is_directory = std::filesystem::is_directory(path, ignored);
-  if (!file || is_directory) {
-    throw Error(ErrorCode::io, fmt::format("cannot read the shapes in {}{}: give a file of {} lines", path.string(),
-                                           is_directory ? ", a directory" : "", form));
-  }
-  std::vector<WordsOfLine> lines;
-  std::string line;
-  for (int row = 1; std::getline(file, line); ++row) {
-    const std::string words = line.substr(0, line.find('#'));
-    if (words.find_first_not_of(" \t\r") == std::string::npos) continue;
-    lines.push_back({words, line, fmt::format("{}:{}", path.string(), row)});
-  }
-  if (lines.empty()) throw Error(ErrorCode::io, fmt::format("{} has no {} line", path.string(), form));
-  return lines;
-}
-
-void check_size(std::int64_t size, const WordsOfLine& line) {
-  if (size >= 0 && size <= INT32_MAX) return;
-  throw Error(ErrorCode::io,
-              fmt::format("{}: {} in \"{}\" is out of range: give 0 to 2^31 - 1", line.place, size, line.line));
-}
-
-std::vector<Shape> read_shapes(const std::filesystem::path& path) {
-  std::vector<Shape> shapes;
-  for (const WordsOfLine& line : read_lines(path, "`m n k`")) {
-    std::istringstream words(line.words);
-    Shape shape;
-    std::string rest;
-    if (!(words >> shape.m >> shape.n >> shape.k) || words >> rest)
-      throw Error(ErrorCode::io, fmt::format("{}: \"{}\" is not `m n k`", line.place, line.line));
-    for (const std::int64_t size : {shape.m, shape.n, shape.k}) check_size(size, line);
-    shapes.push_back(shape);
-  }
-  return shapes;
 }
 
 std::vector<Problem> problems_of(const ProblemOptions& options, const std::string& shapes_file) {

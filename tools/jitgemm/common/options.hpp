@@ -82,21 +82,6 @@ class DeviceOptions {
 /// The words after a command's name that give these options.
 std::vector<std::string> words_of(const ContextOptions& options);
 
-/// A line of a file that has a word at least; # begins a comment.
-struct WordsOfLine {
-  std::string words, line;  ///< without the comment, and with it
-  std::string place;        ///< "shapes.txt:3"
-};
-/// `form`: what lines look like, for the errors.
-std::vector<WordsOfLine> read_lines(const std::filesystem::path& file, const std::string& form);
-/// Throws Error{io} unless a size that stands on the line is one.
-void check_size(std::int64_t size, const WordsOfLine& line);
-
-struct Shape {
-  std::int64_t m, n, k;
-};
-/// One `m n k` a line; # begins a comment.
-std::vector<Shape> read_shapes(const std::filesystem::path& file);
 /// One for each shape in the file, else, if that has no name, the one that the options give.
 std::vector<Problem> problems_of(const ProblemOptions& options, const std::string& shapes_file);
 

@@ -5,7 +5,8 @@
 #include <array>
 #include <sstream>
 
-#include "common/options.hpp"
+#include "common/shapes.hpp"
+#include "jitgemm/error.hpp"
 
 namespace jitgemm::cli {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/options.hpp"
+#include "common/shapes.hpp"
 
 namespace jitgemm::cli {
 

@@ -10,6 +10,7 @@
 
 #include "common/exit_status.hpp"
 #include "common/options.hpp"
+#include "common/shapes.hpp"
 #include "common/text.hpp"
 #include "jitgemm/version.hpp"
 #include "wisdom/cover.hpp"
