@@ -109,21 +109,26 @@ bool folds(const EpilogueArray& array, const OperandView& lies, std::int64_t str
 }
 
 void check_apart(const ProductArrays& arrays, const View& d) {
-  const auto overlap = [](const View& left, const View& right) {
-    return left.data && right.data && occupied(left).overlaps(occupied(right));
-  };
   const auto refuse = [](const std::string& name, const std::string& other) {
     throw ShapeError(name + " and " + other + " overlap in memory; pass arrays that do not");
   };
+  const auto is_d = [&d](const View& view) { return view.data == d.data && alike(view, d); };
+  const auto check = [&](const std::string& name, const View& written, const char* other, const View* read) {
+    if (read && overlap(written, *read)) refuse(name, other);
+  };
+  check("out", d, "a", arrays.a);
+  check("out", d, "b", arrays.b);
+  check("out", d, "bias", arrays.bias);
+  if (arrays.c && !is_d(*arrays.c)) check("out", d, "c", arrays.c);
+  if (!arrays.epilogue) return;
   for (const EpilogueArray& array : arrays.epilogue->operands) {
     if (!array.view) continue;
     const std::string name = "operand " + array.operand->name;
     const bool output = array.operand->output;
-    const bool is_d = array.view->data == d.data && alike(*array.view, d);
-    if (overlap(*array.view, d) && (output || !is_d)) refuse(name, "out");
+    if (output || !is_d(*array.view)) check(name, *array.view, "out", &d);
     if (!output) continue;
-    if (overlap(*array.view, *arrays.a)) refuse(name, "a");
-    if (overlap(*array.view, *arrays.b)) refuse(name, "b");
+    check(name, *array.view, "a", arrays.a);
+    check(name, *array.view, "b", arrays.b);
     for (const EpilogueArray& other : arrays.epilogue->operands)
       if (&other != &array && other.view && overlap(*array.view, *other.view)) refuse(name, other.operand->name);
   }

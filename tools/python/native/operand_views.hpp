@@ -21,7 +21,7 @@ std::vector<OperandView> operand_views(const EpilogueArrays& arrays, const View&
 bool folds(const EpilogueArray& array, const OperandView& lies, std::int64_t stride);
 
 /// The library sees one GEMM's memory, and where there are more, one must not read what another has written:
-/// throws ShapeError where one could, by an operand of the epilogue.
+/// throws ShapeError where one could. Arrays that are null are read before all of them.
 void check_apart(const ProductArrays& arrays, const View& d);
 
 }  // namespace jitgemm::python

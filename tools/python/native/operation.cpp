@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "new_arrays.hpp"
+#include "operand_views.hpp"
 #include "streams.hpp"
 #include "torch_state.hpp"
 #include "torch_way.hpp"
@@ -120,6 +121,14 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
     operands.epilogue_count = values.size();
   } else if (!it.operands.is_none()) {
     throw nb::value_error("operands are an epilogue's, and this Matmul has none; make another one");
+  }
+  if (product_.loops > 0) {
+    const auto view_of = [&](Role role) { return held[role] ? &held[role]->view() : nullptr; };
+    EpilogueArrays of_epilogue;
+    if (epilogue) of_epilogue = epilogue->arrays();
+    check_apart(
+        {view_of(role_a), view_of(role_b), view_of(role_c), view_of(role_bias), epilogue ? &of_epilogue : nullptr},
+        held[role_d]->view());
   }
   if (stream.is_none())
     queue = current_stream(held[role_a]->type(), place_);

@@ -246,12 +246,17 @@ Product describe(const ProductArrays& arrays, const View& d, const Problem& like
     for (std::size_t j = 0; j < own.size(); ++j)
       loop.epilogue.push_back(batch[i].epilogue[j] * std::int64_t(size_of(arrays.epilogue->operands[j].operand->type)));
   }
-  if (arrays.epilogue && product.loops > 0) {
-    if (arrays.epilogue->reads_batch)
+  if (product.loops > 0) {
+    if (arrays.epilogue && arrays.epilogue->reads_batch)
       throw ShapeError(
           "the epilogue reads batch, and no one stride goes through the leading dimensions of all arrays; pass "
           "contiguous ones that do not broadcast");
-    check_apart(arrays, d);
+    ProductArrays read = arrays;
+    if (product.copy_a) read.a = nullptr;
+    if (product.copy_b) read.b = nullptr;
+    if (product.copy_c) read.c = nullptr;
+    if (product.copy_bias) read.bias = nullptr;
+    check_apart(read, d);
   }
   return product;
 }

@@ -74,6 +74,35 @@ Occupied occupied(const View& view) {
   return {begin, bytes, pitch * size, row * size};
 }
 
+namespace {
+
+/// As rows that lie `pitch` bytes apart, each with all that lies closer.
+Occupied occupied(const View& view, std::int64_t pitch) {
+  const auto size = std::int64_t(size_of(view.type));
+  std::int64_t row = size, bytes = size;
+  for (std::size_t i = 0; i < std::size_t(view.rank); ++i) {
+    const std::int64_t stride = view.strides[i] * size, span = (view.shape[i] - 1) * stride;
+    bytes += span;
+    if (stride % pitch != 0) row += span;
+  }
+  return {view.data, bytes, pitch, row};
+}
+
+}  // namespace
+
+bool overlap(const View& left, const View& right) {
+  if (!left.data || !right.data || !occupied(left).overlaps(occupied(right))) return false;
+  const auto is_backward = [](const View& view) {
+    return std::any_of(view.strides.begin(), view.strides.begin() + view.rank, [](std::int64_t it) { return it < 0; });
+  };
+  if (is_backward(left) || is_backward(right)) return true;
+  for (std::size_t i = 0; i < std::size_t(left.rank); ++i) {
+    const std::int64_t pitch = left.strides[i] * std::int64_t(size_of(left.type));
+    if (left.shape[i] > 1 && pitch > 0 && !occupied(left, pitch).overlaps(occupied(right, pitch))) return false;
+  }
+  return true;
+}
+
 std::pair<std::int64_t, std::int64_t> batch_dimension(const View& view, int from_innermost, int matrix_rank) {
   const int i = view.rank - matrix_rank - 1 - from_innermost;
   if (i < 0) return {1, 0};

@@ -58,6 +58,9 @@ bool is_column_major(const MatrixView& matrix);
 
 /// The memory of an array.
 Occupied occupied(const View& view);
+/// Whether two arrays with memory share some of it. Those are told apart that lie beside each other in each step of
+/// some dimension that they have in common, as slices of one array.
+bool overlap(const View& left, const View& right);
 
 /// Of a dimension before the last `matrix_rank`, counted from the innermost: 1 and stride 0 where the array has none.
 std::pair<std::int64_t, std::int64_t> batch_dimension(const View& view, int from_innermost, int matrix_rank = 2);
