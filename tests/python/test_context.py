@@ -1,4 +1,5 @@
 """Problems, plans, contexts, warm() and bench()."""
+import ctypes
 import pickle
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 import jitgemm
 import numpy as np
 import pytest
+from jitgemm import epilogues
 
 
 def test_problems_read_back_what_they_print():
@@ -102,6 +104,45 @@ def test_a_fallback_is_asked(tmp_path):
                               cache_dir=tmp_path / "two")
     with pytest.raises(KeyError, match="mine"):
         jitgemm.matmul(np.ones((9, 11), np.float32), b, context=context)
+
+
+def test_a_fallback_gets_all_that_the_call_was_given(tmp_path):
+    def served(call):
+        """The problem, and what a fallback got that has zeroed D."""
+        got = []
+
+        def fallback(problem, pointers, stream):
+            got.append((problem, pointers))
+            ctypes.memset(pointers["d"], 0, 4 * problem.m * problem.n)
+            return True
+
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        call(jitgemm.Context("cpu", compile_in_background=True, fallback=fallback, tuning="off", cache_dir=folder))
+        [(problem, pointers)] = got
+        return str(problem), pointers
+
+    a, b, out = (np.ones(shape, np.float32) for shape in ((7, 11), (11, 13), (7, 13)))
+    residual, bias = np.ones((7, 20), np.float32)[:, :13], np.ones(13, np.float32)
+    both = {"residual": residual, "bias": bias}
+    add = epilogues.bias_residual("f32")
+    problem, pointers = served(lambda context: jitgemm.matmul(a, b, out=out, epilogue=add, operands=both, context=context))
+    assert f"epilogue={add.digest}" in problem and (out == 0).all()
+    assert {name: pointer for name, pointer in pointers.items() if pointer is None} == dict.fromkeys(
+        ("c", "bias", "scale_a", "scale_b", "scale_d", "scales_d", "group_rows"))
+    assert (pointers["a"], pointers["b"], pointers["d"]) == tuple(x.ctypes.data for x in (a, b, out))
+    assert set(pointers["epilogue"]) == {"residual", "bias"}
+    assert pointers["epilogue"]["residual"] == (residual.ctypes.data, 20, 0)
+    assert pointers["epilogue"]["bias"][0] == bias.ctypes.data
+    limits = {"low": -1, "high": 2.5}
+    _, pointers = served(lambda context: jitgemm.matmul(a, b, epilogue=epilogues.clamp(), operands=limits, context=context))
+    assert pointers["epilogue"] == limits
+    weights, offs, before = np.ones((2, 11, 13), np.float32), np.array([3, 7], np.int32), np.empty((7, 13), np.float32)
+    problem, pointers = served(lambda context: jitgemm.grouped_mm(a, weights, offs, epilogue=epilogues.gelu("f32"),
+                                                                  operands={"before": before}, context=context))
+    assert "offsets" in problem and pointers["group_rows"] == offs.ctypes.data
+    assert pointers["epilogue"] == {"before": (before.ctypes.data, 13, 0)}
+    _, pointers = served(lambda context: jitgemm.grouped_mm(a, weights, offs, context=context))
+    assert pointers["group_rows"] == offs.ctypes.data and pointers["epilogue"] is None
 
 
 def test_a_fallback_says_true_or_false(tmp_path):

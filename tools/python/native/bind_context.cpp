@@ -6,6 +6,7 @@
 
 #include "bindings.hpp"
 #include "collected.hpp"
+#include "core/epilogue_function.hpp"
 #include "jitgemm/error.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
@@ -42,15 +43,35 @@ Tuning tuning_of(nb::handle value) {
   throw nb::value_error(("tuning is \"" + text + "\"; choose one of off, cached, on").c_str());
 }
 
+nb::object address_of(const void* pointer) {
+  return pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
+}
+
+/// What each operand of the caller's epilogue is in this call, by name; None without one.
+nb::object epilogue_values(const Problem& problem, const Operands& operands) {
+  if (!has_epilogue_function(problem)) return nb::none();
+  nb::dict values;
+  for (std::size_t i = 0; i < operands.epilogue_count; ++i) {
+    const EpilogueOperand& operand = epilogue_function(problem).operands[i];
+    const EpilogueValue& value = operands.epilogue[i];
+    const nb::str name(operand.name.data(), operand.name.size());
+    if (operand.shape == OperandShape::scalar) {
+      values[name] = value.scalar;
+      continue;
+    }
+    const OperandMatrix lies = matrix_of(operand, value, problem);
+    values[name] = nb::make_tuple(address_of(operand.output ? value.out : value.in), lies.ld, lies.stride);
+  }
+  return values;
+}
+
 std::function<bool(const Problem&, const Operands&, Stream)> asking(const std::shared_ptr<nb::object>& fallback) {
   return [fallback](const Problem& problem, const Operands& operands, Stream stream) {
     const WithLock lock;
     const nb::object function = *fallback;
     if (!function.is_valid()) return false;  // the garbage collector has it
     nb::dict pointers;
-    const auto add = [&](const char* operand, const void* pointer) {
-      pointers[operand] = pointer ? nb::cast(reinterpret_cast<std::uintptr_t>(pointer)) : nb::none();
-    };
+    const auto add = [&](const char* operand, const void* pointer) { pointers[operand] = address_of(pointer); };
     add("a", operands.a);
     add("b", operands.b);
     add("c", operands.c);
@@ -59,6 +80,9 @@ std::function<bool(const Problem&, const Operands&, Stream)> asking(const std::s
     add("scale_a", operands.scale_a);
     add("scale_b", operands.scale_b);
     add("scale_d", operands.scale_d);
+    add("scales_d", operands.scales_d);
+    add("group_rows", operands.group_rows);
+    pointers["epilogue"] = epilogue_values(problem, operands);
     const nb::object served = function(problem, pointers, reinterpret_cast<std::uintptr_t>(stream));
     if (!PyBool_Check(served.ptr()))
       throw nb::type_error(("fallback returned a " + python_name(served.type()) +
@@ -200,11 +224,14 @@ void bind_context(nb::module_& module) {
       "\"compile_only\", for `architecture`. Options, with their defaults in C++'s ContextOptions: architecture,\n"
       "tuning (\"off\", \"cached\", \"on\"), tuning_budget_seconds, tuning_total_budget_seconds, batch_invariant,\n"
       "workspace_limit (bytes a call), sm_limit, workspace_bound_bytes, bucket_m, dependent_launch,\n"
-      "compile_in_background, at_hand_within, fallback (a function of (problem, pointers, stream) that returns "
-      "whether\n"
-      "it has served the call), cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that were captured with a "
-      "Context need it\n"
-      "for as long as they are launched.",
+      "compile_in_background, at_hand_within, fallback, cache_dir, emulator_sm_count, emulator_seed. CUDA graphs that\n"
+      "were captured with a Context need it for as long as they are launched.\n\n"
+      "fallback: a function of (problem, pointers, stream) that may compute a call by other means, on the stream, and\n"
+      "returns True then. pointers has the addresses of a, b, c, d, bias, scale_a, scale_b, scale_d, scales_d and\n"
+      "group_rows (offs or counts), None of those that are not there, and epilogue: None, or of an epilogue of one's\n"
+      "own {name: number, or (address, ld, stride)}, in elements. str(problem) says what they mean; of a problem with "
+      "a\n"
+      "word that it does not know, a fallback returns False.",
       nb::is_weak_referenceable(), nb::type_slots(collected_slots<ContextHandle>))
       .def(
           "__init__",
