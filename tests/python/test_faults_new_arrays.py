@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from fake_cuda import SPLIT, STREAM, Array, fake
+from fake_cuda import KINDS, SPLIT, STREAM, Array, arm, failures_of, fake
 from fault_scenario import World
 
 import jitgemm
@@ -137,3 +137,16 @@ def test_the_current_device_stays_when_no_array_can_be_made(cupy: types.ModuleTy
         with pytest.raises(TypeError, match="cupy has no float16; install ml_dtypes"):
             jitgemm.matmul(a, b)
     assert Device.current == 0
+
+
+@pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+def test_a_wait_that_fails_is_one_exception(cupy: types.ModuleType, world: World, function: str):
+    a, b = random(16, 128), random(128, 16)
+    jitgemm.matmul(a, b, config=SPLIT, context=world.context, stream=STREAM)
+    before = fake.fake_alive()
+    name, result = next(iter(failures_of(function).items()))
+    arm(function, 1, result)
+    with pytest.raises((RuntimeError, MemoryError), match=f"{function} failed: {name}") as caught:
+        jitgemm.matmul(a, b, config=SPLIT, context=world.context, stream=STREAM)
+    arm()
+    assert type(caught.value) is KINDS.get(caught.value.code, RuntimeError) and fake.fake_alive() == before
