@@ -2,6 +2,8 @@
 // calls that are on the device already. The other ranks do what this one does.
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -82,6 +84,27 @@ class Fixture {
   void* memory[3] = {};
   std::optional<Context> context;
   std::optional<TensorParallel> parallel;
+};
+
+/// A device that does no more than the test says: events pass in the order in which they were recorded.
+struct Timeline {
+  static inline std::mutex mutex;
+  static inline std::map<CUevent, int> at;
+  static inline int recorded = 0, passed = 0;
+
+  explicit Timeline(Fixture& f) {
+    at.clear();
+    recorded = passed = 0;
+    f.driver.event_record = [](CUevent event, CUstream) {
+      const std::lock_guard lock(mutex);
+      at[event] = ++recorded;
+      return CUDA_SUCCESS;
+    };
+    f.driver.event_query = [](CUevent event) {
+      const std::lock_guard lock(mutex);
+      return at[event] <= passed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    };
+  }
 };
 
 const Problem plain{.m = 16, .n = 16, .k = 32};
@@ -178,12 +201,14 @@ TEST_CASE("A stream's call waits for the one before on another stream, and no lo
 
 TEST_CASE("A call that does not end within the time-out is a lost rank, and its memory stays", "[parallel][cuda]") {
   Fixture f;
+  const Timeline timeline(f);
   f.parallel->prepare(plain, Exchange::reduce_scatter_d);  // the kernels are the Context's
   f.parallel.reset();
   const std::size_t without = FakeGpu::alive.size();
   f.make();
   f.parallel->prepare(plain, Exchange::reduce_scatter_d);
   FakeGpu::busy = true;
+  Timeline::passed = Timeline::recorded + 1;
   for (int call = 0; call < 100; ++call) f.gemm(plain, Exchange::reduce_scatter_d);  // more than it has events for
   f.parallel->check();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -193,6 +218,22 @@ TEST_CASE("A call that does not end within the time-out is a lost rank, and its 
   CHECK(error_of([&] { f.gemm(plain, Exchange::reduce_scatter_d); }).code() == ErrorCode::peer_lost);
   f.parallel.reset();
   CHECK(FakeGpu::alive.size() == without + 3);  // staging, and of exchanges the stream and memory
+}
+
+TEST_CASE("What the caller's stream does before a call is no other rank's silence", "[parallel][cuda]") {
+  Fixture f;
+  const Timeline timeline(f);
+  f.parallel->prepare(plain, Exchange::reduce_scatter_d);
+  const int before = Timeline::passed = Timeline::recorded;
+  f.gemm(plain, Exchange::reduce_scatter_d);
+  f.parallel->check();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  f.parallel->check();
+  Timeline::passed = before + 1;  // the device is at it
+  f.parallel->check();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(error_of([&] { f.parallel->check(); }).code() == ErrorCode::peer_lost);
+  Timeline::passed = Timeline::recorded;
 }
 
 TEST_CASE("What calls in flight use is freed when they have ended", "[parallel][cuda]") {

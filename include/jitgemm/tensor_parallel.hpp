@@ -26,8 +26,9 @@ enum class Overlap : std::uint8_t {
 struct TensorParallelOptions {
   Overlap overlap = Overlap::automatic;  ///< rank 0's, for all
   std::size_t staging_bytes = SIZE_MAX;  ///< of device memory at most, for what other ranks send in one product
-  /// Until a rank that does not answer counts as lost; 0: never. Rank 0 does not while it tunes its own product: give
-  /// more than ContextOptions::tuning_budget_seconds.
+  /// Until a rank that does not answer counts as lost; 0: never. Of a call that time begins when the device comes to
+  /// it, whatever its stream has to do before. Rank 0 does not answer while it tunes its own product: give more than
+  /// ContextOptions::tuning_budget_seconds.
   double timeout_seconds = 60;
 };
 
@@ -107,7 +108,8 @@ class JITGEMM_EXPORT TensorParallel {
 
   /// Throws Error{peer_lost} or Error{communicator_failed} if a call was left behind: by a rank that did not answer
   /// within the time-out, or by an error of the communicator's own. Waits for nothing. gemm() and prepare() begin with
-  /// it.
+  /// it. Where NCCL waits, which has no time-out, a call's begins with the first check() that finds the device at it,
+  /// and a later one tells: who waits for a result asks now and then.
   void check();
   /// Ends the waits of calls in flight, whose results count for nothing, and of all later ones:
   /// Error{communicator_failed}. What NCCL itself waits for on the device, ncclCommAbort() ends.

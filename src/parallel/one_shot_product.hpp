@@ -14,6 +14,7 @@ class OneShotProduct final : public ParallelProduct {
   void stage() { one_shot_.stage(prepared_); }
 
   std::size_t staging_bytes() const override { return staging_bytes_; }
+  bool ends_its_waits() const override { return true; }
   void enqueue(const RankProblem& problem, const Operands& operands, void* staging, Stream stream) override;
 
  private:

@@ -12,6 +12,7 @@ class OverlappedProduct final : public ParallelProduct {
       : overlapped_(overlapped), prepared_(std::move(prepared)) {}
 
   std::size_t staging_bytes() const override { return 0; }
+  bool ends_its_waits() const override { return true; }
   void enqueue(const RankProblem& problem, const Operands& operands, void*, Stream stream) override {
     overlapped_.gemm(prepared_, problem.asked, operands, stream);
   }

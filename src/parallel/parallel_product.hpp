@@ -13,6 +13,9 @@ class ParallelProduct {
   /// Of device memory that a call is given, 256-byte aligned, any contents.
   virtual std::size_t staging_bytes() const = 0;
 
+  /// Whether what waits for other ranks on the device ends that by itself, after the time-out.
+  virtual bool ends_its_waits() const = 0;
+
   /// Everything of one call, on the stream. `problem` has the shape that this was made for.
   virtual void enqueue(const RankProblem& problem, const Operands& operands, void* staging, Stream stream) = 0;
 };

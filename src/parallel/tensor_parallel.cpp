@@ -143,7 +143,7 @@ void TensorParallel::Impl::gemm(const Problem& problem, Exchange exchange, const
     ready = &prepare_together(problem, exchange);
   }
   const bool waits = ranked.communicates;
-  if (waits) calls.before(stream);
+  if (waits) calls.before(stream, !ready->product->ends_its_waits());
   try {
     ready->product->enqueue(ranked, operands, staging.get(), stream);
   } catch (...) {

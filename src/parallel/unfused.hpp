@@ -17,6 +17,7 @@ class UnfusedProduct final : public ParallelProduct {
 
   static std::size_t staging_bytes(const RankProblem& problem);
   std::size_t staging_bytes() const override { return staging_bytes_; }
+  bool ends_its_waits() const override { return false; }
   void enqueue(const RankProblem& problem, const Operands& operands, void* staging, Stream stream) override;
 
  private:
