@@ -20,6 +20,12 @@ constexpr std::intptr_t legacy_default_stream = 1;  // as __dlpack__(stream=) ha
 
 std::string to_string(const Place& place) { return place.cuda ? "cuda:" + std::to_string(place.number) : "cpu"; }
 
+void require_place(const Place& place, const std::string& name, const Place& of_a) {
+  if (place == of_a) return;
+  throw nb::value_error(
+      (name + " is on " + to_string(place) + ", and a on " + to_string(of_a) + "; move one of them").c_str());
+}
+
 Array::Array(nb::handle array, const char* name, bool written, std::optional<std::intptr_t> stream)
     : object_(array), type_(&array_type(array, name)) {
   if (type_->api && type_->is_torch()) {

@@ -21,6 +21,9 @@ struct Place {
 };
 std::string to_string(const Place& place);  // "cpu" or "cuda:0"
 
+/// Throws ValueError where the array `name` is not where the operand a is.
+void require_place(const Place& place, const std::string& name, const Place& of_a);
+
 /// A tensor of torch's whose elements are not what lies in its memory; its operators may know what to do. A TypeError.
 struct UnreadableTensor : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -103,8 +103,7 @@ Asked asked_of(const MatmulArguments& it) {
       throw nb::type_error((std::string(name) + " is given beside a Problem, which says all but config and context; "
                                                 "make it a field of the Problem, or pass arrays")
                                .c_str());
-  Asked asked{text ? parse_problem(nb::cast<std::string>(it.a)) : *problem, {}, nullptr};
-  if (!it.config.is_none()) asked.config = parse_kernel_config(nb::cast<std::string>(it.config));
+  Asked asked{text ? parse_problem(nb::cast<std::string>(it.a)) : *problem, config_of(it.config), nullptr};
   if (it.context.is_none())
     asked.context = &default_context({.cuda = !cuda_devices().empty()});
   else if (!nb::try_cast<ContextHandle*>(it.context, asked.context) || !asked.context)

@@ -74,6 +74,15 @@ ContextHandle& default_context(const Place& place) {
   return *entry->second;
 }
 
+ContextHandle& context_for(nb::handle context, const Place& place) {
+  if (context.is_none()) return default_context(place);
+  ContextHandle* handle = nullptr;
+  if (!nb::try_cast<ContextHandle*>(context, handle) || !handle)
+    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
+  handle->require(place);
+  return *handle;
+}
+
 void set_default_context(nb::handle context) {
   ContextHandle* handle = nullptr;
   if (!nb::try_cast<ContextHandle*>(context, handle) || !handle) throw nb::type_error("context is no jitgemm.Context");

@@ -45,6 +45,9 @@ class ContextHandle {
 /// The one that serves arrays there when no other is named; made on first use, and never destroyed. Says once that the
 /// CPU is an emulator.
 ContextHandle& default_context(const Place& place);
+/// The one that is given, else the default one. Throws TypeError, and ValueError where arrays of this place are none of
+/// its memory.
+ContextHandle& context_for(nb::handle context, const Place& place);
 
 /// Makes a context that one from now on. It lives as long as the process.
 void set_default_context(nb::handle context);

@@ -119,10 +119,7 @@ void EpilogueCall::load_array(Operand& operand, const Place& place, std::optiona
     throw nb::type_error((name + " is of " + std::string(to_string(operand.view.type)) + ", and described as " +
                           std::string(to_string(described.type)) + "; convert it, or change its line in the epilogue")
                              .c_str());
-  if (operand.array->place() != place)
-    throw nb::value_error(
-        (name + " is on " + to_string(operand.array->place()) + ", and a on " + to_string(place) + "; move one of them")
-            .c_str());
+  require_place(operand.array->place(), name, place);
 }
 
 void EpilogueCall::complete(const Array* like, const Shape& shape, std::optional<std::intptr_t> stream) {

@@ -184,12 +184,7 @@ nb::object grouped_mm(const GroupedArguments& it) {
     refuse(
         "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
         "them");
-  std::optional<std::intptr_t> used;
-  Stream stream = nullptr;
-  if (!it.stream.is_none()) {
-    stream = stream_of(it.stream);
-    used = reinterpret_cast<std::intptr_t>(stream);
-  }
+  const std::optional<std::intptr_t> used = stream_asked_for(it.stream);
   const auto loaded = [&](nb::handle argument, const char* name, bool written = false) {
     std::optional<Array> array;
     if (!argument.is_none()) array.emplace(argument, name, written, used);
@@ -214,11 +209,8 @@ nb::object grouped_mm(const GroupedArguments& it) {
                                     {&scale_a, "scale_a"},
                                     {&scale_b, "scale_b"},
                                     {&d, "out"}})
-    if (*array && (*array)->place() != a->place())
-      refuse(std::string(name) + " is on " + to_string((*array)->place()) + ", and a on " + to_string(a->place()) +
-             "; move one of them");
-  if (pointers && pointers->place() != a->place())
-    refuse("b is on " + to_string(pointers->place()) + ", and a on " + to_string(a->place()) + "; move one of them");
+    if (*array) require_place((*array)->place(), name, a->place());
+  if (pointers) require_place(pointers->place(), "b", a->place());
   std::optional<EpilogueCall> epilogue;
   if (!it.epilogue.is_none())
     epilogue.emplace(it.epilogue, it.operands, a->place(), used);
@@ -333,24 +325,13 @@ nb::object grouped_mm(const GroupedArguments& it) {
     operands.epilogue_count = values.size();
   }
 
-  ContextHandle* context = nullptr;
-  if (it.context.is_none()) {
-    context = &default_context(a->place());
-  } else if (!nb::try_cast<ContextHandle*>(it.context, context) || !context) {
-    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
-  } else {
-    context->require(a->place());
-  }
-  std::optional<KernelConfig> config;
-  if (!it.config.is_none()) config = parse_kernel_config(nb::cast<std::string>(it.config));
-  if (it.stream.is_none())
-    stream = current_stream(a->type(), a->place());
-  else if (made_out || (epilogue && epilogue->has_made()))
-    wait_for_current(**context, *a, stream);
+  ContextHandle& context = context_for(it.context, a->place());
+  const std::optional<KernelConfig> config = config_of(it.config);
+  const Stream stream = stream_for(*context, *a, used, made_out || (epilogue && epilogue->has_made()));
   bool waits = pointers && pointers->must_wait();
   for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
   waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());
-  run_product(**context, product, operands, stream, config, waits);
+  run_product(*context, product, operands, stream, config, waits);
   if (made_out)
     out = finished_array(*a, out);
   else if (d->type().is_torch())

@@ -79,11 +79,7 @@ void for_each_gemm(const Product& product, const Operands& operands, FunctionRef
 }  // namespace
 
 PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const Shards* shards) {
-  std::optional<std::intptr_t> used;
-  if (!it.stream.is_none()) {
-    stream_ = stream_of(it.stream);
-    used = reinterpret_cast<std::intptr_t>(stream_);
-  }
+  const std::optional<std::intptr_t> used = stream_asked_for(it.stream);
   a_.emplace(it.a, "a", false, used);
   b_.emplace(it.b, "b", false, used);
   place_ = a_->place();
@@ -113,23 +109,18 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   operands_.scale_a = load_scale(scale_a_, it.scale_a, "scale_a");
   operands_.scale_b = load_scale(scale_b_, it.scale_b, "scale_b");
   operands_.scale_d = load_scale(scale_d_, it.scale_d, "scale_d");
-  const auto require_place = [&](const std::optional<Array>& array, const char* name) {
-    if (array && array->place() != place_)
-      throw nb::value_error((std::string(name) + " is on " + to_string(array->place()) + ", and a on " +
-                             to_string(place_) + "; move one of them")
-                                .c_str());
-  };
   if (!it.epilogue.is_none())
     epilogue_ = std::make_unique<EpilogueCall>(it.epilogue, it.operands, place_, used);
   else if (!it.operands.is_none())
     throw nb::value_error("operands are an epilogue's, which is not there; pass epilogue");
-  require_place(b_, "b");
-  require_place(c_, "c");
-  require_place(bias_, "bias");
-  require_place(d_, "out");
-  require_place(scale_a_, "scale_a");
-  require_place(scale_b_, "scale_b");
-  require_place(scale_d_, "scale_d");
+  for (const auto& [array, name] : {std::pair{&b_, "b"},
+                                    {&c_, "c"},
+                                    {&bias_, "bias"},
+                                    {&d_, "out"},
+                                    {&scale_a_, "scale_a"},
+                                    {&scale_b_, "scale_b"},
+                                    {&scale_d_, "scale_d"}})
+    if (*array) require_place((*array)->place(), name, place_);
 
   View a = a_->view(), b = it.b_is_weight ? transposed(b_->view()) : b_->view();
   const bool tf32 = a.type == DataType::f32 && is_tf32(it.precision, a_->type());
@@ -157,8 +148,7 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   like.epilogue.slope = it.slope;
   if (epilogue_) like.epilogue.function = epilogue_->epilogue().digest();
   like.accumulation = accumulation_of(it.accumulation);
-  if (!it.config.is_none())
-    config_ = parse_kernel_config(text_of(it.config, "config", "what Plan.config says, or the words it is made of"));
+  config_ = config_of(it.config);
 
   if (const View &x = a_->view(), &weight = b_->view();
       it.b_is_weight && x.rank > 0 && weight.rank > 0 &&
@@ -240,17 +230,8 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
     if (operands_.d) problem.d.alignment = alignment_of(operands_.d, problem.d.type);
   }
 
-  if (it.context.is_none()) {
-    context_ = &default_context(place_);
-  } else if (!nb::try_cast<ContextHandle*>(it.context, context_) || !context_) {
-    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
-  } else {
-    context_->require(place_);
-  }
-  if (it.stream.is_none())
-    stream_ = current_stream(a_->type(), place_);
-  else if (made_out_ || (epilogue_ && epilogue_->has_made()))
-    wait_for_current(**context_, *a_, stream_);
+  context_ = &context_for(it.context, place_);
+  stream_ = stream_for(**context_, *a_, used, made_out_ || (epilogue_ && epilogue_->has_made()));
   for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
     waits_ = waits_ || must_wait(*array);
   waits_ = waits_ || (epilogue_ && epilogue_->must_wait());

@@ -52,14 +52,7 @@ MatrixPointers::MatrixPointers(nb::handle arrays, nb::handle context) : context_
   view_.strides[0] = 0;
   view_.data = nullptr;
 
-  ContextHandle* handle = nullptr;
-  if (context.is_none())
-    handle = &default_context(place_);
-  else if (!nb::try_cast<ContextHandle*>(context, handle) || !handle)
-    throw nb::type_error("context is no jitgemm.Context; leave it out for the one of the arrays' device");
-  else
-    handle->require(place_);
-  Backend& backend = ContextInternals::backend(**handle);
+  Backend& backend = ContextInternals::backend(*context_for(context, place_));
   const std::size_t bytes = addresses_.size() * sizeof addresses_[0];
   table_ = allocate_memory(backend, bytes);
   backend.copy_to_device(table_.get(), addresses_.data(), bytes);

@@ -78,12 +78,7 @@ void* Matmul::pointer_of(Role role, nb::handle array, std::optional<std::intptr_
 nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
   if (is_cleared_)
     throw nb::value_error("this Matmul's arrays were freed by Python's garbage collector; make another one");
-  std::optional<std::intptr_t> used;
-  Stream queue = nullptr;
-  if (!stream.is_none()) {
-    queue = stream_of(stream);
-    used = reinterpret_cast<std::intptr_t>(queue);
-  }
+  const std::optional<std::intptr_t> used = stream_asked_for(stream);
   const bool gradients = records_gradients();
   std::array<std::optional<Array>, roles> held;
   const auto pointer = [&](Role role, nb::handle array) {
@@ -130,10 +125,7 @@ nb::object Matmul::execute(const Arrays& it, nb::handle stream) {
         {view_of(role_a), view_of(role_b), view_of(role_c), view_of(role_bias), epilogue ? &of_epilogue : nullptr},
         held[role_d]->view());
   }
-  if (stream.is_none())
-    queue = current_stream(held[role_a]->type(), place_);
-  else if (made || (epilogue && epilogue->has_made()))
-    wait_for_current(**context_, *held[role_a], queue);
+  const Stream queue = stream_for(**context_, *held[role_a], used, made || (epilogue && epilogue->has_made()));
   run_product(**context_, product_, operands, queue, config(),
               std::any_of(held.begin(), held.end(), must_wait) || (epilogue && epilogue->must_wait()));
   if (made)

@@ -72,6 +72,11 @@ double number_of(nb::handle value, const char* what) {
   throw nb::type_error((std::string(what) + " is no number that a float holds").c_str());
 }
 
+std::optional<KernelConfig> config_of(nb::handle config) {
+  if (config.is_none()) return std::nullopt;
+  return parse_kernel_config(text_of(config, "config", "what Plan.config says, or the words it is made of"));
+}
+
 DataType data_type_of(nb::handle dtype, const char* what) {
   std::string text;
   if (PyUnicode_Check(dtype.ptr()))

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "array.hpp"
+#include "jitgemm/kernel_config.hpp"
 #include "jitgemm/problem.hpp"
 
 namespace jitgemm::python {
@@ -22,6 +23,9 @@ bool is_tf32(nb::handle precision, const ArrayType& type);
 bool is_number(nb::handle value);
 /// TypeError for what is no number, and for tensors.
 double number_of(nb::handle value, const char* what);
+
+/// Of a configuration's text; nullopt of None.
+std::optional<KernelConfig> config_of(nb::handle config);
 
 DataType data_type_of(nb::handle dtype, const char* what);
 

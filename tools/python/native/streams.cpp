@@ -21,6 +21,8 @@ Stream current_stream(const ArrayType& type, const Place& place) {
   return nullptr;
 }
 
+namespace {
+
 void wait_for_current(Context& context, const Array& like, Stream stream) {
   if (!like.place().cuda) return;
   const Stream current = current_stream(like.type(), like.place());
@@ -37,6 +39,20 @@ void wait_for_current(Context& context, const Array& like, Stream stream) {
   const std::unique_ptr<void, decltype(destroy)> event(backend.create_event(), destroy);
   backend.record_event(event.get(), current);
   backend.wait_event(event.get(), stream);
+}
+
+}  // namespace
+
+Stream stream_for(Context& context, const Array& like, std::optional<std::intptr_t> asked, bool made) {
+  if (!asked) return current_stream(like.type(), like.place());
+  const auto stream = reinterpret_cast<Stream>(*asked);
+  if (made) wait_for_current(context, like, stream);
+  return stream;
+}
+
+std::optional<std::intptr_t> stream_asked_for(nb::handle stream) {
+  if (stream.is_none()) return std::nullopt;
+  return reinterpret_cast<std::intptr_t>(stream_of(stream));
 }
 
 Stream stream_of(nb::handle stream) {
