@@ -125,13 +125,18 @@ TEST_CASE("The slowest rank's time counts, and all ranks sample the same", "[ran
 }
 
 TEST_CASE("What is chosen without measuring stays where another gains less than the margin", "[rank_tuning]") {
-  const Measured near = measure({{10, 9.95}, {10, 9.95}}, task_with(2));
+  const Measured near = measure({{10, 9.85}, {10, 9.85}}, task_with(2));
   REQUIRE(near.times[0]);
   CHECK(near.times[0]->candidate == 0);
   CHECK(near.times[0]->kept_first);
-  const Measured far = measure({{10, 9.8}, {10, 9.8}}, task_with(2));
+  const Measured far = measure({{10, 9.7}, {10, 9.7}}, task_with(2));
   REQUIRE(far.times[0]);
   CHECK(far.times[0]->candidate == 1);
+  RankTask of_many_rounds = task_with(2);
+  of_many_rounds.emulated = false;
+  const Measured sure = measure({{10, 9.85}, {10, 9.85}}, of_many_rounds);
+  REQUIRE(sure.times[0]);
+  CHECK(sure.times[0]->candidate == 1);
 }
 
 TEST_CASE("What one rank cannot do is skipped on all, and rank 0's log says who", "[rank_tuning]") {

@@ -35,7 +35,7 @@ TEST_CASE("The model's first choice stays unless it is beaten by more than the n
     Session session({.time_us = times({50, 49.8, 60})});
     const auto result = session.run();
     CHECK(result->config == ranked[0].config);
-    CHECK_THAT(why_chosen(*result), ContainsSubstring("no other measured now beats"));
+    CHECK_THAT(why_chosen(*result), ContainsSubstring("no other of those measured now beats"));
   }
   SECTION("three percent is not, when times repeat well") {
     Session session({.time_us = times({50, 48.5, 60})});

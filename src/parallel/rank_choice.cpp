@@ -8,6 +8,7 @@
 #include "context_internals.hpp"
 #include "core/sharded_problem.hpp"
 #include "parallel/overlapped.hpp"
+#include "tune/contest.hpp"
 #include "tune/tuned_shape.hpp"
 #include "util/log.hpp"
 
@@ -116,10 +117,8 @@ AgreedChoice measured_choice(Context& context, const RankProblem& problem, const
 
   if (!may_run(context, problem, candidate, staging_bytes)) return first;
   const std::string among = std::to_string(times.measured) + " that all ranks measured together now";
-  const std::string why =
-      times.kept_first ? "the cost model's first choice, which no other of " + among + " beats by more than the noise"
-                       : "fastest of " + among;
-  return choice_of(context, problem, measured, candidate, PlanSource::measured, why, times.median_us);
+  return choice_of(context, problem, measured, candidate, PlanSource::measured, why_chosen(times.kept_first, among),
+                   times.median_us);
 }
 
 }  // namespace jitgemm

@@ -4,31 +4,25 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <random>
+#include <span>
 #include <string>
 
 #include "parallel/agreement.hpp"
 #include "parallel/sent_text.hpp"
+#include "tune/contest.hpp"
 #include "tune/measurement.hpp"
 #include "util/log.hpp"
 
 namespace jitgemm {
 namespace {
 
-constexpr double admission_share = 0.6, measuring_share = 0.8, warm_up_share = 0.3;  // of the budget
-// The first choice stays unless another is ahead by so much, and by the noise.
-constexpr double least_gain = 0.01;
+constexpr LeastLead least_lead{.usually = 0.01};
 constexpr double sample_us = 2000;  // of a sample, which has calls to fill it
 constexpr int first_calls = 2, most_calls = 32;
 constexpr int none = -1;
 
-/// Rounds over the candidates that are at most `within` times as slow as the best so far.
-struct Stage {
-  int rounds;
-  double within;
-};
 constexpr std::array stages{Stage{3, HUGE_VAL}, Stage{5, 1.2}, Stage{20, 1.05}};
-constexpr std::array emulator_stages{Stage{2, HUGE_VAL}, Stage{0, 1}, Stage{0, 1}};
+constexpr std::array emulator_stages{Stage{2, HUGE_VAL}};
 
 struct SentCandidate {
   ParallelMethod method = ParallelMethod::unfused;
@@ -68,89 +62,59 @@ class Clock {
   Steady::time_point begin_ = Steady::now();
 };
 
-/// Rank 0's: whose turn it is, and what came of it.
+/// Rank 0's: whose turn it is by the clock, and what came of it.
 class Turns {
  public:
   Turns(std::vector<std::size_t> candidates, const RankTask& task)
       : task_(task),
-        candidates_(std::move(candidates)),
-        first_(candidates_.front()),
-        times_(task.candidates.size()),
-        stages_(task.emulated ? emulator_stages : stages),
+        first_(candidates.front()),
+        contest_(std::move(candidates), task.emulated ? std::span<const Stage>(emulator_stages) : stages, least_lead),
         seconds_(measuring_share * task.budget_seconds),
         warm_up_seconds_(task.emulated ? 0 : std::min(1e-3 * warm_up_ms, warm_up_share * task.budget_seconds)) {}
 
   int next() {
-    if (round_ == 0 && clock_.seconds() < warm_up_seconds_) return int(first_);
-    const bool all_had_one = round_ > 1 || (round_ == 1 && pending_.empty());
+    if (round() == 0 && clock_.seconds() < warm_up_seconds_) return int(first_);
+    const bool all_had_one = round() > 1 || (round() == 1 && pending_.empty());
     if (all_had_one && clock_.seconds() >= seconds_) return none;
-    if (pending_.empty() && !begin_round()) return none;
+    if (pending_.empty()) {
+      pending_ = contest_.next_round();
+      std::ranges::reverse(pending_);
+    }
+    if (pending_.empty()) return none;
     const std::size_t candidate = pending_.back();
     pending_.pop_back();
     return int(candidate);
   }
 
   /// That next() was of; 0 while the devices warm up, whose times do not count.
-  int round() const { return round_; }
-  void add(std::size_t candidate, int round, double us) { times_[candidate].add(round, us); }
+  int round() const { return contest_.round(); }
+  void add(std::size_t candidate, int round, double us) { contest_.add(candidate, round, us); }
   void drop(std::size_t candidate) {
-    std::erase(candidates_, candidate);
     std::erase(pending_, candidate);
-    times_[candidate] = {};
+    contest_.drop(candidate);
   }
 
   std::optional<RankTimes> result() const {
-    const auto measured = std::ranges::count_if(candidates_, [&](std::size_t i) { return times_[i].size() > 0; });
+    const int measured = contest_.measured();
     if (measured < 2) return std::nullopt;
-    const std::size_t fastest = *best();
-    const bool keeps = fastest != first_ && times_[first_].size() > 0 && !is_ahead(fastest, first_);
-    const std::size_t chosen = keeps ? first_ : fastest;
-    const Statistics its = summarise(times_[chosen].us());
-    for (const std::size_t i : candidates_)
-      logger().debug("across ranks, median {:.1f} us: {} {}", summarise(times_[i].us()).median,
+    for (const std::size_t i : contest_.candidates())
+      logger().debug("across ranks, median {:.1f} us: {} {}", summarise(contest_.times(i).us()).median,
                      to_string(task_.candidates[i].method), to_string(task_.candidates[i].config));
-    return RankTimes{.candidate = chosen,
-                     .kept_first = keeps,
-                     .measured = int(measured),
-                     .median_us = its.median,
-                     .spread = its.spread};
+    const Contest::Result won = *contest_.result();
+    return RankTimes{.candidate = won.winner,
+                     .kept_first = won.kept_first,
+                     .measured = measured,
+                     .median_us = won.its.median,
+                     .spread = won.its.spread};
   }
 
  private:
-  Statistics over(std::size_t x, std::size_t y) const { return summarise(times_[x].over(times_[y])); }
-  bool is_ahead(std::size_t x, std::size_t y) const {
-    const Statistics ratio = over(x, y);
-    return ratio.median > 0 && ratio.median < 1 - std::max(least_gain, ratio.noise);
-  }
-  std::optional<std::size_t> best() const {
-    std::optional<std::size_t> best;
-    for (const std::size_t i : candidates_)
-      if (times_[i].size() > 0 && (!best || over(i, *best).median < 1)) best = i;
-    return best;
-  }
-
-  bool begin_round() {
-    while (stage_ < stages_.size() && rounds_of_stage_ == stages_[stage_].rounds) ++stage_, rounds_of_stage_ = 0;
-    if (stage_ == stages_.size()) return false;
-    const std::optional<std::size_t> fastest = best();
-    for (const std::size_t i : candidates_)
-      if (!fastest || i == first_ || over(i, *fastest).median <= stages_[stage_].within) pending_.push_back(i);
-    if (pending_.size() < 2) return false;
-    std::ranges::shuffle(pending_, random_);
-    ++round_, ++rounds_of_stage_;
-    return true;
-  }
-
   const RankTask& task_;
-  std::vector<std::size_t> candidates_, pending_;
   const std::size_t first_;
-  std::vector<RoundTimes> times_;  // of all candidates of the task
-  const std::array<Stage, 3> stages_;
+  Contest contest_;
+  std::vector<std::size_t> pending_;  // of this round, the next one last
   const double seconds_, warm_up_seconds_;
   const Clock clock_;
-  std::size_t stage_ = 0;
-  int round_ = 0, rounds_of_stage_ = 0;
-  std::mt19937 random_{1};
 };
 
 class Together {

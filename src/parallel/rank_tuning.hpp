@@ -51,7 +51,7 @@ struct RankTimes {
   double seconds = 0;  ///< that all of it took
 };
 
-/// Collective. Compares the candidates in turns, in an order that rank 0 draws for each round; before each sample all
+/// Collective. Compares the candidates in turns (tune/contest.hpp), whose order rank 0 draws; before each sample all
 /// ranks meet, and its time is the slowest rank's. What fails on one rank is skipped on all. Rank 0 says what comes
 /// next, and so when the budget is spent: 0.6 of it on making candidates ready, from when the first one is compiled,
 /// but for two, which are waited for; and 0.8 on measuring them, a round at least.

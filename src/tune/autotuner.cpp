@@ -7,14 +7,15 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <set>
+#include <span>
 
 #include "core/groups.hpp"
 #include "core/problem.hpp"
 #include "jitgemm/error.hpp"
 #include "kernels/launch_shape.hpp"
 #include "tune/compile_ahead.hpp"
+#include "tune/contest.hpp"
 #include "tune/measurement.hpp"
 #include "tune/output_check.hpp"
 #include "tune/sampler.hpp"
@@ -24,32 +25,19 @@
 namespace jitgemm {
 namespace {
 
-constexpr double least_noise = 0.005;
-// Of a few rounds the quartiles say too little: of 20 equals some would be ahead by chance.
-constexpr std::size_t few_rounds = 4;
-constexpr double least_noise_of_few = 0.02;
-// Of the budget: for compiling and checking, then what there is is measured; and for that. With all kernels cached,
-// checking takes less than a fifth.
-constexpr double admission_share = 0.6, measuring_share = 0.8;
+constexpr LeastLead least_lead{.usually = 0.005};
 constexpr double no_limit_seconds = 1e8;
 // Whether a candidate is out is asked after each round, so it takes more than the one comparison at the end: five
 // standard errors for its two, and rounds enough for the quartiles to mean something.
-constexpr double early_noise = 2.5;
-constexpr std::size_t early_samples = 8;
+constexpr EarlyEnd early_end{.times_noise = 2.5, .rounds = 8};
 
 // What takes so long draws the power that slows the card in steps, the last of which comes late.
 constexpr double power_limited_us = 30, power_limited_warm_up_ms = 300;
-constexpr double warm_up_share = 0.3;  // of the budget, at most
 // A load that has not slowed down by then, by this factor, does so little later.
 constexpr double first_step_seconds = 0.04, slowed_down = 1.01;
 
 constexpr std::chrono::milliseconds progress_interval{50};  // while nothing is there to be measured
 
-/// Rounds over the candidates that are at most `within` times as slow as the best so far.
-struct Stage {
-  int rounds;
-  double within;
-};
 constexpr std::array stages{Stage{3, HUGE_VAL}, Stage{4, 1.25}, Stage{5, 1.06}, Stage{20, 1.03}};
 constexpr double longest_short_sample_us = 2000;  // of calls that take less
 constexpr std::array emulator_stages{Stage{2, HUGE_VAL}, Stage{1, 1.5}};
@@ -69,13 +57,9 @@ class Deadline {
 struct Candidate {
   TunedCandidate report;
   Runnable runnable;
-  RoundTimes times;
   std::exception_ptr failure;  // that it was skipped for
 
   bool runs() const { return !runnable.kernels.empty(); }
-  bool measured() const { return runs() && times.size() > 0; }
-  /// How many times as long as the other it takes.
-  Statistics over(const Candidate& other) const { return summarise(times.over(other.times)); }
   void skip(const std::string& why) {
     report.skipped = why;
     runnable = {};
@@ -110,25 +94,24 @@ class Tuner {
     sampler_.emplace(backend_, problem_, workspace_bytes, counters);
     admit_all();
     measure_all();
-    const Candidate* winner = choose();
-    if (!winner) {
+    const std::optional<Contest::Result> won = contest_ ? contest_->result() : std::nullopt;
+    if (!won) {
       if (options_.why_nothing) *options_.why_nothing = candidates_.front().failure;
       return std::nullopt;
     }
 
-    const Statistics statistics = summarise(winner->times.us());
     TuneResult result;
-    result.config = winner->report.config;
+    result.config = candidates_[won->winner].report.config;
     result.complete = complete_;
-    result.kept_first = winner == first() && winner != best();
-    result.median_us = statistics.median;
-    result.spread = statistics.spread;
-    for (const Candidate& candidate : candidates_) {
-      result.samples += int(candidate.times.size());
-      result.candidates.push_back(candidate.report);
-      if (!candidate.measured()) continue;
-      result.candidates.back().measured_us = statistics.median * candidate.over(*winner).median;
-      result.candidates.back().spread = summarise(candidate.times.us()).spread;
+    result.kept_first = won->kept_first;
+    result.median_us = won->its.median;
+    result.spread = won->its.spread;
+    result.samples = samples_;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      result.candidates.push_back(candidates_[i].report);
+      if (!candidates_[i].runs()) continue;
+      result.candidates.back().measured_us = won->its.median * contest_->over(i, won->winner).median;
+      result.candidates.back().spread = summarise(contest_->times(i).us()).spread;
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return result;
@@ -212,24 +195,18 @@ class Tuner {
     sampler_->prepare(candidate.runnable, candidate.report.predicted_us);
   }
 
-  /// Interleaved, in an order drawn for each round, so that a drift of the clocks and what a neighbour does to them are
-  /// everyone's. Without those that are out, and until the leader is alone.
-  void rounds(int count, std::vector<Candidate*> some) {
-    for (int i = 0; i < count; ++i, ++round_) {
-      if (const Candidate* const leader = best()) {
-        std::erase_if(some,
-                      [&](const Candidate* candidate) { return candidate != leader && is_out(*candidate, *leader); });
-        if (some.size() < 2 && leader->times.size() >= early_samples) return;
-      }
-      if (round_ > 0) std::shuffle(some.begin(), some.end(), random_);
-      for (Candidate* const one : some) {
-        Candidate& candidate = *one;
-        const bool enough = candidate.times.size() > 0 || &candidate != first();
+  void measure_rounds() {
+    for (auto round = contest_->next_round(); !round.empty(); round = contest_->next_round()) {
+      for (const std::size_t i : round) {
+        Candidate& candidate = candidates_[i];
+        const bool enough = contest_->times(i).size() > 0 || &candidate != first();
         if (enough && deadline_->over()) return;
-        if (candidate.runs()) {
-          guarded(candidate, [&] { candidate.times.add(round_, sampler_->sample(candidate.runnable)); });
-          report_progress();
-        }
+        guarded(candidate, [&] {
+          contest_->add(i, contest_->round(), sampler_->sample(candidate.runnable));
+          ++samples_;
+        });
+        if (!candidate.runs()) contest_->drop(i);
+        report_progress();
       }
     }
   }
@@ -253,29 +230,17 @@ class Tuner {
     if (!first()) return;
     deadline_.emplace(measuring_share * options_.budget_seconds);
     guarded(*first(), [this] { warm_up(); });
-    const auto run = [this](const auto& all) {
-      for (const Stage& stage : all) rounds(stage.rounds, within(stage.within));
-    };
-    backend_.device().emulated ? run(emulator_stages) : run(stages);
-    for (Candidate& candidate : candidates_) {
-      if (!candidate.runs() || candidate.times.size() > 0) continue;
+    std::vector<std::size_t> running;
+    for (std::size_t i = 0; i < candidates_.size(); ++i)
+      if (candidates_[i].runs()) running.push_back(i);
+    const std::span<const Stage> all = backend_.device().emulated ? std::span<const Stage>(emulator_stages) : stages;
+    contest_.emplace(running, all, least_lead, early_end);
+    measure_rounds();
+    for (const std::size_t i : running) {
+      if (!candidates_[i].runs() || contest_->times(i).size() > 0) continue;
       complete_ = false;
-      candidate.skip("not measured within the tuning budget");
+      candidates_[i].skip("not measured within the tuning budget");
     }
-  }
-
-  /// Whether the leader is ahead by more than the noise of both, with what an early answer takes.
-  static bool is_out(const Candidate& candidate, const Candidate& leader) {
-    if (!candidate.runs()) return true;
-    if (candidate.times.over(leader.times).size() < early_samples) return false;
-    return is_ahead(leader, candidate, early_noise);
-  }
-  static bool is_ahead(const Candidate& candidate, const Candidate& other, double times_noise = 1) {
-    const std::vector<double> ratios = candidate.times.over(other.times);
-    if (ratios.empty()) return false;
-    const Statistics ratio = summarise(ratios);
-    const double least = ratios.size() < few_rounds ? least_noise_of_few : least_noise;
-    return ratio.median < 1 - std::max(least, times_noise * ratio.noise);
   }
 
   /// The model's first choice among those that run.
@@ -283,33 +248,6 @@ class Tuner {
     const auto found =
         std::find_if(candidates_.begin(), candidates_.end(), [](const Candidate& c) { return c.runs(); });
     return found == candidates_.end() ? nullptr : &*found;
-  }
-
-  Candidate* best() {
-    Candidate* best = nullptr;
-    for (Candidate& candidate : candidates_) {
-      if (candidate.measured() && (!best || candidate.over(*best).median < 1)) best = &candidate;
-    }
-    return best;
-  }
-
-  /// Those at most `factor` slower than the best, and the model's first choice.
-  std::vector<Candidate*> within(double factor) {
-    std::vector<Candidate*> some;
-    const Candidate* const fastest = best();
-    for (Candidate& candidate : candidates_) {
-      const bool near = !fastest || candidate.over(*fastest).median <= factor;
-      if (candidate.runs() && (&candidate == first() || near)) some.push_back(&candidate);
-    }
-    return some;
-  }
-
-  /// The fastest, or the model's first choice if that is not beaten by more than the noise.
-  Candidate* choose() {
-    Candidate* const fastest = best();
-    Candidate* const expected = first();
-    if (!fastest || fastest == expected || !expected->measured()) return fastest;
-    return is_ahead(*fastest, *expected) ? fastest : expected;
   }
 
   /// Never within guarded(): what it throws concerns no candidate.
@@ -327,8 +265,8 @@ class Tuner {
   bool complete_ = true;
   int done_ = 0;  // of the candidates, with compiling and checking
   std::chrono::steady_clock::time_point reported_;
-  std::mt19937 random_{1};
-  int round_ = 0;
+  std::optional<Contest> contest_;
+  int samples_ = 0;
   std::optional<Sampler> sampler_;
   std::optional<OutputCheck> check_;
   std::optional<CompileAhead> kernels_;
@@ -348,10 +286,7 @@ int candidates_for(const NormalProblem& problem, const RatedDevice& device, cons
   return int(std::clamp(affordable, double(tuned_candidates), double(most_candidates)));
 }
 
-std::string why_chosen(const TuneResult& result) {
-  return result.kept_first ? "the cost model's first choice, which no other measured now beats by more than the noise"
-                           : "fastest of those measured now";
-}
+std::string why_chosen(const TuneResult& result) { return why_chosen(result.kept_first, "those measured now"); }
 
 std::vector<MeasuredConfig> runners_up_of(const TuneResult& result) {
   std::vector<MeasuredConfig> measured;
