@@ -42,6 +42,13 @@ void require_type(const View& view, DataType expected, const char* name, DataTyp
                            .c_str());
 }
 
+void require_weight(const View& x, const View& weight) {
+  if (x.rank == 0 || weight.rank == 0 || x.shape[std::size_t(x.rank - 1)] == weight.shape[std::size_t(weight.rank - 1)])
+    return;
+  throw ShapeError(shape_text("x", x) + " and " + shape_text("weight", weight) +
+                   ": their last dimensions must be alike; x is (..., in) and weight (out, in)");
+}
+
 /// `run` with the operands of each GEMM of a product.
 void for_each_gemm(const Product& product, const Operands& operands, FunctionRef<void(const Operands&)> run) {
   if (product.loops == 0) return run(operands);
@@ -78,39 +85,80 @@ void for_each_gemm(const Product& product, const Operands& operands, FunctionRef
 
 }  // namespace
 
-PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const Shards* shards) {
-  const std::optional<std::intptr_t> used = stream_asked_for(it.stream);
-  a_.emplace(it.a, "a", false, used);
-  b_.emplace(it.b, "b", false, used);
-  place_ = a_->place();
-
+PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const Shards* shards)
+    : asked_stream_(stream_asked_for(it.stream)) {
   Problem like;
   like.alpha = it.alpha;
-  const auto load = [&](std::optional<Array>& array, nb::handle argument, const char* name, bool written = false) {
-    if (argument.is_none()) return;
-    array.emplace(argument, name, written, used);
+  load(it, like);
+  Views views{a_->view(), it.b_is_weight ? transposed(b_->view()) : b_->view()};
+  set_types(it, views, like);
+  set_options(it, like);
+  if (it.b_is_weight) require_weight(a_->view(), b_->view());
+  const Shape shape = shards ? rank_shape(views.a, views.b, *shards) : product_shape(views.a, views.b, has_pairs(like));
+  const auto view_of = [](const std::optional<Array>& array) { return array ? &array->view() : nullptr; };
+  const Scalings scalings = scalings_of(view_of(scale_a_), view_of(scale_b_), views.a, views.b);
+  like.a.scaling = scalings.a;
+  like.b.scaling = scalings.b;
+  views.d = result_view(it, purpose, shape, like.d.type);
+  EpilogueArrays of_epilogue;
+  if (epilogue_) {
+    epilogue_->complete(purpose == Purpose::run ? &*a_ : nullptr, shape, asked_stream_);
+    of_epilogue = epilogue_->arrays();
+  }
+  if (c_ && like.beta == 0) c_.reset();
+  if (c_) views.c = c_->view();
+  if (bias_) views.bias = bias_->view();
+
+  const ProductArrays arrays{&views.a, &views.b, c_ ? &views.c : nullptr, bias_ ? &views.bias : nullptr,
+                             epilogue_ ? &of_epilogue : nullptr};
+  const auto described = [&] {
+    return shards ? describe_shards(arrays, views.d, like, *shards) : describe(arrays, views.d, like);
+  };
+  product_ = described();
+  if (copy_what_lies_apart(it, views)) {
+    product_ = described();
+    if (product_.copy_c)  // contiguous, where D is column-major
+      throw nb::value_error("c is row-major and out column-major; pass both alike");
+  }
+  set_operands(views);
+  if (purpose == Purpose::describe && !shards) set_alignments();  // ranks say the same wherever their arrays begin
+
+  context_ = &context_for(it.context, place_);
+  stream_ = stream_for(**context_, *a_, asked_stream_, made_out_ || (epilogue_ && epilogue_->has_made()));
+  for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
+    waits_ = waits_ || must_wait(*array);
+  waits_ = waits_ || (epilogue_ && epilogue_->must_wait());
+}
+
+void PreparedMatmul::load(const MatmulArguments& it, Problem& like) {
+  a_.emplace(it.a, "a", false, asked_stream_);
+  b_.emplace(it.b, "b", false, asked_stream_);
+  place_ = a_->place();
+  const auto load_array = [&](std::optional<Array>& array, nb::handle argument, const char* name,
+                              bool written = false) {
+    if (!argument.is_none()) array.emplace(argument, name, written, asked_stream_);
   };
   const auto load_scale = [&](std::optional<Array>& array, nb::handle argument, const char* name) -> const float* {
     if (is_number(argument)) {
       like.alpha *= number_of(argument, name);
       return nullptr;
     }
-    load(array, argument, name);
+    load_array(array, argument, name);
     if (!array) return nullptr;
     const bool one = &array == &scale_d_;
     if (array->view().type != DataType::f32 || (one && array->view().elements() != 1))
       throw nb::type_error((std::string(name) + (one ? " must be one float32" : " must be float32")).c_str());
     return static_cast<const float*>(array->view().data);
   };
-  load(c_, it.c, "c");
-  load(bias_, it.bias, "bias");
-  load(d_, it.out, "out", true);
+  load_array(c_, it.c, "c");
+  load_array(bias_, it.bias, "bias");
+  load_array(d_, it.out, "out", true);
   if (is_number(it.scale_d)) throw nb::type_error("scale_d is a number; pass an array of one float32");
   operands_.scale_a = load_scale(scale_a_, it.scale_a, "scale_a");
   operands_.scale_b = load_scale(scale_b_, it.scale_b, "scale_b");
   operands_.scale_d = load_scale(scale_d_, it.scale_d, "scale_d");
   if (!it.epilogue.is_none())
-    epilogue_ = std::make_unique<EpilogueCall>(it.epilogue, it.operands, place_, used);
+    epilogue_ = std::make_unique<EpilogueCall>(it.epilogue, it.operands, place_, asked_stream_);
   else if (!it.operands.is_none())
     throw nb::value_error("operands are an epilogue's, which is not there; pass epilogue");
   for (const auto& [array, name] : {std::pair{&b_, "b"},
@@ -121,8 +169,10 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
                                     {&scale_b_, "scale_b"},
                                     {&scale_d_, "scale_d"}})
     if (*array) require_place((*array)->place(), name, place_);
+}
 
-  View a = a_->view(), b = it.b_is_weight ? transposed(b_->view()) : b_->view();
+void PreparedMatmul::set_types(const MatmulArguments& it, Views& views, Problem& like) const {
+  View &a = views.a, &b = views.b;
   const bool tf32 = a.type == DataType::f32 && is_tf32(it.precision, a_->type());
   if (tf32) a.type = DataType::tf32;
   if (tf32 && b.type == DataType::f32) b.type = DataType::tf32;
@@ -142,6 +192,9 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
     if (c_) require_type(c_->view(), like.c.type, "c", like.d.type);
     if (bias_) require_type(bias_->view(), like.c.type, "bias", like.d.type);
   }
+}
+
+void PreparedMatmul::set_options(const MatmulArguments& it, Problem& like) {
   like.beta = it.beta.is_none() ? (c_ ? 1 : 0) : number_of(it.beta, "beta");
   if (!c_ && like.beta != 0) throw nb::value_error("beta multiplies c, which is not there; pass c, or leave beta away");
   like.epilogue.activation = activation_of(it.activation);
@@ -149,92 +202,69 @@ PreparedMatmul::PreparedMatmul(const MatmulArguments& it, Purpose purpose, const
   if (epilogue_) like.epilogue.function = epilogue_->epilogue().digest();
   like.accumulation = accumulation_of(it.accumulation);
   config_ = config_of(it.config);
+}
 
-  if (const View &x = a_->view(), &weight = b_->view();
-      it.b_is_weight && x.rank > 0 && weight.rank > 0 &&
-      x.shape[std::size_t(x.rank - 1)] != weight.shape[std::size_t(weight.rank - 1)])
-    throw ShapeError(shape_text("x", x) + " and " + shape_text("weight", weight) +
-                     ": their last dimensions must be alike; x is (..., in) and weight (out, in)");
-  const Shape shape = shards ? rank_shape(a, b, *shards) : product_shape(a, b, has_pairs(like));
-  const auto view_of = [](const std::optional<Array>& array) { return array ? &array->view() : nullptr; };
-  const Scalings scalings = scalings_of(view_of(scale_a_), view_of(scale_b_), a, b);
-  like.a.scaling = scalings.a;
-  like.b.scaling = scalings.b;
-  View d;
+View PreparedMatmul::result_view(const MatmulArguments& it, Purpose purpose, const Shape& shape, DataType type) {
   if (d_) {
-    d = d_->view();
+    const View& d = d_->view();
     if (d.rank != shape.rank || !std::equal(d.shape.begin(), d.shape.begin() + d.rank, shape.extents.begin()))
       throw nb::value_error(("out is " + to_string(shape_of(d)) + ", and the result " + to_string(shape) +
                              "; pass an array of that shape")
                                 .c_str());
     out_ = nb::borrow(it.out);
-  } else if (purpose == Purpose::run) {
-    out_ = empty_array(*a_, shape, like.d.type);
-    made_out_ = true;
-    d_.emplace(out_, "out", true, used);
-    d = d_->view();
-  } else {
-    d = contiguous_view(shape, like.d.type);
+    return d;
   }
+  if (purpose == Purpose::describe) return contiguous_view(shape, type);
+  out_ = empty_array(*a_, shape, type);
+  made_out_ = true;
+  d_.emplace(out_, "out", true, asked_stream_);
+  return d_->view();
+}
 
-  EpilogueArrays of_epilogue;
-  if (epilogue_) {
-    epilogue_->complete(purpose == Purpose::run ? &*a_ : nullptr, shape, used);
-    of_epilogue = epilogue_->arrays();
-  }
-
-  if (c_ && like.beta == 0) c_.reset();
-  View c = c_ ? c_->view() : View{}, bias = bias_ ? bias_->view() : View{};
-  const ProductArrays arrays{&a, &b, c_ ? &c : nullptr, bias_ ? &bias : nullptr, epilogue_ ? &of_epilogue : nullptr};
-  const auto described = [&] { return shards ? describe_shards(arrays, d, like, *shards) : describe(arrays, d, like); };
-  product_ = described();
-  // What lies apart in both dimensions is copied, as torch does.
+bool PreparedMatmul::copy_what_lies_apart(const MatmulArguments& it, Views& views) {
   const auto copy = [&](bool needed, std::optional<Array>& array, nb::object& kept, const char* name, View& view,
                         bool turned = false) {
     if (!needed) return;
-    if (used && place_.cuda)
+    if (asked_stream_ && place_.cuda)
       throw nb::value_error((std::string(name) + " is contiguous in neither of its last two dimensions, and a copy "
                                                  "would be made on another stream; pass a contiguous one")
                                 .c_str());
     const DataType type = view.type;
     kept = contiguous_copy(*array, name);
-    array.emplace(kept, name, false, used);
+    array.emplace(kept, name, false, asked_stream_);
     view = turned ? transposed(array->view()) : array->view();
     view.type = type;
   };
-  if (product_.copy_a || product_.copy_b || product_.copy_c || product_.copy_bias) {
-    copy(product_.copy_a, a_, copy_a_, "a", a);
-    copy(product_.copy_b, b_, copy_b_, "b", b, it.b_is_weight);
-    copy(product_.copy_c, c_, copy_c_, "c", c);
-    copy(product_.copy_bias, bias_, copy_bias_, "bias", bias);
-    product_ = described();
-    if (product_.copy_c)  // contiguous, where D is column-major
-      throw nb::value_error("c is row-major and out column-major; pass both alike");
+  copy(product_.copy_a, a_, copy_a_, "a", views.a);
+  copy(product_.copy_b, b_, copy_b_, "b", views.b, it.b_is_weight);
+  copy(product_.copy_c, c_, copy_c_, "c", views.c);
+  copy(product_.copy_bias, bias_, copy_bias_, "bias", views.bias);
+  return product_.copy_a || product_.copy_b || product_.copy_c || product_.copy_bias;
+}
+
+void PreparedMatmul::set_operands(const Views& views) {
+  operands_.a = views.a.data;
+  operands_.b = views.b.data;
+  if (product_.swapped) {
+    std::swap(operands_.a, operands_.b);
+    std::swap(operands_.scale_a, operands_.scale_b);
   }
-  operands_.a = product_.swapped ? b.data : a.data;
-  operands_.b = product_.swapped ? a.data : b.data;
-  if (product_.swapped) std::swap(operands_.scale_a, operands_.scale_b);
-  if (c_) operands_.c = c.data;
-  if (bias_) operands_.bias = bias.data;
-  operands_.d = d.data;
+  if (c_) operands_.c = views.c.data;
+  if (bias_) operands_.bias = views.bias.data;
+  operands_.d = views.d.data;
   if (epilogue_) {
     epilogue_values_ = epilogue_->values(product_);
     operands_.epilogue = epilogue_values_.data();
     operands_.epilogue_count = epilogue_values_.size();
   }
-  if (purpose == Purpose::describe && !shards) {  // ranks say the same wherever their arrays begin
-    Problem& problem = product_.problem;
-    problem.a.alignment = alignment_of(operands_.a, problem.a.type);
-    problem.b.alignment = alignment_of(operands_.b, problem.b.type);
-    if (c_) problem.c.alignment = alignment_of(operands_.c, like.c.type);
-    if (operands_.d) problem.d.alignment = alignment_of(operands_.d, problem.d.type);
-  }
+}
 
-  context_ = &context_for(it.context, place_);
-  stream_ = stream_for(**context_, *a_, used, made_out_ || (epilogue_ && epilogue_->has_made()));
-  for (const auto* array : {&a_, &b_, &c_, &bias_, &d_, &scale_a_, &scale_b_, &scale_d_})
-    waits_ = waits_ || must_wait(*array);
-  waits_ = waits_ || (epilogue_ && epilogue_->must_wait());
+void PreparedMatmul::set_alignments() {
+  Problem& problem = product_.problem;
+  problem.a.alignment = alignment_of(operands_.a, problem.a.type);
+  problem.b.alignment = alignment_of(operands_.b, problem.b.type);
+  if (c_) problem.c.alignment = alignment_of(operands_.c, problem.c.type);
+  if (operands_.d) problem.d.alignment = alignment_of(operands_.d, problem.d.type);
 }
 
 bool must_wait(const std::optional<Array>& array) {

@@ -52,6 +52,21 @@ class PreparedMatmul {
  private:
   friend class Matmul;
 
+  /// Of the arrays as the product has them: a linear layer's weight is transposed, and f32 may be tf32.
+  struct Views {
+    View a, b, c = {}, bias = {}, d = {};
+  };
+  // The constructor's steps, in this order. What the problem says besides sizes and layouts goes to `like`.
+  void load(const MatmulArguments& arguments, Problem& like);
+  void set_types(const MatmulArguments& arguments, Views& views, Problem& like) const;
+  void set_options(const MatmulArguments& arguments, Problem& like);
+  View result_view(const MatmulArguments& arguments, Purpose purpose, const Shape& shape, DataType type);
+  /// As torch does, of what is contiguous in neither of its last two dimensions. Whether there was any.
+  bool copy_what_lies_apart(const MatmulArguments& arguments, Views& views);
+  void set_operands(const Views& views);
+  void set_alignments();
+
+  std::optional<std::intptr_t> asked_stream_;
   Product product_;
   Operands operands_ = {};
   std::optional<KernelConfig> config_;
