@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "core/operand_matrix.hpp"
@@ -150,17 +151,92 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
   return place;
 }
 
-/// Whether autograd records it.
-bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays, const MatrixPointers* pointers,
-                     const std::optional<EpilogueCall>& epilogue) {
+/// The arguments of one call as they become a product of groups.
+class GroupedCall {
+ public:
+  /// Loads the arrays.
+  explicit GroupedCall(const GroupedArguments& arguments);
+  /// Whether autograd records it. Throws RuntimeError where torch would have to look into it.
+  bool wants_gradients() const;
+  bool has_epilogue() const { return epilogue_.has_value(); }
+  nb::object run();
+
+ private:
+  const char* table_name() const { return by_counts_ ? "counts" : "offs"; }
+  /// One a group, by counts and along k.
+  bool has_several_results() const { return by_counts_ || along_k_; }
+  const View& b() const { return pointers_ ? pointers_->view() : b_->view(); }
+  // The steps of run(), in this order.
+  void set_sizes();
+  void set_types_and_layouts();
+  void set_scales();
+  void set_bias();
+  void set_result();
+  void set_sum();
+  void set_epilogue();
+  bool must_wait() const;
+
+  const GroupedArguments& it_;
+  bool by_counts_, along_k_ = false;
+  std::optional<std::intptr_t> asked_stream_;
+  const MatrixPointers* pointers_ = nullptr;
+  std::optional<Array> a_, b_, bias_, table_, scale_a_, scale_b_, d_;
+  std::optional<EpilogueCall> epilogue_;
+  Product product_;
+  Problem& problem_ = product_.problem;
+  Operands operands_;
+  std::vector<EpilogueValue> epilogue_values_;
+  Shape shape_;  // of the result
+  nb::object out_;
+  bool made_out_ = false;
+};
+
+GroupedCall::GroupedCall(const GroupedArguments& it)
+    : it_(it), by_counts_(!it.counts.is_none()), asked_stream_(stream_asked_for(it.stream)) {
+  if (by_counts_ == !it.offs.is_none())
+    refuse(
+        "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
+        "them");
+  if (nb::isinstance<MatrixPointers>(it.b)) {
+    pointers_ = nb::cast<const MatrixPointers*>(it.b);
+    pointers_->require_arrays();
+  }
+  if (nb::isinstance<nb::list>(it.b) || nb::isinstance<nb::tuple>(it.b))
+    throw nb::type_error("b is several arrays; make jitgemm.MatrixPointers of them once, and pass those");
+  const auto load = [&](std::optional<Array>& array, nb::handle argument, const char* name, bool written = false) {
+    if (!argument.is_none()) array.emplace(argument, name, written, asked_stream_);
+  };
+  load(a_, it.a, "a");
+  if (!pointers_) load(b_, it.b, "b");
+  load(bias_, it.bias, "bias");
+  load(table_, by_counts_ ? it.counts : it.offs, table_name());
+  load(scale_a_, it.scale_a, "scale_a");
+  load(scale_b_, it.scale_b, "scale_b");
+  load(d_, it.out, "out", true);
+  if (!a_ || !(b_ || pointers_)) throw nb::type_error("a and b are arrays; pass both");
+  for (const auto& [array, name] : {std::pair{&b_, "b"},
+                                    {&bias_, "bias"},
+                                    {&table_, table_name()},
+                                    {&scale_a_, "scale_a"},
+                                    {&scale_b_, "scale_b"},
+                                    {&d_, "out"}})
+    if (*array) require_place((*array)->place(), name, a_->place());
+  if (pointers_) require_place(pointers_->place(), "b", a_->place());
+  if (!it.epilogue.is_none())
+    epilogue_.emplace(it.epilogue, it.operands, a_->place(), asked_stream_);
+  else if (!it.operands.is_none())
+    refuse("operands are an epilogue's, which is not there; pass epilogue");
+}
+
+bool GroupedCall::wants_gradients() const {
   bool of_torch = false, asks_for_gradients = false;
-  if (pointers && knows_torch() && pointers->requires_gradients()) of_torch = asks_for_gradients = true;
-  for (const auto* array : arrays) {
+  if (pointers_ && knows_torch() && pointers_->requires_gradients()) of_torch = asks_for_gradients = true;
+  for (const auto* array : {&a_, &b_, &bias_, &scale_a_, &scale_b_, &d_}) {
     if (!*array || !(*array)->type().is_torch()) continue;
     of_torch = true;
     asks_for_gradients = asks_for_gradients || requires_gradient(**array);
   }
-  if (epilogue && epilogue->requires_gradients()) of_torch = asks_for_gradients = true;
+  if (epilogue_ && epilogue_->requires_gradients()) of_torch = asks_for_gradients = true;
   if (!of_torch) return false;
   const TorchState state = torch_state();
   if (state.known && state.watched)
@@ -168,6 +244,147 @@ bool wants_gradients(const std::vector<const std::optional<Array>*>& arrays, con
         "grouped_mm computes past torch's operators, which something here looks at (torch.func, a mode, a trace); call "
         "it outside of that");
   return state.gradients && asks_for_gradients;
+}
+
+nb::object GroupedCall::run() {
+  set_sizes();
+  set_types_and_layouts();
+  set_scales();
+  if (bias_) set_bias();
+  set_result();
+  if (it_.beta != 0) set_sum();
+  if (epilogue_) set_epilogue();
+
+  ContextHandle& context = context_for(it_.context, a_->place());
+  const std::optional<KernelConfig> config = config_of(it_.config);
+  const Stream stream = stream_for(*context, *a_, asked_stream_, made_out_ || (epilogue_ && epilogue_->has_made()));
+  run_product(*context, product_, operands_, stream, config, must_wait());
+  if (made_out_)
+    out_ = finished_array(*a_, out_);
+  else if (d_->type().is_torch())
+    note_written(out_);
+  return epilogue_ ? epilogue_->result(out_, *a_) : out_;
+}
+
+void GroupedCall::set_sizes() {
+  const View &left = a_->view(), &right = b(), &rows = table_->view();
+  if (left.rank != (by_counts_ ? 3 : 2))
+    refuse(shape_text("a", left) + (by_counts_ ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
+  along_k_ = !by_counts_ && right.rank == 2;
+  if (right.rank != 3 && !along_k_)
+    refuse(shape_text("b", right) + ": it is (groups, K, N)" + (by_counts_ ? "" : ", or along k (K, N)"));
+  Problem& p = problem_;
+  p.grouping = along_k_ ? Grouping::along_k : by_counts_ ? Grouping::counts : Grouping::offsets;
+  p.m = left.shape[by_counts_ ? 1 : 0];
+  p.n = right.shape[along_k_ ? 1 : 2];
+  p.k = right.shape[along_k_ ? 0 : 1];
+  p.batch = along_k_ ? rows.elements() : right.shape[0];
+  p.expected_m = it_.expected_m;
+  if (left.shape[std::size_t(left.rank - 1)] != p.k || (by_counts_ && left.shape[0] != p.batch))
+    refuse(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
+           (by_counts_ ? ", and as many groups" : ""));
+  if (rows.type != DataType::s32) refuse_type(table_name(), name_of(rows.type));
+  if (rows.rank != 1 || rows.shape[0] != p.batch || (p.batch > 1 && rows.strides[0] != 1))
+    refuse(shape_text(table_name(), rows) + ": pass a contiguous (" + std::to_string(p.batch) +
+           ",), a number for each group" + (along_k_ ? "" : " of b"));
+  operands_.group_rows = static_cast<const std::int32_t*>(rows.data);
+}
+
+void GroupedCall::set_types_and_layouts() {
+  const View &left = a_->view(), &right = b();
+  Problem& p = problem_;
+  p.a.type = left.type;
+  p.b.type = right.type;
+  p.d.type = !it_.out_dtype.is_none() ? data_type_of(it_.out_dtype, "out_dtype")
+             : d_                     ? d_->view().type
+                                      : default_output(left.type);
+  if (epilogue_) p.epilogue.function = epilogue_->epilogue().digest();
+  set_matrix(p.a, left, "a", along_k_);
+  set_matrix(p.b, right, "b", true);
+  if (pointers_) {
+    p.b.batch_mode = BatchMode::pointers;
+    p.b.alignment = pointers_->alignment();
+  }
+  operands_.a = left.data;
+  operands_.b = pointers_ ? pointers_->table() : right.data;
+}
+
+void GroupedCall::set_scales() {
+  Problem& p = problem_;
+  for (const auto& [scales, name] : {std::pair{&scale_a_, "scale_a"}, {&scale_b_, "scale_b"}})
+    if (*scales && (*scales)->view().type != DataType::f32)
+      throw nb::type_error((std::string(name) + " must be float32").c_str());
+  const ScaledOperand scaled_a{"scale_a", "jitgemm.block_scales(scale_a, a)", false, by_counts_ ? p.batch : 0, p.m,
+                               p.k},
+      scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
+               true,      std::max<std::int64_t>(1, p.batch),
+               p.n,       p.k};
+  if (!along_k_ && p.a.type != DataType::s8 && scale_a_ && scale_b_ && scale_a_->view().rank == scaled_a.rank() &&
+      scale_b_->view().rank == scaled_b.rank()) {
+    operands_.scale_a = block_scales_of(scale_a_->view(), scaled_a, p.a.scaling);
+    operands_.scale_b = block_scales_of(scale_b_->view(), scaled_b, p.b.scaling);
+    return;
+  }
+  operands_.scale_a =
+      scales_of(scale_a_, by_counts_ ? Shape{2, {p.batch, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
+  operands_.scale_b =
+      scales_of(scale_b_, along_k_ ? Shape{1, {p.n}} : Shape{2, {p.batch, p.n}}, "scale_b", p.b.scaling);
+}
+
+void GroupedCall::set_bias() {
+  const View expected = contiguous_view(Shape{1, {problem_.n}}, type_of_c(problem_));
+  if (!alike(bias_->view(), expected))
+    refuse("bias is " + form_text(bias_->view()) + ": pass " + form_text(expected) + ", the same for all groups");
+  problem_.epilogue.bias = Bias::along_n;
+  operands_.bias = bias_->view().data;
+}
+
+void GroupedCall::set_result() {
+  Problem& p = problem_;
+  const std::int64_t columns = columns_of_d(p);
+  shape_ = has_several_results() ? Shape{3, {p.batch, p.m, columns}} : Shape{2, {p.m, columns}};
+  out_ = nb::borrow(it_.out);
+  made_out_ = !d_;
+  if (made_out_) {
+    out_ = empty_array(*a_, shape_, p.d.type);
+    d_.emplace(out_, "out", true, asked_stream_);
+  }
+  const View& result = d_->view();
+  if (result.rank != shape_.rank ||
+      !std::equal(result.shape.begin(), result.shape.begin() + shape_.rank, shape_.extents.begin()))
+    refuse(shape_text("out", result) + ", and the result " + to_string(shape_) + "; pass an array of that shape");
+  if (pointers_ && !made_out_ && pointers_->overlap(result))
+    refuse("out overlaps a matrix of b in memory; give it memory of its own");
+  if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
+  set_matrix(p.d, result, "out", false);
+  operands_.d = result.data;
+}
+
+void GroupedCall::set_sum() {
+  Problem& p = problem_;
+  if (made_out_) refuse("beta is of what out has; pass out");
+  if (type_of_c(p) != p.d.type)
+    refuse(std::string("out is ") + std::string(to_string(p.d.type)) +
+           ", to which no kernel adds: leave beta at 0, or give a wider out");
+  p.beta = it_.beta;
+  p.c.ld = p.d.ld;
+  p.c.stride = p.d.stride;
+  operands_.c = operands_.d;
+}
+
+void GroupedCall::set_epilogue() {
+  epilogue_->complete(&*a_, shape_, asked_stream_);
+  for (const EpilogueArray& array : epilogue_->arrays().operands)
+    product_.epilogue.push_back(place_of(array, shape_, problem_.batch, has_several_results()));
+  epilogue_values_ = epilogue_->values(product_);
+  operands_.epilogue = epilogue_values_.data();
+  operands_.epilogue_count = epilogue_values_.size();
+}
+
+bool GroupedCall::must_wait() const {
+  if ((pointers_ && pointers_->must_wait()) || (epilogue_ && epilogue_->must_wait())) return true;
+  return std::ranges::any_of(std::array{&a_, &b_, &bias_, &table_, &scale_a_, &scale_b_, &d_},
+                             [](const std::optional<Array>* array) { return python::must_wait(*array); });
 }
 
 nb::object recorded(const GroupedArguments& it) {
@@ -179,164 +396,12 @@ nb::object recorded(const GroupedArguments& it) {
 }  // namespace
 
 nb::object grouped_mm(const GroupedArguments& it) {
-  const bool by_counts = !it.counts.is_none();
-  if (by_counts == !it.offs.is_none())
-    refuse(
-        "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
-        "them");
-  const std::optional<std::intptr_t> used = stream_asked_for(it.stream);
-  const auto loaded = [&](nb::handle argument, const char* name, bool written = false) {
-    std::optional<Array> array;
-    if (!argument.is_none()) array.emplace(argument, name, written, used);
-    return array;
-  };
-  const MatrixPointers* pointers = nullptr;
-  if (nb::isinstance<MatrixPointers>(it.b)) {
-    pointers = nb::cast<const MatrixPointers*>(it.b);
-    pointers->require_arrays();
-  }
-  if (nb::isinstance<nb::list>(it.b) || nb::isinstance<nb::tuple>(it.b))
-    throw nb::type_error("b is several arrays; make jitgemm.MatrixPointers of them once, and pass those");
-  const std::optional<Array> a = loaded(it.a, "a"), b = pointers ? std::nullopt : loaded(it.b, "b"),
-                             bias = loaded(it.bias, "bias"),
-                             table = by_counts ? loaded(it.counts, "counts") : loaded(it.offs, "offs"),
-                             scale_a = loaded(it.scale_a, "scale_a"), scale_b = loaded(it.scale_b, "scale_b");
-  std::optional<Array> d = loaded(it.out, "out", true);
-  if (!a || !(b || pointers)) throw nb::type_error("a and b are arrays; pass both");
-  for (const auto& [array, name] : {std::pair{&b, "b"},
-                                    {&bias, "bias"},
-                                    {&table, by_counts ? "counts" : "offs"},
-                                    {&scale_a, "scale_a"},
-                                    {&scale_b, "scale_b"},
-                                    {&d, "out"}})
-    if (*array) require_place((*array)->place(), name, a->place());
-  if (pointers) require_place(pointers->place(), "b", a->place());
-  std::optional<EpilogueCall> epilogue;
-  if (!it.epilogue.is_none())
-    epilogue.emplace(it.epilogue, it.operands, a->place(), used);
-  else if (!it.operands.is_none())
-    refuse("operands are an epilogue's, which is not there; pass epilogue");
-  if (wants_gradients({&a, &b, &bias, &scale_a, &scale_b, &d}, pointers, epilogue)) {
-    if (!epilogue) return recorded(it);
-    throw std::runtime_error(
-        "one of the arguments requires a gradient, and a product with an epilogue of one's own has none; use "
-        "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function");
-  }
-
-  const View &left = a->view(), &right = pointers ? pointers->view() : b->view(), &rows = table->view();
-  if (left.rank != (by_counts ? 3 : 2))
-    refuse(shape_text("a", left) + (by_counts ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
-  const bool along_k = !by_counts && right.rank == 2;
-  if (right.rank != 3 && !along_k)
-    refuse(shape_text("b", right) + ": it is (groups, K, N)" + (by_counts ? "" : ", or along k (K, N)"));
-  const std::int64_t groups = along_k ? rows.elements() : right.shape[0], n = right.shape[along_k ? 1 : 2],
-                     k = right.shape[along_k ? 0 : 1];
-  if (left.shape[std::size_t(left.rank - 1)] != k || (by_counts && left.shape[0] != groups))
-    refuse(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
-           (by_counts ? ", and as many groups" : ""));
-  if (rows.type != DataType::s32) refuse_type(by_counts ? "counts" : "offs", name_of(rows.type));
-  if (rows.rank != 1 || rows.shape[0] != groups || (groups > 1 && rows.strides[0] != 1))
-    refuse(shape_text(by_counts ? "counts" : "offs", rows) + ": pass a contiguous (" + std::to_string(groups) +
-           ",), a number for each group" + (along_k ? "" : " of b"));
-
-  Product product;
-  Problem& p = product.problem;
-  p.grouping = along_k ? Grouping::along_k : by_counts ? Grouping::counts : Grouping::offsets;
-  p.m = left.shape[by_counts ? 1 : 0];
-  p.n = n;
-  p.k = k;
-  p.batch = groups;
-  p.expected_m = it.expected_m;
-  if (epilogue) p.epilogue.function = epilogue->epilogue().digest();
-  p.a.type = left.type;
-  p.b.type = right.type;
-  p.d.type = !it.out_dtype.is_none() ? data_type_of(it.out_dtype, "out_dtype")
-             : d                     ? d->view().type
-                                     : default_output(left.type);
-  set_matrix(p.a, left, "a", along_k);
-  set_matrix(p.b, right, "b", true);
-  if (pointers) {
-    p.b.batch_mode = BatchMode::pointers;
-    p.b.alignment = pointers->alignment();
-  }
-  Operands operands;
-  for (const auto& [scales, name] : {std::pair{&scale_a, "scale_a"}, {&scale_b, "scale_b"}})
-    if (*scales && (*scales)->view().type != DataType::f32)
-      throw nb::type_error((std::string(name) + " must be float32").c_str());
-  const ScaledOperand scaled_a{"scale_a", "jitgemm.block_scales(scale_a, a)", false, by_counts ? groups : 0, p.m, k},
-      scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
-               true,      std::max<std::int64_t>(1, groups),
-               n,         k};
-  if (!along_k && left.type != DataType::s8 && scale_a && scale_b && scale_a->view().rank == scaled_a.rank() &&
-      scale_b->view().rank == scaled_b.rank()) {
-    operands.scale_a = block_scales_of(scale_a->view(), scaled_a, p.a.scaling);
-    operands.scale_b = block_scales_of(scale_b->view(), scaled_b, p.b.scaling);
-  } else {
-    operands.scale_a =
-        scales_of(scale_a, by_counts ? Shape{2, {groups, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
-    operands.scale_b = scales_of(scale_b, along_k ? Shape{1, {n}} : Shape{2, {groups, n}}, "scale_b", p.b.scaling);
-  }
-  if (bias) {
-    const View expected = contiguous_view(Shape{1, {n}}, type_of_c(p));
-    if (!alike(bias->view(), expected))
-      refuse("bias is " + form_text(bias->view()) + ": pass " + form_text(expected) + ", the same for all groups");
-    p.epilogue.bias = Bias::along_n;
-    operands.bias = bias->view().data;
-  }
-
-  const bool several = by_counts || along_k;  // results, one a group
-  const std::int64_t columns = columns_of_d(p);
-  const Shape shape = several ? Shape{3, {groups, p.m, columns}} : Shape{2, {p.m, columns}};
-  nb::object out = nb::borrow(it.out);
-  const bool made_out = !d;
-  if (made_out) {
-    out = empty_array(*a, shape, p.d.type);
-    d.emplace(out, "out", true, used);
-  }
-  const View& result = d->view();
-  if (result.rank != shape.rank ||
-      !std::equal(result.shape.begin(), result.shape.begin() + shape.rank, shape.extents.begin()))
-    refuse(shape_text("out", result) + ", and the result " + to_string(shape) + "; pass an array of that shape");
-  if (pointers && !made_out && pointers->overlap(result))
-    refuse("out overlaps a matrix of b in memory; give it memory of its own");
-  if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
-  set_matrix(p.d, result, "out", false);
-  if (it.beta != 0) {
-    if (made_out) refuse("beta is of what out has; pass out");
-    if (type_of_c(p) != p.d.type)
-      refuse(std::string("out is ") + std::string(to_string(p.d.type)) +
-             ", to which no kernel adds: leave beta at 0, or give a wider out");
-    p.beta = it.beta;
-    p.c.ld = p.d.ld;
-    p.c.stride = p.d.stride;
-    operands.c = result.data;
-  }
-  operands.a = left.data;
-  operands.b = pointers ? pointers->table() : right.data;
-  operands.d = result.data;
-  operands.group_rows = static_cast<const std::int32_t*>(rows.data);
-  std::vector<EpilogueValue> values;
-  if (epilogue) {
-    epilogue->complete(&*a, shape, used);
-    for (const EpilogueArray& array : epilogue->arrays().operands)
-      product.epilogue.push_back(place_of(array, shape, groups, several));
-    values = epilogue->values(product);
-    operands.epilogue = values.data();
-    operands.epilogue_count = values.size();
-  }
-
-  ContextHandle& context = context_for(it.context, a->place());
-  const std::optional<KernelConfig> config = config_of(it.config);
-  const Stream stream = stream_for(*context, *a, used, made_out || (epilogue && epilogue->has_made()));
-  bool waits = pointers && pointers->must_wait();
-  for (const auto* array : {&a, &b, &bias, &table, &scale_a, &scale_b}) waits = waits || must_wait(*array);
-  waits = waits || must_wait(d) || (epilogue && epilogue->must_wait());
-  run_product(*context, product, operands, stream, config, waits);
-  if (made_out)
-    out = finished_array(*a, out);
-  else if (d->type().is_torch())
-    note_written(out);
-  return epilogue ? epilogue->result(out, *a) : out;
+  GroupedCall call(it);
+  if (!call.wants_gradients()) return call.run();
+  if (!call.has_epilogue()) return recorded(it);
+  throw std::runtime_error(
+      "one of the arguments requires a gradient, and a product with an epilogue of one's own has none; use "
+      "torch.no_grad(), or call it in forward() and backward() of a torch.autograd.Function");
 }
 
 }  // namespace jitgemm::python
