@@ -261,7 +261,7 @@ TEST_CASE("What only one rank cannot make for overlapping, none makes, and the r
   static thread_local bool fails = false;
   Fixture f;
   f.nccl.alone = false;
-  f.nccl.patience = std::chrono::seconds(20);
+  f.nccl.patience = std::chrono::seconds(5);
   f.driver.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned flags) {
     return fails ? CUDA_ERROR_OUT_OF_MEMORY : FakeGpu::api().mem_host_alloc(memory, bytes, flags);
   };
