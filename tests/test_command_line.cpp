@@ -154,7 +154,9 @@ TEST_CASE("A list of shapes that is none is refused with its place", "[cli]") {
 TEST_CASE("A list may begin with a byte order mark", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;
-  write_file(jitgemm.path("marked.txt"), "\xef\xbb\xbf" "16 16 16\r\n");
+  write_file(jitgemm.path("marked.txt"),
+             "\xef\xbb\xbf"
+             "16 16 16\r\n");
   const Output output = jitgemm("warm --shapes marked.txt --device emulator");
   CHECK(output.err.empty());
   CHECK(output.status == 0);
