@@ -584,8 +584,10 @@ enum { JITGEMM_OVERLAP_AUTOMATIC = 0, JITGEMM_OVERLAP_NONE = 1 };
 /// TensorParallelOptions of tensor_parallel.hpp.
 typedef struct jitgemm_tensor_parallel_options {
   size_t size;
-  size_t staging_bytes;     ///< of device memory at most, for what other ranks send in one product; SIZE_MAX: any
-  double timeout_seconds;   ///< until a rank that does not answer, or tunes for longer, counts as lost; 0: never
+  size_t staging_bytes;  ///< of device memory at most, for what other ranks send in one product; SIZE_MAX: any
+  /// Until a rank that does not answer, or tunes for longer, counts as lost; of a call, from when the device comes to
+  /// it; 0: never.
+  double timeout_seconds;
   jitgemm_overlap overlap;  ///< rank 0's, for all
   int32_t reserved;
 } jitgemm_tensor_parallel_options;
@@ -624,6 +626,8 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_create(jitgemm_context* 
                                                                jitgemm_nccl_communicator communicator,
                                                                const jitgemm_tensor_parallel_options* options,
                                                                jitgemm_tensor_parallel** parallel);
+/// Not collective; waits for this rank's calls in flight. Before it, each rank synchronises its streams, and all meet,
+/// as in a barrier.
 JITGEMM_C_EXPORT void jitgemm_tensor_parallel_destroy(jitgemm_tensor_parallel* parallel);
 /// Enqueues the product on the stream and returns. Legal in stream capture once prepared.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_gemm(jitgemm_tensor_parallel* parallel,
@@ -643,7 +647,8 @@ JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_explain(jitgemm_tensor_p
                                                                 const jitgemm_problem* problem,
                                                                 jitgemm_exchange exchange, char* buffer,
                                                                 size_t capacity, size_t* needed);
-/// JITGEMM_STATUS_PEER_LOST or JITGEMM_STATUS_COMMUNICATOR_FAILED if a call was left behind. Waits for nothing.
+/// JITGEMM_STATUS_PEER_LOST or JITGEMM_STATUS_COMMUNICATOR_FAILED if a call was left behind. Waits for nothing. Where
+/// NCCL waits, a call's time-out begins with the first check that finds the device at it; a later one tells.
 JITGEMM_C_EXPORT jitgemm_status jitgemm_tensor_parallel_check(jitgemm_tensor_parallel* parallel);
 /// Ends the waits of calls in flight and of all later ones. NULL is nothing to end.
 JITGEMM_C_EXPORT void jitgemm_tensor_parallel_abort(jitgemm_tensor_parallel* parallel);

@@ -1,6 +1,7 @@
 // A file of `m n k` lines: --shapes.
 #include "common/shapes.hpp"
 #include "fuzz.hpp"
+#include "jitgemm/error.hpp"
 
 using namespace jitgemm;
 

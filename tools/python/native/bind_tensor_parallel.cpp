@@ -163,12 +163,13 @@ void bind_tensor_parallel(nb::module_& module) {
     y = parallel.matmul_reduce_scatter(hidden, down, bias=bias)       # split by rows
 
 communicator     a process group of torch's with NCCL, or an ncclComm_t as an integer. It must outlive this: close()
-                 comes before destroy_process_group().
+                 comes before destroy_process_group(). Before close() each rank synchronises, and all meet, as in
+                 torch.distributed.barrier(): others' calls use what a rank frees.
 context          default: the one of the communicator's device.
 overlap          "automatic": communication runs under the product where that is expected to be faster; "none":
                  NCCL's collective before or after the product.
 staging_bytes    of device memory at most, for what other ranks send; default: as many as it takes.
-timeout_seconds  until a rank that does not answer counts as lost; 0: never.
+timeout_seconds  until a rank that does not answer counts as lost, of a call from when the device comes to it; 0: never.
 
 To make one, to multiply and to prepare() are collective: all ranks do it in the same order, as NCCL's collectives. A
 call with a new problem waits for the other ranks; Python's other threads run meanwhile. RuntimeError with the code
