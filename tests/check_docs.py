@@ -106,6 +106,12 @@ class Docs(unittest.TestCase):
                         self.assertIn(number, sections, path)
         self.assertGreater(count, 20)
 
+    def test_what_the_notebook_names_is_there_or_of_a_commit(self):
+        files = re.findall(r"\b(h[12]00/[\w/]+\.csv)( of [0-9a-f]{7})?", text("tools/results/NOTES.md"))
+        self.assertGreater(len(files), 10)
+        for file, commit in files:
+            self.assertTrue(commit or (ROOT / "tools/results" / file).exists(), file)
+
     def test_environment_variables_and_scripts_are_explained(self):
         page = text("tools/README.md")
         code = "".join(path.read_text() for folder in ("src", "tools/jitgemm") for path in (ROOT / folder).rglob("*.[ch]pp"))

@@ -30,7 +30,7 @@ std::size_t winner_of(int rounds, const std::vector<double>& us) {
   const std::array stages{Stage{rounds, HUGE_VAL}};
   std::vector<std::size_t> all;
   for (std::size_t who = 0; who < us.size(); ++who) all.push_back(who);
-  Contest contest(all, stages, least);
+  Contest contest(all, stages, least, Heir::next);
   turns_of(contest, us);
   const auto result = contest.result();
   REQUIRE(result);
@@ -52,7 +52,7 @@ TEST_CASE("A lead of a few rounds has to be larger", "[contest]") {
 
 TEST_CASE("Stages are for those near the best, and for the first", "[contest]") {
   const std::array stages{Stage{2, HUGE_VAL}, Stage{3, 1.2}, Stage{5, 1.05}};
-  Contest contest({0, 1, 3, 4}, stages, least);
+  Contest contest({0, 1, 3, 4}, stages, least, Heir::next);
   CHECK(turns_of(contest, {20, 10, 0, 11, 15}) == std::vector<int>{10, 10, 0, 5, 2});
   CHECK(contest.measured() == 4);
   CHECK(contest.result()->winner == 1);
@@ -60,15 +60,15 @@ TEST_CASE("Stages are for those near the best, and for the first", "[contest]") 
 
 TEST_CASE("A contest ends early for those that are out", "[contest]") {
   const std::array stages{Stage{20, HUGE_VAL}};
-  Contest contest({0, 1, 2}, stages, least, EarlyEnd{.times_noise = 2.5, .rounds = 8});
+  Contest contest({0, 1, 2}, stages, least, Heir::next, EarlyEnd{.times_noise = 2.5, .rounds = 8});
   CHECK(turns_of(contest, {10, 10.05, 20}) == std::vector<int>{20, 20, 8});
-  Contest clear({0, 1, 2}, stages, least, EarlyEnd{.times_noise = 2.5, .rounds = 8});
+  Contest clear({0, 1, 2}, stages, least, Heir::next, EarlyEnd{.times_noise = 2.5, .rounds = 8});
   CHECK(turns_of(clear, {10, 30, 20}) == std::vector<int>{8, 8, 8});
 }
 
 TEST_CASE("Who is dropped has no turn, and neither leads nor wins", "[contest]") {
   const std::array stages{Stage{2, HUGE_VAL}};
-  Contest contest({0, 1, 2}, stages, least);
+  Contest contest({0, 1, 2}, stages, least, Heir::next);
   for (const std::size_t who : contest.next_round()) contest.add(who, contest.round(), 10 - double(who));
   contest.drop(0);
   contest.drop(2);
@@ -78,4 +78,28 @@ TEST_CASE("Who is dropped has no turn, and neither leads nor wins", "[contest]")
   CHECK_FALSE(contest.result()->kept_first);
   contest.drop(1);
   CHECK_FALSE(contest.result());
+}
+
+TEST_CASE("A dropped first choice leaves what it had to the next one, or to nobody", "[contest]") {
+  const std::array stages{Stage{4, HUGE_VAL}};
+  for (const Heir heir : {Heir::next, Heir::nobody}) {
+    Contest contest({0, 1, 2}, stages, least, heir);
+    for (const std::size_t who : contest.next_round()) contest.add(who, contest.round(), who == 2 ? 9.95 : 10);
+    contest.drop(0);
+    turns_of(contest, {10, 10, 9.95});
+    CHECK(contest.result()->winner == (heir == Heir::next ? 1 : 2));
+    CHECK(contest.result()->kept_first == (heir == Heir::next));
+  }
+}
+
+TEST_CASE("Without an early end, who falls back leaves a stage that has begun", "[contest]") {
+  const std::array stages{Stage{6, 1.05}};
+  Contest contest({0, 1}, stages, least, Heir::nobody);
+  int turns = 0;
+  for (auto round = contest.next_round(); !round.empty(); round = contest.next_round()) {
+    for (const std::size_t who : round) contest.add(who, contest.round(), who == 1 && contest.round() > 1 ? 13 : 10);
+    turns += int(round.size());
+  }
+  CHECK(turns < 8);
+  CHECK(contest.result()->winner == 0);
 }

@@ -4,7 +4,7 @@
 #   tools/bounded_set.sh OUTDIR [STEP [RECORD]]
 #
 # The sets are the 24 and 48 kernels of `jitgemm warm`; the tuned choices those of the CSV files in RECORD
-# [tools/results/h200]. Every STEP-th aligned shape [4] and all of decoding and the seeds' squares that RECORD has.
+# [tools/results/h200 and, for squares, its beyond/]. Every STEP-th aligned shape [4] and all of decoding and the squares there.
 # mN: what the model chooses among N kernels, tN: what tuning among those has measured. JITGEMM names the command
 # [build/release/bin/jitgemm]. Leaves a CSV file and logs a corpus in OUTDIR, and prints geometric mean and 95th percentile,
 # and how many kernels were compiled beyond the set.
@@ -19,7 +19,8 @@ export JITGEMM_CACHE_DIR=$work/main
 unset JITGEMM_TUNING JITGEMM_SYSTEM_CACHE_DIR
 record=$(cd "${3:-$repo/tools/results/h200}" && pwd)
 types() { [ "$1" = decode ] && echo --type bf16 --layout nt || true; }
-declare -A csv=([aligned]=$record/streamk_aligned8_300.csv [decode]=$record/llm_decode_49.csv [squares]=$record/seeds.csv)
+declare -A csv=([aligned]=$record/streamk_aligned8_300.csv [decode]=$record/llm_decode_49.csv [squares]=$record/seed_squares_31.csv)
+[ -e "${csv[squares]}" ] || csv[squares]=$record/beyond/seed_squares_31.csv
 every() { [ "$1" = aligned ] && echo "$step" || echo 1; }
 corpora=()
 for c in aligned decode squares; do

@@ -1,6 +1,13 @@
 #include "parallel/calls_in_flight.hpp"
 
+#include <thread>
+
 namespace jitgemm {
+namespace {
+
+constexpr std::chrono::microseconds between_polls{50};
+
+}  // namespace
 
 OwnedEvent CallsInFlight::take_event() {
   if (unused_.empty()) return make_event(backend_);
@@ -59,6 +66,13 @@ bool CallsInFlight::any_left() noexcept {
     return !marks_.empty();
   } catch (...) {  // the device has failed, and runs nothing
     return false;
+  }
+}
+
+void CallsInFlight::wait(FunctionRef<void()> check) {
+  while (any_left()) {
+    check();
+    std::this_thread::sleep_for(between_polls);
   }
 }
 

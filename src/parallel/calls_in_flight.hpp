@@ -9,6 +9,7 @@
 
 #include "backend/backend.hpp"
 #include "parallel/owned_handles.hpp"
+#include "util/function_ref.hpp"
 
 namespace jitgemm {
 
@@ -27,6 +28,8 @@ class CallsInFlight {
   /// before: which is found here alone. Waits for nothing.
   bool overdue(double seconds);
   bool any_left() noexcept;  ///< on the device
+  /// Until none is left, or `check`, which is asked meanwhile, throws.
+  void wait(FunctionRef<void()> check);
   bool any_captured() const { return captured_ != 0; }
 
  private:

@@ -167,9 +167,17 @@ void Overlapped::gemm(const Prepared& prepared, const Problem& problem, const Op
   for_each_scalar([&](const ProblemField& field, auto member) {
     if (field.applies(problem)) member(sharded) = member(problem);
   });
-  ContextInternals::launch_sharded(context_, prepared.ready, sharded, operands, shards, stream);
-  if (prepared.exchange != Exchange::all_gather_a) return;
-  for (const OwnedEvent& copied : copied_) backend_.wait_event(copied.get(), stream);  // A is read until then
+  const auto wait_for_copies = [&] {  // A is read until then
+    if (prepared.exchange != Exchange::all_gather_a) return;
+    for (const OwnedEvent& copied : copied_) backend_.wait_event(copied.get(), stream);
+  };
+  try {
+    ContextInternals::launch_sharded(context_, prepared.ready, sharded, operands, shards, stream);
+  } catch (...) {
+    wait_for_copies();
+    throw;
+  }
+  wait_for_copies();
 }
 
 void Overlapped::begin(const Staging& staging, int buffer, Stream stream) {

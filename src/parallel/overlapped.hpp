@@ -78,7 +78,7 @@ class Overlapped {
   std::vector<std::shared_ptr<Staging>> stagings_;  // the last one is the largest; graphs may use the others
   std::uint64_t calls_ = 0;
   unsigned buffers_ = 2;  // that they have in turn
-  // Last, so that copies under way end before their memory does.
+  // Last, so that what was enqueued on them is known before the memory that it uses goes.
   std::vector<OwnedStream> copy_streams_;  // one for each other rank
   std::vector<OwnedEvent> copied_;         // behind the copies
   OwnedEvent begun_;

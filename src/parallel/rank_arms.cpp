@@ -93,6 +93,7 @@ void ProductArms::enqueue(Arm& arm, int set, Stream stream) {
 
 void ProductArms::time(FunctionRef<void()> work) {
   const Stream stream = timer_->stream();
+  parts_.calls.wait(parts_.check);     // what the caller's streams do before takes its time
   parts_.calls.before(stream, false);  // the wait below has the time-out
   try {
     work();

@@ -68,7 +68,8 @@ class Turns {
   Turns(std::vector<std::size_t> candidates, const RankTask& task)
       : task_(task),
         first_(candidates.front()),
-        contest_(std::move(candidates), task.emulated ? std::span<const Stage>(emulator_stages) : stages, least_lead),
+        contest_(std::move(candidates), task.emulated ? std::span<const Stage>(emulator_stages) : stages, least_lead,
+                 Heir::nobody),
         seconds_(measuring_share * task.budget_seconds),
         warm_up_seconds_(task.emulated ? 0 : std::min(1e-3 * warm_up_ms, warm_up_share * task.budget_seconds)) {}
 

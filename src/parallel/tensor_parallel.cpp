@@ -81,7 +81,8 @@ struct TensorParallel::Impl {
   ParallelPlan plan(const Problem& problem, Exchange exchange);
   void check();
 
-  /// Until those in flight have ended, or the communicator has failed.
+  /// Until those in flight have ended, or the communicator has failed. What the caller's streams do before them takes
+  /// its time, which no rank is late by.
   void wait_for_calls() noexcept;
   Prepared* find(const RankProblem& problem);
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
@@ -116,7 +117,7 @@ struct TensorParallel::Impl {
 
 void TensorParallel::Impl::wait_for_calls() noexcept {
   try {
-    if (!communicator.has_failed()) communicator.wait_until("calls in flight", [this] { return !calls.any_left(); });
+    if (!communicator.has_failed()) calls.wait([this] { check(); });
   } catch (const std::exception& error) {
     logger().warn("a TensorParallel ends before its calls, whose memory stays: {}", error.what());
   }
@@ -279,13 +280,15 @@ Prepared TensorParallel::Impl::make_unfused(const RankProblem& problem, const Ag
 Prepared TensorParallel::Impl::make_overlapped(const RankProblem& problem, const AgreedChoice& choice,
                                                const std::string& digest) {
   Prepared made;
-  Overlapped::Prepared product;
+  std::unique_ptr<OverlappedProduct> product;
   agree(communicator, digest, failure_of([&] {
-          product = connections.overlapped().prepare(problem.asked, problem.exchange, choice.config);
+          Overlapped& overlapped = connections.overlapped();
+          product = std::make_unique<OverlappedProduct>(
+              overlapped, overlapped.prepare(problem.asked, problem.exchange, choice.config));
           made.plan = plan_of(problem, choice, context.plan(problem.product), communicator.rank());
         }));
-  connections.overlapped().stage(product);
-  made.product = std::make_unique<OverlappedProduct>(connections.overlapped(), std::move(product));
+  product->stage();
+  made.product = std::move(product);
   return made;
 }
 

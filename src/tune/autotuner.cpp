@@ -234,7 +234,7 @@ class Tuner {
     for (std::size_t i = 0; i < candidates_.size(); ++i)
       if (candidates_[i].runs()) running.push_back(i);
     const std::span<const Stage> all = backend_.device().emulated ? std::span<const Stage>(emulator_stages) : stages;
-    contest_.emplace(running, all, least_lead, early_end);
+    contest_.emplace(running, all, least_lead, Heir::next, early_end);
     measure_rounds();
     for (const std::size_t i : running) {
       if (!candidates_[i].runs() || contest_->times(i).size() > 0) continue;

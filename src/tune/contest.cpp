@@ -5,18 +5,21 @@
 
 namespace jitgemm {
 
-Contest::Contest(std::vector<std::size_t> candidates, std::span<const Stage> stages, LeastLead least,
+Contest::Contest(std::vector<std::size_t> candidates, std::span<const Stage> stages, LeastLead least, Heir heir,
                  std::optional<EarlyEnd> early)
     : candidates_(std::move(candidates)),
       times_(candidates_.empty() ? 0 : std::ranges::max(candidates_) + 1),
       stages_(stages),
       least_(least),
-      early_(early) {}
+      heir_(heir),
+      early_(early) {
+  if (!candidates_.empty()) first_ = candidates_.front();
+}
 
 std::vector<std::size_t> Contest::next_round() {
   for (; stage_ < stages_.size(); ++stage_, rounds_of_stage_ = 0) {
     if (rounds_of_stage_ == stages_[stage_].rounds) continue;
-    if (rounds_of_stage_ == 0) in_stage_ = within(stages_[stage_].within);
+    if (rounds_of_stage_ == 0 || !early_) in_stage_ = within(stages_[stage_].within);
     if (const std::optional<std::size_t> leader = best()) {
       std::erase_if(in_stage_, [&](std::size_t who) { return is_out(who, *leader); });
       if (in_stage_.size() < 2 && (!early_ || times_[*leader].size() >= early_->rounds)) continue;
@@ -33,6 +36,9 @@ void Contest::drop(std::size_t who) {
   std::erase(candidates_, who);
   std::erase(in_stage_, who);
   times_[who] = {};
+  if (!is_first(who)) return;
+  first_.reset();
+  if (heir_ == Heir::next && !candidates_.empty()) first_ = candidates_.front();
 }
 
 bool Contest::is_ahead(std::size_t x, std::size_t y, double times_noise) const {
@@ -63,16 +69,15 @@ std::vector<std::size_t> Contest::within(double factor) const {
   const std::optional<std::size_t> fastest = best();
   std::vector<std::size_t> some;
   for (const std::size_t who : candidates_)
-    if (!fastest || who == candidates_.front() || over(who, *fastest).median <= factor) some.push_back(who);
+    if (!fastest || is_first(who) || over(who, *fastest).median <= factor) some.push_back(who);
   return some;
 }
 
 std::optional<Contest::Result> Contest::result() const {
   const std::optional<std::size_t> fastest = best();
   if (!fastest) return std::nullopt;
-  const std::size_t first = candidates_.front();
-  const bool kept_first = first != *fastest && is_measured(first) && !is_ahead(*fastest, first);
-  const std::size_t winner = kept_first ? first : *fastest;
+  const bool kept_first = first_ && *first_ != *fastest && is_measured(*first_) && !is_ahead(*fastest, *first_);
+  const std::size_t winner = kept_first ? *first_ : *fastest;
   return Result{.winner = winner, .kept_first = kept_first, .its = summarise(times_[winner].us())};
 }
 

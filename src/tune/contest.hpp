@@ -35,13 +35,17 @@ struct EarlyEnd {
   std::size_t rounds;
 };
 
+/// Who a model expects to win once the first candidate is dropped.
+enum class Heir { next, nobody };
+
 /// Candidates timed by turns: who is ahead, who has a turn next, and who wins. Has neither a clock nor a device. Two
 /// are compared by the ratios of their times of the same rounds. The first of the candidates, which a model expects to
 /// win, is in every stage, and wins unless another is ahead of it.
 class Contest {
  public:
-  /// Candidates by their numbers, in order. `stages` outlives this.
-  Contest(std::vector<std::size_t> candidates, std::span<const Stage> stages, LeastLead least,
+  /// Candidates by their numbers, in order. `stages` outlives this. Who is in a stage is decided as it begins and, with
+  /// `early`, by that; without it, anew in each round.
+  Contest(std::vector<std::size_t> candidates, std::span<const Stage> stages, LeastLead least, Heir heir,
           std::optional<EarlyEnd> early = {});
 
   /// Who has a turn in the next round, in an order drawn for it, but for the first round's, so that a drift of the
@@ -68,6 +72,7 @@ class Contest {
 
  private:
   bool is_measured(std::size_t who) const { return times_[who].size() > 0; }
+  bool is_first(std::size_t who) const { return first_ == who; }
   std::optional<std::size_t> best() const;
   std::vector<std::size_t> within(double factor) const;
   bool is_out(std::size_t who, std::size_t leader) const;
@@ -76,7 +81,9 @@ class Contest {
   std::vector<RoundTimes> times_;  // by number
   const std::span<const Stage> stages_;
   const LeastLead least_;
+  const Heir heir_;
   const std::optional<EarlyEnd> early_;
+  std::optional<std::size_t> first_;
   std::size_t stage_ = 0;
   int round_ = 0, rounds_of_stage_ = 0;
   std::mt19937 random_{1};

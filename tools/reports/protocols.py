@@ -45,7 +45,7 @@ def protocols_table(all_corpora):
                       for i, (corpus, shapes) in enumerate(zip(corpora, small))]
     if not lines:
         return ""
-    head = ["corpus", "protocol", "shapes", "over cuBLAS default", "p5", "worst", "over best of 16", "p5", "worst"]
+    head = ["corpus", "protocol", "shapes", "over cuBLAS default", "p5", "worst", "over best cuBLASLt", "p5", "worst"]
     return ("## Back to back, and between kernels of strangers\nThe tuned choice by two protocols. rep: launches of one arm back "
             "to back. mix: between any two of them a\nsmall kernel of someone else's, which starts nothing early; its own time, "
             "measured alike, is taken off. What is below\n5 us is by the tuned time in the first row.\n\n"

@@ -142,13 +142,11 @@ def first_page(record):
     run = record.runs[0]
     sentences = []
     mixed = {corpus.file: record.summaries[corpus.name]["cublas"] for corpus in record.all_corpora if corpus.protocol == "mix"}
-    both, means = True, []
-    for corpus in record.corpora[:5]:
-        summary, mix = record.summaries[corpus.name]["cublas"], mixed.get(corpus.file)
-        if not summary:
-            continue
-        both = both and mix is not None
-        means.append(f"{summary.geomean:.3f}{f' and {mix.geomean:.3f}' if mix else ''} ({corpus.title})")
+    first = [corpus for corpus in record.corpora[:5] if record.summaries[corpus.name]["cublas"]]
+    both = all(corpus.protocol == REP and mixed.get(corpus.file) for corpus in first)
+    means = [" and ".join(f"{summary.geomean:.3f}" for summary in
+                          (record.summaries[corpus.name]["cublas"], mixed.get(corpus.file) if both else None) if summary)
+             + f" ({corpus.title})" for corpus in first]
     if means:
         protocols = ", back to back and between small kernels of someone else's" if both else ""
         sentences.append(f"Speed-up over cuBLAS on one {run.facts['device'].split(', ')[0]}, geometric means{protocols}: {', '.join(means)}.")

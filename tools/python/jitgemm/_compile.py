@@ -57,6 +57,8 @@ class _Loader:
         self._finder = finder
 
     def __getattr__(self, name: str) -> object:  # what else a loader may be asked
+        if name.startswith("_"):  # as copies ask before there is a loader
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

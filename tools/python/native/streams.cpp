@@ -23,15 +23,27 @@ Stream current_stream(const ArrayType& type, const Place& place) {
 
 namespace {
 
+bool is_default(Stream stream) { return !stream || stream == reinterpret_cast<Stream>(1); }  // cudaStreamLegacy
+
+/// Whether the default stream may be recorded on: while another one is captured it neither answers nor may be.
+bool answers(Backend& backend, Stream stream) {
+  try {
+    backend.capture_status(stream);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void wait_for_current(Context& context, const Array& like, Stream stream) {
   if (!like.place().cuda) return;
   const Stream current = current_stream(like.type(), like.place());
   if (current == stream) return;
   const WithoutLock unlock;
   Backend& backend = ContextInternals::backend(context);
+  if (is_default(current) && !answers(backend, current)) return;
   const auto capture_of = [&](Stream one) -> std::uint64_t {
-    // The default stream is in no capture, and may not be asked while there is one.
-    if (!one || backend.capture_status(one) != CaptureStatus::capturing) return 0;
+    if (is_default(one) || backend.capture_status(one) != CaptureStatus::capturing) return 0;
     return backend.capture_point(one).capture;
   };
   if (capture_of(current) != capture_of(stream)) return;  // no wait leads into a graph or out of it

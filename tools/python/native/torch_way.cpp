@@ -113,6 +113,10 @@ MatmulArguments past_torch(const MatmulArguments& it, const char* what, nb::obje
   MatmulArguments result = it;
   result.a = cast[0].ptr();
   result.b = cast[1].ptr();
+  for (const auto& [made, given] : {std::pair{result.a, it.a}, std::pair{result.b, it.b}})
+    if (!it.stream.is_none() && !made.is(given) && nb::cast<bool>(made.attr("is_cuda")))
+      throw nb::value_error(
+          "autocast would make a copy of a or b on another stream; pass both in autocast's type, or no stream");
   if (!result.a.is(it.a)) result.precision = Py_None;  // of the type that it was
   return result;
 }
