@@ -69,7 +69,11 @@ struct TensorParallel::Impl {
         calls(backend) {}
 
   ~Impl() {
-    wait_for_calls();
+    try {  // what the caller's streams do before the calls takes its time, which no rank is late by
+      if (!communicator.has_failed()) calls.wait([this] { check(); });
+    } catch (const std::exception& error) {
+      logger().warn("a TensorParallel ends before its calls, whose memory stays: {}", error.what());
+    }
     if (!communicator.has_failed() || !calls.any_left()) return;
     for (DeviceMemory& memory : outgrown) leave_behind(memory.release());
     connections.leave_all_behind();
@@ -81,9 +85,6 @@ struct TensorParallel::Impl {
   ParallelPlan plan(const Problem& problem, Exchange exchange);
   void check();
 
-  /// Until those in flight have ended, or the communicator has failed. What the caller's streams do before them takes
-  /// its time, which no rank is late by.
-  void wait_for_calls() noexcept;
   Prepared* find(const RankProblem& problem);
   Prepared& prepare_together(const Problem& problem, Exchange exchange);
   /// What is chosen without measuring, and why. `may_overlap`: by what, whether it is chosen or not.
@@ -114,14 +115,6 @@ struct TensorParallel::Impl {
   Connections connections{context, communicator};
   std::unordered_map<PreparedKey, Prepared, PreparedHash> prepared;
 };
-
-void TensorParallel::Impl::wait_for_calls() noexcept {
-  try {
-    if (!communicator.has_failed()) calls.wait([this] { check(); });
-  } catch (const std::exception& error) {
-    logger().warn("a TensorParallel ends before its calls, whose memory stays: {}", error.what());
-  }
-}
 
 Prepared* TensorParallel::Impl::find(const RankProblem& problem) {
   const auto found = prepared.find({prepared_shape(problem), problem.exchange});

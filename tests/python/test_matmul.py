@@ -88,17 +88,6 @@ def test_every_way_to_lie_in_memory():
         assert np.isnan(memory).sum() == memory.size - out.size  # nothing else is written
 
 
-def test_slices_of_one_array():
-    array = random((8, 64))
-    before = array.copy()
-    a, b, c = array[:, :8], array[:, 8:24], array[:, 48:]
-    jitgemm.matmul(a, b, c=c, beta=1, out=array[:, 24:40])
-    expected = exact(before)
-    expected[:, 24:40] = expected[:, :8] @ expected[:, 8:24] + expected[:, 48:]
-    assert np.abs(exact(array) - expected).max() < 1e-4
-    assert (np.delete(array, np.s_[24:40], 1) == np.delete(before, np.s_[24:40], 1)).all()
-
-
 def test_batches_that_no_stride_describes():
     a = np.swapaxes(random((2, 3, 4, 5, 6)), 0, 2)[:, ::-1]
     b = random((4, 1, 2, 6, 7))
@@ -404,34 +393,3 @@ def test_arrays_of_jax():
                    jax.grad(lambda x: jitgemm.matmul(x, b).sum())):
         with pytest.raises(TypeError, match="a is traced by JAX; call jitgemm outside jax.jit"):
             traced(a)
-
-
-def test_out_of_several_gemms_overlaps_no_operand():
-    def array(*shape):
-        return np.random.default_rng().standard_normal(shape).astype(np.float32)
-
-    x, b, out = array(3, 2, 4, 4), array(2, 4, 4), array(2, 2, 4, 4)  # b's matrices serve all of the first dimension
-    row, wide = array(4), array(2, 2, 4, 8)
-    for call, name in [(lambda multiply: multiply(x[:2], b, out=x[1:]), "a"),
-                       (lambda multiply: multiply(b, x[:2], out=x[1:]), "b"),
-                       (lambda multiply: multiply(out, b, c=x[:2], out=x[1:]), "c"),
-                       (lambda multiply: multiply(out, b, bias=x[1, 1, 0], out=x[1:]), "bias")]:
-        for multiply in (jitgemm.matmul, lambda *arrays, **words: jitgemm.Matmul(*arrays, **words)()):
-            with pytest.raises(ValueError, match=f"^out and {name} overlap in memory; pass arrays that do not$"):
-                call(multiply)
-    product = jitgemm.Matmul(x[:2], b, bias=row)
-    with pytest.raises(ValueError, match="^out and a overlap in memory"):
-        product(out=x[1:])
-    with pytest.raises(ValueError, match="^out and bias overlap in memory"):
-        product(out=out, bias=out[1, 0, 0])
-    expected = x[:2] @ b + out
-    assert np.allclose(jitgemm.matmul(x[:2], b, c=out, out=out), expected, atol=1e-5)
-    # Beside each other, by columns and by matrices; and what is read before all of them.
-    expected = wide[..., :4] @ b
-    assert np.allclose(jitgemm.matmul(wide[..., :4], b, out=wide[..., 4:]), expected, atol=1e-5)
-    packed = array(2, 3, 2, 4, 4)
-    expected = packed[:, 2] @ b
-    assert np.allclose(jitgemm.matmul(packed[:, 2], b, out=packed[:, 0]), expected, atol=1e-5)
-    apart = array(2, 2, 8, 8)
-    expected = apart[..., ::2, ::2] @ b
-    assert np.allclose(jitgemm.matmul(apart[..., ::2, ::2], b, out=apart[..., :4, :4]), expected, atol=1e-5)

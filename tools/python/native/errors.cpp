@@ -76,4 +76,6 @@ void register_errors(nb::module_& module) {
   });
 }
 
+void refuse_value(const std::string& why) { throw nb::value_error(why.c_str()); }
+
 }  // namespace jitgemm::python

@@ -10,6 +10,8 @@
 #include "core/pairing.hpp"
 #include "core/type_rules.hpp"
 #include "epilogue.hpp"
+#include "errors.hpp"
+#include "grouped_scales.hpp"
 #include "imported.hpp"
 #include "matrix_pointers.hpp"
 #include "new_arrays.hpp"
@@ -22,8 +24,6 @@
 namespace jitgemm::python {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw nb::value_error(why.c_str()); }
-
 /// How the last two dimensions lie in memory; those before them are steps between matrices.
 void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_columns) {
   const auto rows = std::size_t(view.rank - 2), columns = std::size_t(view.rank - 1);
@@ -33,82 +33,13 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
   };
   const bool as_rows = lies_in(rows, columns), as_columns = may_be_columns && lies_in(columns, rows);
   if (!as_rows && !as_columns && view.elements() > 0)
-    refuse(shape_text(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
-           " not lie contiguous in memory; pass a contiguous one");
+    refuse_value(shape_text(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
+                 " not lie contiguous in memory; pass a contiguous one");
   const bool by_columns = as_columns && !as_rows;  // steps of an empty one say nothing
   matrix.layout = by_columns ? Layout::column_major : Layout::row_major;
   const std::size_t lines = by_columns ? columns : rows;
   matrix.ld = view.shape[lines] <= 1 || view.elements() == 0 ? 0 : view.strides[lines];
   if (view.rank == 3 && view.shape[0] > 1) matrix.stride = view.strides[0];
-}
-
-/// One value, or a contiguous vector of each group's. nullptr: none.
-const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling) {
-  if (!scales) return nullptr;
-  const View& view = scales->view();
-  if (view.elements() != 1) {
-    const View contiguous = contiguous_view(vectors, DataType::f32);
-    if (!alike(view, contiguous))
-      refuse(shape_text(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
-             " or, for both operands of 8-bit floats, one for each 128 of k");
-    scaling = Scaling::vector;
-  }
-  return static_cast<const float*>(view.data);
-}
-
-/// An operand's matrices with k along the last dimension of theirs, as A's are, and `groups` sets of scales, 0 if there
-/// is one for all.
-struct ScaledOperand {
-  const char *name, *way_out;
-  bool is_b;
-  std::int64_t groups, rows, k;
-
-  int rank() const { return groups > 0 ? 3 : 2; }
-  Shape shape(Scaling scaling) const {
-    const std::int64_t k_blocks = ceil_div(k, 128),
-                       of_rows = scaling == Scaling::block_1x128 ? rows : ceil_div(rows, 128);
-    Shape shape;
-    if (groups > 0) shape.push_back(groups);
-    shape.push_back(is_b ? k_blocks : of_rows);
-    shape.push_back(is_b ? of_rows : k_blocks);
-    return shape;
-  }
-  /// How kernels read them: elements from one to the next along each dimension of shape().
-  Shape strides(Scaling scaling) const {
-    const bool by_row = scaling == Scaling::block_1x128;
-    const std::int64_t ld = scale_ld(scaling, rows, k), along_row = by_row ? 1 : ld, along_k = by_row ? ld : 1;
-    Shape strides;
-    if (groups > 0) strides.push_back(ld * (by_row ? ceil_div(k, 128) : ceil_div(rows, 128)));
-    strides.push_back(is_b ? along_k : along_row);
-    strides.push_back(is_b ? along_row : along_k);
-    return strides;
-  }
-};
-
-const float* block_scales_of(const View& view, const ScaledOperand& operand, Scaling& scaling) {
-  const auto has = [&view](const Shape& shape, const auto& values) {
-    return std::equal(shape.extents.begin(), shape.extents.begin() + shape.rank, values.begin());
-  };
-  const auto lies = [&](Scaling as) {
-    const Shape strides = operand.strides(as);
-    for (std::size_t i = 0; i < std::size_t(strides.rank); ++i)
-      if (view.shape[i] > 1 && view.strides[i] != strides.extents[i]) return false;
-    return true;
-  };
-  std::optional<Scaling> found;
-  for (const Scaling as : {Scaling::block_1x128, Scaling::block_128x128})
-    if ((operand.is_b || as == Scaling::block_1x128) && has(operand.shape(as), view.shape) &&
-        (!found || (!lies(*found) && lies(as))))
-      found = as;
-  if (!found)
-    refuse(shape_text(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
-           ", one for each 128 of k" +
-           (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
-  if (!lies(*found) && view.elements() > 0)
-    refuse(shape_text(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
-           "; pass " + operand.way_out);
-  scaling = *found;
-  return static_cast<const float*>(view.data);
 }
 
 /// How an operand of an epilogue lies. Without `several`, the rows of all groups are one matrix's.
@@ -126,13 +57,13 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
   };
   const bool own = !by_row || several;  // whether groups may differ
   if (!(matrix ? is(result) : is(one) || (own && is(of_each))))
-    refuse(shape_text(name.c_str(), view) +
-           (matrix   ? ", a matrix, and the result "
-            : by_row ? ", a value a row, and the result "
-                     : ", a value a column, and the result ") +
-           to_string(result) + ": pass one of shape " +
-           (matrix ? to_string(result)
-                   : to_string(one) + (own ? ", or " + to_string(of_each) + " where groups differ" : "")));
+    refuse_value(shape_text(name.c_str(), view) +
+                 (matrix   ? ", a matrix, and the result "
+                  : by_row ? ", a value a row, and the result "
+                           : ", a value a column, and the result ") +
+                 to_string(result) + ": pass one of shape " +
+                 (matrix ? to_string(result)
+                         : to_string(one) + (own ? ", or " + to_string(of_each) + " where groups differ" : "")));
   const auto last = std::size_t(view.rank - 1);
   bool lies = view.shape[last] <= 1 || view.strides[last] == 1;
   for (std::size_t i = 0; i < last; ++i) {
@@ -143,8 +74,8 @@ Product::Place place_of(const EpilogueArray& array, const Shape& result, std::in
     lies = lies && (view.shape[i] <= 1 || shared || view.strides[i] >= reach);
   }
   if (!lies && view.elements() > 0)
-    refuse(shape_text(name.c_str(), view) +
-           ", and its rows do not lie contiguous, one after another; pass a contiguous one");
+    refuse_value(shape_text(name.c_str(), view) +
+                 ", and its rows do not lie contiguous, one after another; pass a contiguous one");
   Product::Place place;
   if (matrix && view.shape[last - 1] > 1) place.ld = view.strides[last - 1];
   if (view.rank == (matrix ? 3 : 2) && view.shape[0] > 1) place.stride = view.strides[0];
@@ -194,7 +125,7 @@ class GroupedCall {
 GroupedCall::GroupedCall(const GroupedArguments& it)
     : it_(it), by_counts_(!it.counts.is_none()), asked_stream_(stream_asked_for(it.stream)) {
   if (by_counts_ == !it.offs.is_none())
-    refuse(
+    refuse_value(
         "rows are in groups by offs, where each one's rows of a end, or by counts, how many each has; pass one of "
         "them");
   if (nb::isinstance<MatrixPointers>(it.b)) {
@@ -225,7 +156,7 @@ GroupedCall::GroupedCall(const GroupedArguments& it)
   if (!it.epilogue.is_none())
     epilogue_.emplace(it.epilogue, it.operands, a_->place(), asked_stream_);
   else if (!it.operands.is_none())
-    refuse("operands are an epilogue's, which is not there; pass epilogue");
+    refuse_value("operands are an epilogue's, which is not there; pass epilogue");
 }
 
 bool GroupedCall::wants_gradients() const {
@@ -269,10 +200,11 @@ nb::object GroupedCall::run() {
 void GroupedCall::set_sizes() {
   const View &left = a_->view(), &right = b(), &rows = table_->view();
   if (left.rank != (by_counts_ ? 3 : 2))
-    refuse(shape_text("a", left) + (by_counts_ ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
+    refuse_value(shape_text("a", left) +
+                 (by_counts_ ? ": with counts it is (groups, M, K)" : ": with offs it is (M, K)"));
   along_k_ = !by_counts_ && right.rank == 2;
   if (right.rank != 3 && !along_k_)
-    refuse(shape_text("b", right) + ": it is (groups, K, N)" + (by_counts_ ? "" : ", or along k (K, N)"));
+    refuse_value(shape_text("b", right) + ": it is (groups, K, N)" + (by_counts_ ? "" : ", or along k (K, N)"));
   Problem& p = problem_;
   p.grouping = along_k_ ? Grouping::along_k : by_counts_ ? Grouping::counts : Grouping::offsets;
   p.m = left.shape[by_counts_ ? 1 : 0];
@@ -281,12 +213,12 @@ void GroupedCall::set_sizes() {
   p.batch = along_k_ ? rows.elements() : right.shape[0];
   p.expected_m = it_.expected_m;
   if (left.shape[std::size_t(left.rank - 1)] != p.k || (by_counts_ && left.shape[0] != p.batch))
-    refuse(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
-           (by_counts_ ? ", and as many groups" : ""));
+    refuse_value(shape_text("a", left) + " and " + shape_text("b", right) + ": they have the same K" +
+                 (by_counts_ ? ", and as many groups" : ""));
   if (rows.type != DataType::s32) refuse_type(table_name(), name_of(rows.type));
   if (rows.rank != 1 || rows.shape[0] != p.batch || (p.batch > 1 && rows.strides[0] != 1))
-    refuse(shape_text(table_name(), rows) + ": pass a contiguous (" + std::to_string(p.batch) +
-           ",), a number for each group" + (along_k_ ? "" : " of b"));
+    refuse_value(shape_text(table_name(), rows) + ": pass a contiguous (" + std::to_string(p.batch) +
+                 ",), a number for each group" + (along_k_ ? "" : " of b"));
   operands_.group_rows = static_cast<const std::int32_t*>(rows.data);
 }
 
@@ -334,7 +266,7 @@ void GroupedCall::set_scales() {
 void GroupedCall::set_bias() {
   const View expected = contiguous_view(Shape{1, {problem_.n}}, type_of_c(problem_));
   if (!alike(bias_->view(), expected))
-    refuse("bias is " + form_text(bias_->view()) + ": pass " + form_text(expected) + ", the same for all groups");
+    refuse_value("bias is " + form_text(bias_->view()) + ": pass " + form_text(expected) + ", the same for all groups");
   problem_.epilogue.bias = Bias::along_n;
   operands_.bias = bias_->view().data;
 }
@@ -352,9 +284,9 @@ void GroupedCall::set_result() {
   const View& result = d_->view();
   if (result.rank != shape_.rank ||
       !std::equal(result.shape.begin(), result.shape.begin() + shape_.rank, shape_.extents.begin()))
-    refuse(shape_text("out", result) + ", and the result " + to_string(shape_) + "; pass an array of that shape");
+    refuse_value(shape_text("out", result) + ", and the result " + to_string(shape_) + "; pass an array of that shape");
   if (pointers_ && !made_out_ && pointers_->overlap(result))
-    refuse("out overlaps a matrix of b in memory; give it memory of its own");
+    refuse_value("out overlaps a matrix of b in memory; give it memory of its own");
   if (result.type != p.d.type) throw nb::type_error("out is not of out_dtype; leave out_dtype away");
   set_matrix(p.d, result, "out", false);
   operands_.d = result.data;
@@ -362,10 +294,10 @@ void GroupedCall::set_result() {
 
 void GroupedCall::set_sum() {
   Problem& p = problem_;
-  if (made_out_) refuse("beta is of what out has; pass out");
+  if (made_out_) refuse_value("beta is of what out has; pass out");
   if (type_of_c(p) != p.d.type)
-    refuse(std::string("out is ") + std::string(to_string(p.d.type)) +
-           ", to which no kernel adds: leave beta at 0, or give a wider out");
+    refuse_value(std::string("out is ") + std::string(to_string(p.d.type)) +
+                 ", to which no kernel adds: leave beta at 0, or give a wider out");
   p.beta = it_.beta;
   p.c.ld = p.d.ld;
   p.c.stride = p.d.stride;
