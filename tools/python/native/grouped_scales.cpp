@@ -15,7 +15,7 @@ const float* scales_of(const std::optional<Array>& scales, const Shape& vectors,
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
       refuse_value(shape_text(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
-             " or, for both operands of 8-bit floats, one for each 128 of k");
+                   " or, for both operands of 8-bit floats, one for each 128 of k");
     scaling = Scaling::vector;
   }
   return static_cast<const float*>(view.data);
@@ -58,11 +58,11 @@ const float* block_scales_of(const View& view, const ScaledOperand& operand, Sca
       found = as;
   if (!found)
     refuse_value(shape_text(operand.name, view) + ": pass " + to_string(operand.shape(Scaling::block_1x128)) +
-           ", one for each 128 of k" +
-           (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
+                 ", one for each 128 of k" +
+                 (operand.is_b ? ", or " + to_string(operand.shape(Scaling::block_128x128)) : ""));
   if (!lies(*found) && view.elements() > 0)
     refuse_value(shape_text(operand.name, view) + ", where kernels read strides " + to_string(operand.strides(*found)) +
-           "; pass " + operand.way_out);
+                 "; pass " + operand.way_out);
   scaling = *found;
   return static_cast<const float*>(view.data);
 }
