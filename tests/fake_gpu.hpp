@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -29,8 +31,10 @@ struct FakeGpu : FakeDriver {
 
   static void reset() {
     FakeDriver::reset();
-    for (const auto& [begin, bytes] : memory) std::free(reinterpret_cast<void*>(begin));
+    for (const auto& [begin, bytes] : memory)
+      if (!is_at_fixed_place(begin)) std::free(reinterpret_cast<void*>(begin));
     memory.clear();
+    fixed_bytes = 0;
     modules.clear();
     slow_packing = false;
   }
@@ -41,6 +45,31 @@ struct FakeGpu : FakeDriver {
     const std::lock_guard lock(mutex);
     memory[std::bit_cast<std::uintptr_t>(made)] = bytes;
     return made;
+  }
+
+  /// The same, at addresses that are the same in each process, where the kernel allows it, and after each reset(): a
+  /// Context keeps some of what it knows by the hash of an address, so how often it asks the driver again hangs on them.
+  static void* allocate_at_fixed_place(std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    const std::size_t begin = fixed_bytes;
+    fixed_bytes += (bytes + 255) / 256 * 256;
+    if (fixed_bytes > fixed_room) throw std::bad_alloc();
+    void* const made = fixed_place() + begin;
+    memory[std::bit_cast<std::uintptr_t>(made)] = bytes;
+    return made;
+  }
+  static constexpr std::size_t fixed_room = 1 << 20;
+  static inline std::size_t fixed_bytes = 0;  // taken
+  static char* fixed_place() {
+    static char* const place = [] {
+      void* const wish = reinterpret_cast<void*>(std::uintptr_t(0x2000'0000'0000));
+      void* const made = mmap(wish, fixed_room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      return made == MAP_FAILED ? throw std::bad_alloc() : static_cast<char*>(made);
+    }();
+    return place;
+  }
+  static bool is_at_fixed_place(std::uintptr_t address) {
+    return address - std::bit_cast<std::uintptr_t>(fixed_place()) < fixed_room;
   }
 
   static bool holds(const void* begin, std::size_t bytes) {

@@ -42,8 +42,8 @@ class Scenario {
     unwrapped<cuda::NvrtcApi> = FakeNvrtc::api();
     logger().set_level(spdlog::level::info);
     FakeGpu::current = own_context();
-    for (void*& operand : memory_) operand = FakeGpu::allocate(largest * largest * sizeof(std::uint16_t));
-    for (void*& operand : peer_memory_) operand = FakeGpu::allocate(largest * largest * sizeof(std::uint16_t));
+    for (void*& operand : memory_) operand = FakeGpu::allocate_at_fixed_place(operand_bytes);
+    for (void*& operand : peer_memory_) operand = FakeGpu::allocate_at_fixed_place(operand_bytes);
     for (int i = 0; i < largest * largest; ++i) {
       store(i % 5 - 2, memory_[0], i, f16);
       store(i % 7 - 3, memory_[1], i, f16);
@@ -164,6 +164,7 @@ class Scenario {
 
  private:
   static constexpr int largest = 128;
+  static constexpr std::size_t operand_bytes = largest * largest * sizeof(std::uint16_t);
   static constexpr Problem problem{.m = 16, .n = 16, .k = 128};
   const KernelConfig split = with_schedule(sm80_config, Schedule::split_k, 2, 0);
   const KernelConfig tma = in_clusters(with_schedule(sm90_config, Schedule::stream_k, 1, 2));
@@ -222,7 +223,7 @@ class Scenario {
     check(what);
   }
   void enqueue(const Problem& what, const KernelConfig* config) {
-    std::memset(memory_[2], 0xff, largest * largest * sizeof(std::uint16_t));
+    std::memset(memory_[2], 0xff, operand_bytes);
     const Operands operands{.a = memory_[0], .b = memory_[1], .d = memory_[2]};
     config ? context_->gemm(what, operands, stream(), *config) : context_->gemm(what, operands, stream());
   }
