@@ -44,6 +44,7 @@ struct ThisWarp {
   static __device__ __forceinline__ int get(int x, int lane) { return int(ptx::shuffle(u32(x), u32(lane))); }
   static __device__ __forceinline__ int up(int x, int by) { return int(ptx::shuffle_up(u32(x), u32(by))); }
   static __device__ __forceinline__ int lowest_bit(u32 bits) { return ptx::lowest_bit(bits); }
+  static __device__ __forceinline__ int highest_bit(u32 bits) { return ptx::highest_bit(bits); }
   /// What is the same in all lanes, so that the compiler knows it. It sees that of no loop which ends by what shuffles
   /// said, and keeps in it what TMA and wgmma are told in the lanes' registers, from where it has to be moved each
   /// time.
@@ -64,6 +65,8 @@ struct GroupScheduler {
   const Arguments& args;
   int cta;
   GroupTile tile{};  // of the work that was found last
+
+  static constexpr int NONE = -1;  // as a tile's group
 
   __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
       : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
@@ -87,10 +90,16 @@ struct GroupScheduler {
 
   __device__ __forceinline__ bool at(int index, Work& work) {
     work = {index, 0, args.decomposition.k_blocks, 1, 0};
-    const bool exists = ThisWarp::uniform(scan.find(index, tile)) != 0;
+    if (!scan.find(index, tile)) tile.group = NONE;
     tile = {ThisWarp::uniform(tile.group), ThisWarp::uniform(tile.row), ThisWarp::uniform(tile.row_end),
             ThisWarp::uniform(tile.across)};
-    return exists;
+    return tile.group != NONE;
+  }
+  /// Instead of first() and next(), where another warp has found the tile.
+  __device__ __forceinline__ bool take(const GroupTile& found, Work& work) {
+    work = {0, 0, args.decomposition.k_blocks, 1, 0};
+    tile = found;
+    return tile.group != NONE;
   }
 };
 

@@ -23,6 +23,7 @@ __device__ unsigned __shfl_sync(unsigned mask, unsigned value, int lane);
 __device__ unsigned __shfl_up_sync(unsigned mask, unsigned value, unsigned by);
 __device__ unsigned __ballot_sync(unsigned mask, int predicate);
 __device__ int __ffs(int bits);
+__device__ int __clz(int bits);
 __device__ unsigned __byte_perm(unsigned low, unsigned high, unsigned selector);
 __device__ unsigned long long __cvta_generic_to_shared(const void* address);
 __device__ float __uint_as_float(unsigned bits);

@@ -80,7 +80,7 @@ struct SharedMemory {
   __device__ __forceinline__ u32 full(int stage) const { return scales_a(STAGES) + stage * 16; }
   __device__ __forceinline__ u32 empty(int stage) const { return full(stage) + 8; }
   __device__ __forceinline__ u32 turn(u32 consumer) const { return full(STAGES) + consumer * 8; }  // of ping-pong
-  __device__ __forceinline__ u32 fetched(int slot) const {  // and 8 bytes on its barriers, full and empty
+  __device__ __forceinline__ u32 fetched(int slot) const {  // and 16 bytes on its barriers, full and empty
     return full(STAGES) + 16 + slot * sm90::queue_slot_bytes;
   }
   // Of sums that go to another rank: a consumer has stored some, the mover has seen it.

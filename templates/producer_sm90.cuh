@@ -162,8 +162,8 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     const bool is_elected = producer.issues = ptx::elect_one();
     if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
     auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem, place, is_elected);
-    for (bool more = items.first(work); more; more = items.next(work))
-      producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler));
+    WorkOf<FETCHES>::for_each(
+        items, work, [&] { producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler)); });
     producer.await_sharers();
     if (is_elected) report(scheduler);
   } else {

@@ -1,14 +1,14 @@
 // Tiles of groups take as long as they have rows, so every ctas-th of them would be more work for one CTA than for
 // another: 12 % for the one with most, of twelve tiles whose rows vary by a third. Here a CTA's producer, of a cluster
-// that of its first block, takes the next tile from a counter in memory before it has loaded all of one, and hands its
-// number to all others who work on it, through a ring in their shared memory. Which CTA computes a tile changes none of
-// its bits.
+// that of its first block, takes the number of the next tile from a counter in memory before it has loaded all of one,
+// finds the tile, and tells it to all others who work on it, through a ring in their shared memory. Which CTA computes
+// a tile changes none of its bits.
 //
 // barrier         who arrives                                       how many             who waits
 // fetched full    the first block's producer, a lane for each       1 (a cluster: and    consumers, and the other
-//                 block                                             the number's bytes)  blocks' producers
+//                 block                                             the tile's bytes)    blocks' producers
 // fetched empty   of the first block: a lane of each warp of those  4 a consumer, and 1  the first block's producer
-//                 who have read the number                          a producer
+//                 who have read the tile                            a producer
 #pragma once
 #include "groups.cuh"
 #include "ide_sm90.cuh"
@@ -29,9 +29,9 @@ class WorkQueue {
   int slot = 0;
   u32 phase = 0;
 
-  __device__ __forceinline__ u32 number() const { return smem.fetched(slot); }
-  __device__ __forceinline__ u32 full() const { return smem.fetched(slot) + 8; }
-  __device__ __forceinline__ u32 empty() const { return smem.fetched(slot) + 16; }
+  __device__ __forceinline__ u32 entry() const { return smem.fetched(slot); }
+  __device__ __forceinline__ u32 full() const { return smem.fetched(slot) + 16; }
+  __device__ __forceinline__ u32 empty() const { return smem.fetched(slot) + 24; }
   __device__ __forceinline__ void advance() {
     if (++slot == sm90::queue_slots) {
       slot = 0;
@@ -51,25 +51,27 @@ class WorkQueue {
   }
 
   /// The first block's producer.
-  __device__ __forceinline__ void put(int tile) {
+  __device__ __forceinline__ void put(const GroupTile& tile) {
     ptx::mbarrier_wait_parity(empty(), phase ^ 1);  // passes in the first pass
     ptx::warp_sync();  // none is left behind, whom the next phase would find waiting for this one
     const u32 lane = u32(ThisWarp::lanes());
     if constexpr (CLUSTER > 1) {
       if (lane < CLUSTER) {
         const u32 its_full = ptx::map_to_rank(full(), lane);
-        ptx::mbarrier_arrive_expect_tx_cluster(its_full, 4);
-        ptx::st_async_cluster(ptx::map_to_rank(number(), lane), u32(tile), its_full);
+        const int words[4] = {tile.group, tile.row, tile.row_end, tile.across};
+        ptx::mbarrier_arrive_expect_tx_cluster(its_full, sizeof words);
+        ptx::st_async_cluster(ptx::map_to_rank(entry(), lane), words, its_full);
       }
     } else if (lane == 0) {
-      ptx::st_shared_u32(number(), u32(tile));
+      ptx::st_shared_v4(entry(), {u32(tile.group), u32(tile.row), u32(tile.row_end), u32(tile.across)});
       ptx::mbarrier_arrive(full());
     }
     advance();
   }
-  __device__ __forceinline__ int take() {
+  __device__ __forceinline__ GroupTile take() {
     ptx::mbarrier_wait_parity(full(), phase);
-    const u32 tile = ptx::ld_shared_u32(number());
+    int words[4];
+    ptx::ld_shared_v4(entry(), words);
     ptx::warp_sync();  // the lane that arrives speaks for all
     if (ThisWarp::lanes() == 0) {
       if constexpr (CLUSTER > 1)
@@ -78,7 +80,8 @@ class WorkQueue {
         ptx::mbarrier_arrive(empty());
     }
     advance();
-    return ThisWarp::uniform(int(tile));
+    return {ThisWarp::uniform(words[0]), ThisWarp::uniform(words[1]), ThisWarp::uniform(words[2]),
+            ThisWarp::uniform(words[3])};
   }
   /// Until all have taken what was put.
   __device__ __forceinline__ void await_takers() {
@@ -100,22 +103,6 @@ class FetchedWork {
   int tile;
   u32 before = 0;  // fetches before the loader's last one
 
-  __device__ __forceinline__ bool take(Work& work) {
-    if (fetches)
-      queue.put(tile);
-    else
-      tile = queue.take();
-    if (scheduler.at(tile, work)) return true;
-    if (fetches) {
-      // Each tile comes with one fetch. Who had the last one leaves the counter as it was.
-      const int fetches_before = tile - args.decomposition.ctas;
-      if (fetches_before == scheduler.scan.tiles() - 1 && ThisWarp::lanes() == 0)
-        ptx::atom_inc_relaxed_gpu(args.counters, 0);
-      if constexpr (CLUSTER > 1) queue.await_takers();  // other blocks arrive in this one's memory
-    }
-    return false;
-  }
-
  public:
   __device__ __forceinline__ FetchedWork(ItsScheduler& its_scheduler, const Arguments& arguments,
                                          const SharedMemory& smem, const ClusterPlace& place, bool loads)
@@ -126,18 +113,28 @@ class FetchedWork {
         loader(ThisWarp::lowest_bit(ThisWarp::ballot(loads))),
         tile(its_scheduler.cta) {}
 
-  __device__ __forceinline__ bool first(Work& work) {
-    scheduler.prefetch();
-    return take(work);
+  __device__ __forceinline__ void begin() {
+    if (fetches) scheduler.prefetch();
+  }
+  __device__ __forceinline__ bool find(Work& work) {
+    if (!fetches) return scheduler.take(queue.take(), work);
+    const bool exists = scheduler.at(tile, work);
+    queue.put(scheduler.tile);
+    if (exists) return true;
+    // Each tile comes with one fetch. Who had the last one leaves the counter as it was.
+    const int fetches_before = tile - args.decomposition.ctas;
+    if (fetches_before == scheduler.scan.tiles() - 1 && ThisWarp::lanes() == 0)
+      ptx::atom_inc_relaxed_gpu(args.counters, 0);
+    if constexpr (CLUSTER > 1) queue.await_takers();  // other blocks arrive in this one's memory
+    return false;
   }
   /// The loader asks for the next tile, while it has some of this one left to load: the answer takes longer than the
   /// consumers have k-blocks for, where a tile is bound by what the SM takes in.
   __device__ __forceinline__ void fetch() {
     if (fetches) before = ptx::atom_inc_relaxed_gpu(args.counters, 0xffffffffu);
   }
-  __device__ __forceinline__ bool next(Work& work) {
+  __device__ __forceinline__ void advance() {
     if (fetches) tile = args.decomposition.ctas + int(ptx::shuffle(before, loader));
-    return take(work);
   }
 };
 
@@ -150,11 +147,8 @@ class ToldWork {
  public:
   __device__ __forceinline__ ToldWork(ItsScheduler& its_scheduler, const SharedMemory& smem)
       : scheduler(its_scheduler), queue(smem) {}
-  __device__ __forceinline__ bool first(Work& work) {
-    scheduler.prefetch();
-    return next(work);
-  }
-  __device__ __forceinline__ bool next(Work& work) { return scheduler.at(queue.take(), work); }
+  __device__ __forceinline__ bool first(Work& work) { return next(work); }
+  __device__ __forceinline__ bool next(Work& work) { return scheduler.take(queue.take(), work); }
 };
 
 /// The work of a CTA as one of its warps gets it: from FetchedWork or ToldWork, or where nothing is fetched from the
@@ -165,6 +159,10 @@ struct WorkOf {
   static __device__ __forceinline__ ItsScheduler& producer(ItsScheduler& scheduler, const Arguments&,
                                                            const SharedMemory&, const ClusterPlace&, bool) {
     return scheduler;
+  }
+  template <typename Items, typename Body>
+  static __device__ __forceinline__ void for_each(Items& items, Work& work, const Body& body) {
+    for (bool more = items.first(work); more; more = items.next(work)) body();
   }
   template <typename ItsScheduler>
   static __device__ __forceinline__ ItsScheduler& consumer(ItsScheduler& scheduler, const SharedMemory&) {
@@ -178,6 +176,11 @@ struct WorkOf<true> {
                                                                        const SharedMemory& smem,
                                                                        const ClusterPlace& place, bool loads) {
     return {scheduler, args, smem, place, loads};
+  }
+  /// The scan, which is long, stands in the kernel once.
+  template <typename Items, typename Body>
+  static __device__ __forceinline__ void for_each(Items& items, Work& work, const Body& body) {
+    for (items.begin(); items.find(work); items.advance()) body();
   }
   template <typename ItsScheduler>
   static __device__ __forceinline__ ToldWork<ItsScheduler> consumer(ItsScheduler& scheduler, const SharedMemory& smem) {

@@ -48,7 +48,8 @@ struct FakeGpu : FakeDriver {
   }
 
   /// The same, at addresses that are the same in each process, where the kernel allows it, and after each reset(): a
-  /// Context keeps some of what it knows by the hash of an address, so how often it asks the driver again hangs on them.
+  /// Context keeps some of what it knows by the hash of an address, so how often it asks the driver again hangs on
+  /// them.
   static void* allocate_at_fixed_place(std::size_t bytes) {
     const std::lock_guard lock(mutex);
     const std::size_t begin = fixed_bytes;

@@ -43,6 +43,7 @@ struct HostWarp {
     return all;
   }
   static int lowest_bit(unsigned bits) { return __builtin_ctz(bits); }
+  static int highest_bit(unsigned bits) { return 31 - __builtin_clz(bits); }
   static int load(const int* from) {
     ++loads;
     return *from;
@@ -157,8 +158,9 @@ Draw drawn(Random& random) {
   Draw draw;
   draw.grouping = random.between(0, 2) == 0 ? Grouping::counts : Grouping::offsets;
   const int groups = random.between(0, 999) == 0 ? 4096
-                     : random.between(0, 3) == 0 ? random.pick(std::array{1, 31, 32, 33, 64, 65, 300})
-                                                 : random.log_between(1, 200);
+                     : random.between(0, 3) == 0
+                         ? random.pick(std::array{1, 31, 32, 33, 64, 65, 127, 128, 129, 256, 300})
+                         : random.log_between(1, 200);
   const int typical = random.log_between(1, 300), shape = random.between(0, 4);
   std::vector<int> sizes(std::size_t(groups), 0);
   for (int& size : sizes)

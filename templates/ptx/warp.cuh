@@ -14,8 +14,9 @@ __device__ __forceinline__ u32 shuffle_up(u32 value, u32 by) { return __shfl_up_
 /// A bit for each lane.
 __device__ __forceinline__ u32 ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 
-/// The place of the lowest bit that is set; one is.
+/// The place of the lowest, of the highest bit that is set; one is.
 __device__ __forceinline__ int lowest_bit(u32 bits) { return __ffs(int(bits)) - 1; }
+__device__ __forceinline__ int highest_bit(u32 bits) { return 31 - __clz(int(bits)); }
 
 }  // namespace jitgemm::device::ptx
 #endif

@@ -72,6 +72,7 @@ inline float shuffle(float value, u32 lane) {
   return __builtin_bit_cast(float, runtime.shuffle(__builtin_bit_cast(u32, value), lane));
 }
 inline int lowest_bit(u32 bits) { return __builtin_ctz(bits); }
+inline int highest_bit(u32 bits) { return 31 - __builtin_clz(bits); }
 inline bool elect_one() { return warp_uniform(thread_index()) == thread_index(); }
 
 template <typename T>
