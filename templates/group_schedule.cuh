@@ -57,11 +57,12 @@ struct GroupTile {
 struct GroupRows {
   int begin, end;
 };
+
 /// Finds tiles by their number, each larger than the one before. All lanes of a warp call it together.
 ///
 /// The table is read a window at a time: a run of groups for each lane, and what the lanes count added up by shuffles,
-/// log2(32) one after the other. That takes some 300 clocks however long the runs are. Of the lane whose run has the
-/// tile all lanes read the run again.
+/// log2(32) one after the other. That takes some 300 clocks however long the runs are. The run that has the tile is
+/// read again, by all lanes.
 ///
 /// `Warp` has a value for each lane, `Ints`, and what a warp does with them: each(f, x, y...) is f(x, y...) in each
 /// lane, ballot() the bits of those that are not 0, get() that of one lane to all, up() that of so many lanes before,
@@ -230,7 +231,7 @@ class GroupScan {
     return before;
   }
 
-  /// In a run in which something is.
+  /// Of a run of which a group is broken: finds the first, if none is known.
   constexpr void see_broken(int group, int begin) {
     if (broken_ >= 0) return;
     for (broken_ = group;; ++broken_) {
@@ -240,7 +241,7 @@ class GroupScan {
     }
   }
 
-  /// That of a row of tiles.
+  /// The group that has a row of tiles; false if there are fewer.
   constexpr bool find_group(int tile_row) {
     if (tile_row < until_) return true;
     while (tile_row >= tile_rows_) {

@@ -25,6 +25,7 @@ namespace jitgemm::device {
 
 /// A warp's end of the ring. Both ends take all items, in the same order; all lanes of a warp call each together.
 class WorkQueue {
+  static_assert(sizeof(GroupTile) + 2 * 8 == sm90::queue_slot_bytes, "a slot has a tile and two barriers");
   const SharedMemory& smem;
   int slot = 0;
   u32 phase = 0;
@@ -72,7 +73,10 @@ class WorkQueue {
     ptx::mbarrier_wait_parity(full(), phase);
     int words[4];
     ptx::ld_shared_v4(entry(), words);
-    ptx::warp_sync();  // the lane that arrives speaks for all
+    // In registers, before the lane that arrives speaks for all.
+    const GroupTile tile{ThisWarp::uniform(words[0]), ThisWarp::uniform(words[1]), ThisWarp::uniform(words[2]),
+                         ThisWarp::uniform(words[3])};
+    ptx::warp_sync();
     if (ThisWarp::lanes() == 0) {
       if constexpr (CLUSTER > 1)
         ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty(), 0));
@@ -80,8 +84,7 @@ class WorkQueue {
         ptx::mbarrier_arrive(empty());
     }
     advance();
-    return {ThisWarp::uniform(words[0]), ThisWarp::uniform(words[1]), ThisWarp::uniform(words[2]),
-            ThisWarp::uniform(words[3])};
+    return tile;
   }
   /// Until all have taken what was put.
   __device__ __forceinline__ void await_takers() {
@@ -113,9 +116,7 @@ class FetchedWork {
         loader(ThisWarp::lowest_bit(ThisWarp::ballot(loads))),
         tile(its_scheduler.cta) {}
 
-  __device__ __forceinline__ void begin() {
-    if (fetches) scheduler.prefetch();
-  }
+  __device__ __forceinline__ void begin() { scheduler.prefetch(); }
   __device__ __forceinline__ bool find(Work& work) {
     if (!fetches) return scheduler.take(queue.take(), work);
     const bool exists = scheduler.at(tile, work);

@@ -133,8 +133,9 @@ __device__ void told(const Arguments& p, int omit) {
     const u32 number = smem + i % 2 * 16, full = barriers + i % 2 * 16, empty = full + 8;
     if (rank == 0 && t < blocks) {
       if (!(omit & 1)) mbarrier_wait_parity(empty, i / 2 % 2 ^ 1);
-      mbarrier_arrive_expect_tx_cluster(map_to_rank(full, t), omit & 2 ? 0 : 4);
-      st_async_cluster(map_to_rank(number, t), 10 * i + t, map_to_rank(full, omit & 4 ? 0 : t));
+      mbarrier_arrive_expect_tx_cluster(map_to_rank(full, t), omit & 2 ? 0 : 16);
+      const int x[4] = {int(10 * i + t), 1, 2, 3};
+      st_async_cluster(map_to_rank(number, t), x, map_to_rank(full, omit & 4 ? 0 : t));
     }
     if (!(omit & 8)) mbarrier_wait_parity(full, i / 2 % 2);
     sum = 3 * sum + ld_shared_u32(number);

@@ -55,8 +55,8 @@ struct Rows {
   int begin, end;
 };
 
-/// What each group has, one after the other: what the scan is to find with 32 at a time. `broken`: the first group that
-/// goes backwards or out of range, else -1.
+/// What each group has, one after the other: what the scan is to find with a window at a time. `broken`: the first
+/// group that goes backwards or out of range, else -1.
 std::vector<Rows> rows_of(Grouping grouping, const std::vector<int>& table, int rows, int& broken) {
   std::vector<Rows> all;
   int end = 0;

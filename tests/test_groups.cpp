@@ -105,14 +105,17 @@ void hostile_tables(TestDevice& device, Random& random) {
     CHECK(run(device, one, random) == "");
     CHECK_FALSE(says_broken(device));
   }
-  // In a table of several windows, in each of them.
-  for (const std::size_t at : {std::size_t(0), std::size_t(31), std::size_t(32), std::size_t(63), std::size_t(69)}) {
-    std::vector<std::int32_t> sizes(70, 2);
-    const KernelConfig config = parse_kernel_config(configs[2]);
+  // In each window of a table, in a run and where one begins, also where one block of a cluster scans for all.
+  for (const auto& [text, at] :
+       {std::pair(configs[2], 0), std::pair(configs[2], 3), std::pair(configs[2], 4), std::pair(configs[2], 127),
+        std::pair(configs[2], 128), std::pair(configs[2], 255), std::pair(configs[2], 256), std::pair(configs[2], 299),
+        std::pair(configs[12], 0), std::pair(configs[12], 131), std::pair(configs[12], 299)}) {
+    std::vector<std::int32_t> sizes(300, 2);
+    const KernelConfig config = parse_kernel_config(text);
     Case one{.problem = problem_of(16, 16, sizes, Layout::column_major), .table = ends_of(sizes), .config = &config};
-    one.table[at] = at == 0 ? 1000 : 1;
+    one.table[std::size_t(at)] = at == 0 ? 1000 : 1;
     one.compares_with_dense = false;
-    CAPTURE(at);
+    CAPTURE(text, at);
     CHECK(run(device, one, random) == "");
     CHECK(says_broken(device));
   }

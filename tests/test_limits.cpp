@@ -50,6 +50,9 @@ std::vector<Limit> limits() {
       limit(
           "batch", "2^30 - 1", "2^31", tiny, [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31, range),
       limit(
+          "groups", "2^30 - 1", "2^30", Problem{.m = 1, .n = 1, .k = 1, .grouping = Grouping::offsets},
+          [](Problem& p, auto x) { p.batch = x; }, two_31 / 2 - 1, two_31 / 2, "too many groups: give less than 2^30"),
+      limit(
           "lda, bytes", "2^50", "more", tiny, [](Problem& p, auto x) { p.a.ld = x; }, two_50 / 2, two_50 / 2 + 1,
           "larger than 2^50 bytes"),
       limit(

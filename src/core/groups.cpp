@@ -61,6 +61,8 @@ NormalProblem typical_along_k(const NormalProblem& problem) {
 std::string why_groups_unsupported(const Problem& p) {
   if (has_groups_of_rows(p) && p.a.layout != Layout::row_major)
     return "groups are of rows, and A is column-major: give a row-major A, or groups along k";
+  if (has_groups(p) && p.batch >= std::int64_t(1) << 30)
+    return "batch = " + std::to_string(p.batch) + " is too many groups: give less than 2^30";
   if (p.expected_m != 0 && !has_groups(p))
     return "expected_m is of groups, and the problem has none: use grouping = offsets, counts or along_k, or "
            "expected_m = 0";

@@ -27,9 +27,9 @@ __device__ __forceinline__ u32 map_to_rank(u32 address, u32 rank) {
 
 /// mbarrier_arrive at another block's barrier, given by map_to_rank. Its release, and the acquire of
 /// mbarrier_wait_parity, have PTX's default scope, the block, where the model asks for the cluster's. What passes over
-/// these barriers from block to block is that a stage has been read, by wgmma whose registers have arrived, so that
-/// nothing is left to become visible; CUTLASS's ClusterBarrier relies on the same. What blocks write for each other
-/// goes by st_async_cluster.
+/// these barriers from block to block is that a stage has been read, by wgmma whose registers have arrived, or a
+/// group's tile, whose words have, so that nothing is left to become visible; CUTLASS's ClusterBarrier relies on the
+/// same. What blocks write for each other goes by st_async_cluster.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 mapped) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mapped) : "memory");
 }
@@ -43,11 +43,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx_cluster(u32 mapped, u3
 
 /// Stores to the shared memory of any block of the cluster, and completes as many bytes of a barrier of the same block,
 /// whose waiters see what was stored. Both addresses are given by map_to_rank.
-__device__ __forceinline__ void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(mapped), "r"(x),
-               "r"(mapped_barrier)
-               : "memory");
-}
 __device__ __forceinline__ void st_async_cluster(u32 mapped, const float (&x)[4], u32 mapped_barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(mapped),

@@ -291,9 +291,6 @@ inline void mma_m16n8k4(double (&d)[4], double a0, double a1, double b) {
   runtime.mma(tensor_type(a0), tensor_type(b), d, a, &b);
 }
 
-inline void st_async_cluster(u32 mapped, u32 x, u32 mapped_barrier) {
-  runtime.st_async_cluster(mapped, &x, sizeof x, mapped_barrier);
-}
 template <typename T>
 inline void st_async_cluster(u32 mapped, const T (&x)[4], u32 mapped_barrier) {
   runtime.st_async_cluster(mapped, x, sizeof x, mapped_barrier);
