@@ -58,32 +58,38 @@ constexpr int GROUP_TILE_ROWS = SWAP_AB ? BLOCK_N * CLUSTER_N : BLOCK_M * CLUSTE
 /// What a tile's rows are multiples of, but for the last of a group.
 constexpr int GROUP_STEP = NARROWS ? width_step(BLOCK_N) : GROUP_TILE_ROWS;
 
+/// The lines of the groups to come are on their way together.
+__device__ __forceinline__ void prefetch_groups(const Arguments& args) {
+  const GroupArguments& of_groups = group_arguments(args);
+  const int ahead = ThisWarp::lanes() * 32;
+  if (ahead < of_groups.groups.groups) ptx::prefetch_l1(of_groups.group_rows + ahead);
+  if constexpr (B_BY_POINTERS) {
+    if (ahead / 2 < of_groups.groups.groups)
+      ptx::prefetch_l1(static_cast<const u64*>(SWAP_AB ? args.a : args.b) + ahead / 2);
+  }
+}
+
+/// What a warp that has found a tile tells others of it. The first word is NONE where there is no more work.
+struct ToldTile {
+  static constexpr int NONE = -1;
+  int words[4];
+};
+
 /// The work of one CTA as TileScheduler has it. All lanes of a warp call it together, when the kernels before have
-/// ended.
+/// ended. Or tile by tile: at(), told() and take() (work_queue_sm90.cuh).
 struct GroupScheduler {
   GroupScan<GROUPING, GROUP_TILE_ROWS, GROUP_STEP, GROUP_M, ThisWarp> scan;
   const Arguments& args;
   int cta;
   GroupTile tile{};  // of the work that was found last
 
-  static constexpr int NONE = -1;  // as a tile's group
+  static constexpr int NONE = ToldTile::NONE;  // as a tile's group
 
   __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
       : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
 
-  /// The lines of the groups to come are on their way together.
-  __device__ __forceinline__ void prefetch() const {
-    const GroupArguments& of_groups = group_arguments(args);
-    const int ahead = ThisWarp::lanes() * 32;
-    if (ahead < of_groups.groups.groups) ptx::prefetch_l1(of_groups.group_rows + ahead);
-    if constexpr (B_BY_POINTERS) {
-      if (ahead / 2 < of_groups.groups.groups)
-        ptx::prefetch_l1(static_cast<const u64*>(SWAP_AB ? args.a : args.b) + ahead / 2);
-    }
-  }
-
   __device__ __forceinline__ bool first(Work& work) {
-    prefetch();
+    prefetch_groups(args);
     return at(cta, work);
   }
   __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }
@@ -95,39 +101,56 @@ struct GroupScheduler {
             ThisWarp::uniform(tile.across)};
     return tile.group != NONE;
   }
-  /// Instead of first() and next(), where another warp has found the tile.
-  __device__ __forceinline__ bool take(const GroupTile& found, Work& work) {
+  __device__ __forceinline__ ToldTile told() const { return {{tile.group, tile.row, tile.row_end, tile.across}}; }
+  __device__ __forceinline__ bool take(const ToldTile& told, Work& work) {
     work = {0, 0, args.decomposition.k_blocks, 1, 0};
-    tile = found;
+    tile = {told.words[0], told.words[1], told.words[2], told.words[3]};
     return tile.group != NONE;
   }
+  /// All there are, once there is no more.
+  __device__ __forceinline__ int tiles() const { return scan.tiles(); }
 };
 
 /// The same of groups along k.
 struct KGroupScheduler {
   GroupScan<GROUPING, 1, 1, 0, ThisWarp> scan;
   const Arguments& args;
-  TileScheduler<PARTITION> tiles;
-  int k_begin = 0, k_count = 0;  // elements, of the work that was found last
+  int cta;
+  // Of the work that was found last: a batch's tile, and elements of k.
+  int tile = 0, k_begin = 0, k_count = 0;
 
   __device__ __forceinline__ KGroupScheduler(const Arguments& arguments, int its_cta)
-      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows),
-        args(arguments),
-        tiles{arguments.decomposition, its_cta} {}
+      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
 
-  __device__ __forceinline__ bool first(Work& work) { return found(tiles.first(work), work); }
-  __device__ __forceinline__ bool next(Work& work) { return found(tiles.next(work), work); }
+  __device__ __forceinline__ bool first(Work& work) {
+    prefetch_groups(args);
+    return at(cta, work);
+  }
+  __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }
 
   /// A group without k has one k-block, behind all of A and B, where there are only zeros: so it is as any other's end.
-  __device__ __forceinline__ bool found(bool exists, Work& work) {
-    if (!exists) {
+  __device__ __forceinline__ bool at(int index, Work& work) {
+    if (index >= tiles()) {
       scan.read_to_end();
+      tile = ToldTile::NONE;
       return false;
     }
-    const GroupRows its = scan.rows_of(raster(work.tile, args.decomposition, GROUP_M).batch);
-    k_count = args.k == 0 ? 0 : its.end - its.begin;
-    k_begin = k_count == 0 ? args.k : its.begin;
-    work.k_end = max_of(1, ceil_div(k_count, BLOCK_K));
+    const GroupRows its = scan.rows_of(raster(index, args.decomposition, GROUP_M).batch);
+    tile = index;
+    k_count = ThisWarp::uniform(args.k == 0 ? 0 : its.end - its.begin);
+    k_begin = ThisWarp::uniform(k_count == 0 ? args.k : its.begin);
+    return describe(work);
+  }
+  __device__ __forceinline__ ToldTile told() const { return {{tile, k_begin, k_count, 0}}; }
+  __device__ __forceinline__ bool take(const ToldTile& told, Work& work) {
+    tile = told.words[0], k_begin = told.words[1], k_count = told.words[2];
+    return tile != ToldTile::NONE && describe(work);
+  }
+  __device__ __forceinline__ int tiles() const { return tile_count(args.decomposition); }
+
+ private:
+  __device__ __forceinline__ bool describe(Work& work) const {
+    work = {tile, 0, max_of(1, ceil_div(k_count, BLOCK_K)), 1, 0};
     return true;
   }
 };
@@ -192,8 +215,8 @@ __device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
 }
 
 /// The tile of a block at (m, n) of its cluster, of the work that the scheduler gave last.
-__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileScheduler<PARTITION>&, const Work& work,
-                                              int m, int n) {
+template <typename OfBatches>
+__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const OfBatches&, const Work& work, int m, int n) {
   const auto index_of = [&args](int tile) {
     if constexpr (SHARDED)
       return shard_raster(tile, args.decomposition, GROUP_M, SHARDING, shard_arguments(args).rank,
@@ -203,10 +226,6 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const TileS
   };
   const TileIndex index = index_of(work.tile);
   return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
-}
-__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const KGroupScheduler& scheduler, const Work& work,
-                                              int m, int n) {
-  return work_tile(args, scheduler.tiles, work, m, n);
 }
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const GroupScheduler& scheduler, const Work&,
                                               int m, int n) {

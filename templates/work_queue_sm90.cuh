@@ -1,8 +1,8 @@
-// Tiles of groups take as long as they have rows, so every ctas-th of them would be more work for one CTA than for
-// another: 12 % for the one with most, of twelve tiles whose rows vary by a third. Here a CTA's producer, of a cluster
-// that of its first block, takes the number of the next tile from a counter in memory before it has loaded all of one,
-// finds the tile, and tells it to all others who work on it, through a ring in their shared memory. Which CTA computes
-// a tile changes none of its bits.
+// Tiles of groups take as long as they have rows, or their group has of k, so every ctas-th of them would be more work
+// for one CTA than for another: 12 % for the one with most, of twelve tiles whose rows vary by a third. Here a CTA's
+// producer, of a cluster that of its first block, takes the number of the next tile from a counter in memory before it
+// has loaded all of one, finds the tile, and tells it to all others who work on it, through a ring in their shared
+// memory. Which CTA computes a tile changes none of its bits.
 //
 // barrier         who arrives                                       how many             who waits
 // fetched full    the first block's producer, a lane for each       1 (a cluster: and    consumers, and the other
@@ -25,7 +25,7 @@ namespace jitgemm::device {
 
 /// A warp's end of the ring. Both ends take all items, in the same order; all lanes of a warp call each together.
 class WorkQueue {
-  static_assert(sizeof(GroupTile) + 2 * 8 == sm90::queue_slot_bytes, "a slot has a tile and two barriers");
+  static_assert(sizeof(ToldTile) + 2 * 8 == sm90::queue_slot_bytes, "a slot has a tile and two barriers");
   const SharedMemory& smem;
   int slot = 0;
   u32 phase = 0;
@@ -52,30 +52,29 @@ class WorkQueue {
   }
 
   /// The first block's producer.
-  __device__ __forceinline__ void put(const GroupTile& tile) {
+  __device__ __forceinline__ void put(const ToldTile& tile) {
     ptx::mbarrier_wait_parity(empty(), phase ^ 1);  // passes in the first pass
     ptx::warp_sync();  // none is left behind, whom the next phase would find waiting for this one
     const u32 lane = u32(ThisWarp::lanes());
     if constexpr (CLUSTER > 1) {
       if (lane < CLUSTER) {
         const u32 its_full = ptx::map_to_rank(full(), lane);
-        const int words[4] = {tile.group, tile.row, tile.row_end, tile.across};
-        ptx::mbarrier_arrive_expect_tx_cluster(its_full, sizeof words);
-        ptx::st_async_cluster(ptx::map_to_rank(entry(), lane), words, its_full);
+        ptx::mbarrier_arrive_expect_tx_cluster(its_full, sizeof tile.words);
+        ptx::st_async_cluster(ptx::map_to_rank(entry(), lane), tile.words, its_full);
       }
     } else if (lane == 0) {
-      ptx::st_shared_v4(entry(), {u32(tile.group), u32(tile.row), u32(tile.row_end), u32(tile.across)});
+      ptx::st_shared_v4(entry(), {u32(tile.words[0]), u32(tile.words[1]), u32(tile.words[2]), u32(tile.words[3])});
       ptx::mbarrier_arrive(full());
     }
     advance();
   }
-  __device__ __forceinline__ GroupTile take() {
+  __device__ __forceinline__ ToldTile take() {
     ptx::mbarrier_wait_parity(full(), phase);
     int words[4];
     ptx::ld_shared_v4(entry(), words);
     // In registers, before the lane that arrives speaks for all.
-    const GroupTile tile{ThisWarp::uniform(words[0]), ThisWarp::uniform(words[1]), ThisWarp::uniform(words[2]),
-                         ThisWarp::uniform(words[3])};
+    const ToldTile tile{{ThisWarp::uniform(words[0]), ThisWarp::uniform(words[1]), ThisWarp::uniform(words[2]),
+                         ThisWarp::uniform(words[3])}};
     ptx::warp_sync();
     if (ThisWarp::lanes() == 0) {
       if constexpr (CLUSTER > 1)
@@ -116,16 +115,15 @@ class FetchedWork {
         loader(ThisWarp::lowest_bit(ThisWarp::ballot(loads))),
         tile(its_scheduler.cta) {}
 
-  __device__ __forceinline__ void begin() { scheduler.prefetch(); }
+  __device__ __forceinline__ void begin() { prefetch_groups(args); }
   __device__ __forceinline__ bool find(Work& work) {
     if (!fetches) return scheduler.take(queue.take(), work);
     const bool exists = scheduler.at(tile, work);
-    queue.put(scheduler.tile);
+    queue.put(scheduler.told());
     if (exists) return true;
     // Each tile comes with one fetch. Who had the last one leaves the counter as it was.
     const int fetches_before = tile - args.decomposition.ctas;
-    if (fetches_before == scheduler.scan.tiles() - 1 && ThisWarp::lanes() == 0)
-      ptx::atom_inc_relaxed_gpu(args.counters, 0);
+    if (fetches_before == scheduler.tiles() - 1 && ThisWarp::lanes() == 0) ptx::atom_inc_relaxed_gpu(args.counters, 0);
     if constexpr (CLUSTER > 1) queue.await_takers();  // other blocks arrive in this one's memory
     return false;
   }

@@ -46,6 +46,8 @@ constexpr std::array configs{
     "sm90 128x24x64 group_m=8 stages=2 warps=8 swap_ab=true schedule=persistent grid=2",
     "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
+    "sm90 64x32x64 group_m=8 stages=2 warps=8 cluster=1x2x1 consumers=ping_pong schedule=persistent grid=4",
+    "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its ring has three tiles
 };
 constexpr std::array<std::array<Layout, 2>, 4> layouts{
     {{columns, rows}, {rows, columns}, {rows, rows}, {columns, columns}}};
@@ -141,7 +143,7 @@ void as_chosen(TestDevice& device, Random& random) {
 
 void hostile_tables(TestDevice& device, Random& random) {
   says_broken(device);
-  for (const std::size_t which : {0, 2, 6}) {
+  for (const std::size_t which : {0, 2, 6, 8, 10}) {
     const KernelConfig config = parse_kernel_config(configs[which]);
     for (const auto& table : broken_tables) {
       KCase one{.problem = problem_of(40, 72, {26, 26, 26, 26, 32}), .table = table, .config = &config};

@@ -13,7 +13,7 @@ bool narrows(const KernelConfig& c, const KernelProblem& p) {
 }
 
 bool fetches(const KernelConfig& c, const KernelProblem& p) {
-  return has_groups_of_rows(p) && family_of(c).adapts_to_groups;
+  return p.grouping != Grouping::none && family_of(c).adapts_to_groups;
 }
 
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
