@@ -73,7 +73,7 @@ struct GroupRows {
 template <Grouping GROUPING, int TILE_ROWS, int STEP, int GROUP_M, typename Warp>
 class GroupScan {
   using Ints = typename Warp::Ints;
-  // Groups along k are asked for one after the other, so there is no hurry.
+  // A tile along k takes long, so there is no hurry.
   static constexpr int LONGEST = GROUPING == Grouping::along_k ? 1 : LONGEST_RUN;
 
   const GroupDecomposition& d_;

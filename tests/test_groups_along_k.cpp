@@ -47,7 +47,7 @@ constexpr std::array configs{
     "sm90 64x64x64 group_m=8 stages=4 warps=4 cluster=2x1x1 schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=3 warps=4 cluster=2x2x1 swap_ab=true schedule=persistent grid=4",
     "sm90 64x32x64 group_m=8 stages=2 warps=8 cluster=1x2x1 consumers=ping_pong schedule=persistent grid=4",
-    "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its ring has three tiles
+    "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its stages hold three tiles
 };
 constexpr std::array<std::array<Layout, 2>, 4> layouts{
     {{columns, rows}, {rows, columns}, {rows, rows}, {columns, columns}}};

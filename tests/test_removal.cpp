@@ -192,7 +192,7 @@ TEST_CASE("Small kernels of groups are right in many orders", "[.][full][removal
         "sm90 64x48x64 group_m=2 stages=2 warps=4 schedule=persistent grid=2",
         "sm90 64x32x64 group_m=8 stages=2 warps=8 consumers=ping_pong schedule=persistent grid=2",
         "sm90 64x40x64 group_m=8 stages=2 warps=4 swap_ab=true schedule=persistent grid=2",
-        "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its ring has three tiles
+        "sm90 64x16x64 group_m=8 stages=13 warps=4 schedule=persistent grid=1",  // its stages hold three tiles
         "sm90 192x32x64 group_m=8 stages=2 warps=12 schedule=persistent grid=2",
         "sm90 64x64x64 group_m=8 stages=3 warps=4 cluster=2x2x1 schedule=persistent grid=4"})
     configs.push_back(parse_kernel_config(text));

@@ -18,7 +18,7 @@ enum class MainLoop : std::uint8_t {
 /// How the tiles of D, and the k-blocks of each tile, are dealt out to the CTAs (thread blocks) of the grid.
 enum class Schedule : std::uint8_t {
   data_parallel,      ///< one CTA a tile
-  persistent,         ///< `grid` CTAs, each takes every grid-th tile
+  persistent,         ///< `grid` CTAs, each takes every grid-th tile, or of groups whichever is next
   split_k,            ///< each tile's k-blocks are cut into `splits` parts
   stream_k,           ///< all k-blocks of all tiles are cut into `grid` equal ranges
   stream_k_one_tile,  ///< stream_k over the tiles of the last partial wave, whole tiles for the rest

@@ -176,8 +176,8 @@ struct Operands {
   /// Scratch for split tiles and packed operands, 256-byte aligned, any contents, not shared by calls that may run at
   /// once; threads of one Context may share it on one stream. What would be chosen without it, but needs more than
   /// workspace_bytes, is left for the best that the cost model finds to fit; a configuration that the caller pins is
-  /// refused then. Counters of split tiles, 4 bytes each, are the Context's own all the same. nullptr: the Context
-  /// keeps one per stream.
+  /// refused then. Counters of split tiles, and of groups' tiles, 4 bytes each, are the Context's own all the same.
+  /// nullptr: the Context keeps one per stream.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -45,7 +45,7 @@ struct KernelFamily {
   bool takes_packed;          ///< operands that were packed into the workspace
   bool promotes;              ///< where Accumulation::promoted asks for it; else all sums are of the accumulator's type
   bool has_one_tile_kernels;  ///< data-parallel launches have kernels of their own, device::Partition::one_tile
-  bool adapts_to_groups;      ///< tiles of groups of rows are as wide as these ask for, and are fetched one by one
+  bool adapts_to_groups;      ///< their tiles are fetched one by one, and those of rows as wide as these ask for
   bool portable;              ///< every GPU since sm_80 has the instructions
 };
 
