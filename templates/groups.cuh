@@ -75,58 +75,55 @@ struct ToldTile {
   int words[4];
 };
 
-/// The work of one CTA as TileScheduler has it. All lanes of a warp call it together, when the kernels before have
-/// ended. Or tile by tile: at(), told() and take() (work_queue_sm90.cuh).
-struct GroupScheduler {
-  GroupScan<GROUPING, GROUP_TILE_ROWS, GROUP_STEP, GROUP_M, ThisWarp> scan;
+/// The work of one CTA as TileScheduler has it, by a scan. All lanes of a warp call it together, when the kernels
+/// before have ended. Or tile by tile (work_queue_sm90.cuh): Its own at() finds a tile's work, told() and take() pass
+/// it on.
+template <typename Its, int TILE_ROWS, int STEP, int RASTER>
+struct ScanningScheduler {
+  GroupScan<GROUPING, TILE_ROWS, STEP, RASTER, ThisWarp> scan;
   const Arguments& args;
   int cta;
-  GroupTile tile{};  // of the work that was found last
 
-  static constexpr int NONE = ToldTile::NONE;  // as a tile's group
-
-  __device__ __forceinline__ GroupScheduler(const Arguments& arguments, int its_cta)
+  __device__ __forceinline__ ScanningScheduler(const Arguments& arguments, int its_cta)
       : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
 
   __device__ __forceinline__ bool first(Work& work) {
     prefetch_groups(args);
-    return at(cta, work);
+    return self().at(cta, work);
   }
-  __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }
+  __device__ __forceinline__ bool next(Work& work) { return self().at(work.tile + args.decomposition.ctas, work); }
+
+ private:
+  __device__ __forceinline__ Its& self() { return static_cast<Its&>(*this); }
+};
+
+/// Of groups of rows.
+struct GroupScheduler : ScanningScheduler<GroupScheduler, GROUP_TILE_ROWS, GROUP_STEP, GROUP_M> {
+  using ScanningScheduler::ScanningScheduler;
+  GroupTile tile{};  // of the work that was found last
 
   __device__ __forceinline__ bool at(int index, Work& work) {
     work = {index, 0, args.decomposition.k_blocks, 1, 0};
-    if (!scan.find(index, tile)) tile.group = NONE;
+    if (!scan.find(index, tile)) tile.group = ToldTile::NONE;
     tile = {ThisWarp::uniform(tile.group), ThisWarp::uniform(tile.row), ThisWarp::uniform(tile.row_end),
             ThisWarp::uniform(tile.across)};
-    return tile.group != NONE;
+    return tile.group != ToldTile::NONE;
   }
   __device__ __forceinline__ ToldTile told() const { return {{tile.group, tile.row, tile.row_end, tile.across}}; }
   __device__ __forceinline__ bool take(const ToldTile& told, Work& work) {
     work = {0, 0, args.decomposition.k_blocks, 1, 0};
     tile = {told.words[0], told.words[1], told.words[2], told.words[3]};
-    return tile.group != NONE;
+    return tile.group != ToldTile::NONE;
   }
   /// All there are, once there is no more.
   __device__ __forceinline__ int tiles() const { return scan.tiles(); }
 };
 
-/// The same of groups along k.
-struct KGroupScheduler {
-  GroupScan<GROUPING, 1, 1, 0, ThisWarp> scan;
-  const Arguments& args;
-  int cta;
+/// Of groups along k.
+struct KGroupScheduler : ScanningScheduler<KGroupScheduler, 1, 1, 0> {
+  using ScanningScheduler::ScanningScheduler;
   // Of the work that was found last: a batch's tile, and elements of k.
   int tile = 0, k_begin = 0, k_count = 0;
-
-  __device__ __forceinline__ KGroupScheduler(const Arguments& arguments, int its_cta)
-      : scan(group_arguments(arguments).groups, group_arguments(arguments).group_rows), args(arguments), cta(its_cta) {}
-
-  __device__ __forceinline__ bool first(Work& work) {
-    prefetch_groups(args);
-    return at(cta, work);
-  }
-  __device__ __forceinline__ bool next(Work& work) { return at(work.tile + args.decomposition.ctas, work); }
 
   /// A group without k has one k-block, behind all of A and B, where there are only zeros: so it is as any other's end.
   __device__ __forceinline__ bool at(int index, Work& work) {
@@ -139,20 +136,19 @@ struct KGroupScheduler {
     tile = index;
     k_count = ThisWarp::uniform(args.k == 0 ? 0 : its.end - its.begin);
     k_begin = ThisWarp::uniform(k_count == 0 ? args.k : its.begin);
-    return describe(work);
+    work = its_work();
+    return true;
   }
   __device__ __forceinline__ ToldTile told() const { return {{tile, k_begin, k_count, 0}}; }
   __device__ __forceinline__ bool take(const ToldTile& told, Work& work) {
     tile = told.words[0], k_begin = told.words[1], k_count = told.words[2];
-    return tile != ToldTile::NONE && describe(work);
+    work = its_work();
+    return tile != ToldTile::NONE;
   }
   __device__ __forceinline__ int tiles() const { return tile_count(args.decomposition); }
 
  private:
-  __device__ __forceinline__ bool describe(Work& work) const {
-    work = {tile, 0, max_of(1, ceil_div(k_count, BLOCK_K)), 1, 0};
-    return true;
-  }
+  __device__ __forceinline__ Work its_work() const { return {tile, 0, max_of(1, ceil_div(k_count, BLOCK_K)), 1, 0}; }
 };
 
 /// Where A and B have what is `k` elements behind a tile's first.

@@ -89,7 +89,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
   PipelineState state;
   u32 item = 0, subtiles = 0, turn_parity = consumer == 0;
   Work work;
-  auto&& items = WorkOf<FETCHES>::consumer(scheduler, smem);
+  auto&& items = work_of_consumer(scheduler, smem);
   for (bool more = items.first(work); more; more = items.next(work)) {
     // Uniform, which the compiler does not see where whether there is more work depends on a barrier's result
     // (fixup.cuh).

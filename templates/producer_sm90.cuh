@@ -161,9 +161,9 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
     await_barriers();
     const bool is_elected = producer.issues = ptx::elect_one();
     if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
-    auto&& items = WorkOf<FETCHES>::producer(scheduler, args, smem, place, is_elected);
-    WorkOf<FETCHES>::for_each(
-        items, work, [&] { producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler)); });
+    FetchedWork items(scheduler, args, smem, place, is_elected);
+    for (items.begin(); items.find(work); items.advance())
+      producer.load(items, work, tile_of(args, scheduler, work, place), first_k(scheduler));
     producer.await_sharers();
     if (is_elected) report(scheduler);
   } else {

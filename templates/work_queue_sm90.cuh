@@ -23,6 +23,8 @@
 
 namespace jitgemm::device {
 
+static_assert(FETCHES == GROUPED, "groups' tiles are fetched, and no others");
+
 /// A warp's end of the ring. Both ends take all items, in the same order; all lanes of a warp call each together.
 class WorkQueue {
   static_assert(sizeof(ToldTile) + 2 * 8 == sm90::queue_slot_bytes, "a slot has a tile and two barriers");
@@ -94,7 +96,8 @@ class WorkQueue {
   }
 };
 
-/// A producer's work, one tile after the other: what the first block's fetches, and tells the others.
+/// A producer's work, one tile after the other: what the first block's fetches, and tells the others. The scan, which
+/// is long, stands in the kernel once: for (begin(); find(work); advance()).
 template <typename ItsScheduler>
 class FetchedWork {
   ItsScheduler& scheduler;
@@ -150,41 +153,13 @@ class ToldWork {
   __device__ __forceinline__ bool next(Work& work) { return scheduler.take(queue.take(), work); }
 };
 
-/// The work of a CTA as one of its warps gets it: from FetchedWork or ToldWork, or where nothing is fetched from the
-/// scheduler itself.
-template <bool ANY>
-struct WorkOf {
-  template <typename ItsScheduler>
-  static __device__ __forceinline__ ItsScheduler& producer(ItsScheduler& scheduler, const Arguments&,
-                                                           const SharedMemory&, const ClusterPlace&, bool) {
-    return scheduler;
-  }
-  template <typename Items, typename Body>
-  static __device__ __forceinline__ void for_each(Items& items, Work& work, const Body& body) {
-    for (bool more = items.first(work); more; more = items.next(work)) body();
-  }
-  template <typename ItsScheduler>
-  static __device__ __forceinline__ ItsScheduler& consumer(ItsScheduler& scheduler, const SharedMemory&) {
-    return scheduler;
-  }
-};
-template <>
-struct WorkOf<true> {
-  template <typename ItsScheduler>
-  static __device__ __forceinline__ FetchedWork<ItsScheduler> producer(ItsScheduler& scheduler, const Arguments& args,
-                                                                       const SharedMemory& smem,
-                                                                       const ClusterPlace& place, bool loads) {
-    return {scheduler, args, smem, place, loads};
-  }
-  /// The scan, which is long, stands in the kernel once.
-  template <typename Items, typename Body>
-  static __device__ __forceinline__ void for_each(Items& items, Work& work, const Body& body) {
-    for (items.begin(); items.find(work); items.advance()) body();
-  }
-  template <typename ItsScheduler>
-  static __device__ __forceinline__ ToldWork<ItsScheduler> consumer(ItsScheduler& scheduler, const SharedMemory& smem) {
-    return {scheduler, smem};
-  }
-};
+/// What a consumer gets its work from: the scheduler itself, where no producer fetches any.
+template <typename ItsScheduler>
+__device__ __forceinline__ decltype(auto) work_of_consumer(ItsScheduler& scheduler, const SharedMemory& smem) {
+  if constexpr (FETCHES)
+    return ToldWork<ItsScheduler>(scheduler, smem);
+  else
+    return (scheduler);
+}
 
 }  // namespace jitgemm::device

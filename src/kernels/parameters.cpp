@@ -12,9 +12,7 @@ bool narrows(const KernelConfig& c, const KernelProblem& p) {
   return has_groups_of_rows(p) && family_of(c).adapts_to_groups && c.swap_ab && c.cluster_n == 1;
 }
 
-bool fetches(const KernelConfig& c, const KernelProblem& p) {
-  return p.grouping != Grouping::none && family_of(c).adapts_to_groups;
-}
+bool fetches(const KernelConfig& c, const KernelProblem& p) { return has_groups(p) && family_of(c).adapts_to_groups; }
 
 device::KernelParameters parameters_of(const KernelConfig& c, const KernelProblem& p) {
   return {.block_m = c.block_m,
