@@ -112,7 +112,8 @@ inline std::string run(TestDevice& device, Problem problem, const Case& one, con
     values.push_back(std::move(v));
   }
   for (Values& v : values) {
-    EpilogueValue value{.scalar = v.scalar, .ld = v.ld, .stride = v.stride};
+    const bool is_packed = v.operand.shape == OperandShape::matrix && pad == 0;
+    EpilogueValue value{.scalar = v.scalar, .ld = is_packed ? 0 : v.ld, .stride = is_packed ? packed_stride : v.stride};
     unsigned char* const data = device.put(v.bytes) + v.shift * std::int64_t(size_of(v.operand.type));
     if (v.operand.shape != OperandShape::scalar) (v.operand.output ? value.out : const_cast<void*&>(value.in)) = data;
     given.push_back(value);

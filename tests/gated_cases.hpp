@@ -203,8 +203,8 @@ inline std::string run(TestDevice& device, Problem problem, Pairing pairs, const
       v.buffer.reset(new TestDevice::Buffer(
           device.buffer(count, operand.type, 0xff, operand.output ? nullptr : &random, size_of(operand.type))));
       (operand.output ? value.out : const_cast<void*&>(value.in)) = v.buffer->to_device();
-      value.ld = is_matrix ? ldd : 0;
-      value.stride = is_matrix ? ldd * m : v.ld;
+      value.ld = is_matrix && how.pad > 0 ? ldd : 0;
+      value.stride = is_matrix ? (how.pad > 0 ? ldd * m : packed_stride) : v.ld;
     }
     values.push_back(std::move(v));
     given.push_back(value);

@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/problem.hpp"
 #include "custom_epilogue_cases.hpp"
 #include "jitgemm/jitgemm.hpp"
+#include "kernels/packing.hpp"
 #include "random.hpp"
 #include "sandbox.hpp"
 
@@ -111,6 +113,22 @@ TEST_CASE("Edges, batches, layouts, packed operands and other types have it too"
   CAPTURE(test_seed());
   TestDevice device(on_emulator(cache.path()));
   edges_batches_layouts_and_types(device, random);
+}
+
+TEST_CASE("A B that is packed slab by slab has operands of all of D's columns", "[custom_epilogue][emulator]") {
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  CAPTURE(test_seed());
+  TestDevice device(on_emulator(cache.path()));
+  const KernelConfig config =
+      parse_kernel_config("sm90 64x16x64 group_m=8 stages=2 warps=4 schedule=data_parallel pack=b");
+  const Problem problem = problem_of(2, 180, 190008);
+  const Slab slab = slab_of(normalise(problem), config);
+  CHECK((slab.columns > 0 && slab.columns < problem.n));
+  for (const std::int64_t pad : {0, 3}) {
+    CAPTURE(pad);
+    CHECK(run(device, problem, everything, &config, random, pad) == "");
+  }
 }
 
 TEST_CASE("What is multiplied by nothing, and scaled, reaches the function", "[custom_epilogue][emulator]") {

@@ -223,24 +223,24 @@ device::OwnScalesArguments make_own_scales_arguments(const device::BlockScalesAr
 }
 
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
-                                                               const NormalProblem& p, const Operands& operands,
+                                                               const NormalProblem& whole, const Operands& operands,
                                                                std::int64_t row, std::int64_t column) {
   device::CustomEpilogueArguments args{};
   static_cast<device::Arguments&>(args) = arguments;
-  column = column_of_d(p, column);
+  column = column_of_d(whole, column);
   args.first_row = int(row);
   args.first_column = int(column);
-  if (!has_epilogue_function(p)) return args;
-  const std::vector<EpilogueOperand>& described = epilogue_function(p).operands;
+  if (!has_epilogue_function(whole)) return args;
+  const std::vector<EpilogueOperand>& described = epilogue_function(whole).operands;
   for (std::size_t i = 0; i < described.size(); ++i) {
     const EpilogueOperand& operand = described[i];
     const EpilogueValue& value = operands.epilogue[i];
     device::EpilogueOperandArguments& own = args.operands[i];
     if (operand.shape == OperandShape::scalar) {
-      own.scalar = scalar(value.scalar, compute_type_of(p));
+      own.scalar = scalar(value.scalar, compute_type_of(whole));
       continue;
     }
-    const OperandMatrix matrix = matrix_of(operand, value, p);
+    const OperandMatrix matrix = matrix_of(operand, value, whole);
     const auto size = std::int64_t(size_of(operand.type));
     const std::int64_t first = operand.shape == OperandShape::along_m   ? row
                                : operand.shape == OperandShape::along_n ? column

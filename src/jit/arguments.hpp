@@ -73,10 +73,10 @@ device::GroupBlockScalesArguments make_group_block_scales_arguments(const device
                                                                     const NormalProblem& problem,
                                                                     const KernelConfig& config);
 
-/// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch that begins at (row,
-/// column) of the product.
+/// Those of a kernel with an epilogue of the caller's own, if the problem has one: of a launch whose first element of
+/// the `whole` problem's product is (row, column).
 device::CustomEpilogueArguments make_custom_epilogue_arguments(const device::Arguments& arguments,
-                                                               const NormalProblem& problem, const Operands& operands,
+                                                               const NormalProblem& whole, const Operands& operands,
                                                                std::int64_t row, std::int64_t column);
 
 /// Those of a kernel whose own epilogue comes with more of scales than where they are: of a launch whose first element

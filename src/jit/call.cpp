@@ -47,7 +47,7 @@ constexpr KernelRole gemm{
             return make_arguments(part.problem, part.config, part.shape, part.operands, part.workspace, part.encode);
           };
           const auto with_epilogue = [&] {
-            return make_custom_epilogue_arguments(make(), part.problem, part.operands, part.row, part.column);
+            return make_custom_epilogue_arguments(make(), part.whole, part.operands, part.row, part.column);
           };
           const auto with_groups = [&] {
             return make_group_arguments(with_epilogue(), part.problem, part.config, part.operands, part.workspace);

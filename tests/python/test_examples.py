@@ -59,6 +59,15 @@ def test_groups_beside_peers_on_the_emulator(tmp_path):
     assert run("peers_groups.py", "--models", "huge").returncode == 1
 
 
+def test_gradients_of_experts_on_the_emulator(tmp_path):
+    (tmp_path / "further.py").write_text("def arms(case):\n    return {'zeros': lambda i: case.D[i].zero_()}\n")
+    done = run("peers_gradients.py", "--arms", str(tmp_path / "further.py"), "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WRONG" not in done.stdout and done.stdout.count("zeros (error 1.0e+00)") == 5
+    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 11
+    assert run("peers_gradients.py", "--sizes", "none").returncode == 1
+
+
 @pytest.mark.parametrize("name", ["tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
 def test_ranks_take_gpus(name):
     import torch
@@ -69,7 +78,7 @@ def test_ranks_take_gpus(name):
 
 
 @pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py", "peers_groups.py",
-                                  "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
+                                  "peers_gradients.py", "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout
