@@ -119,11 +119,15 @@ struct GroupScheduler : ScanningScheduler<GroupScheduler, GROUP_TILE_ROWS, GROUP
   __device__ __forceinline__ int tiles() const { return scan.tiles(); }
 };
 
+/// What k begins at multiples of for TMA, along a row of k: 16 bytes.
+constexpr int K_STEP = FETCHES && (A_K_MAJOR || B_K_MAJOR) ? 16 / int(sizeof(ElementA)) : 1;
+
 /// Of groups along k.
 struct KGroupScheduler : ScanningScheduler<KGroupScheduler, 1, 1, 0> {
   using ScanningScheduler::ScanningScheduler;
-  // Of the work that was found last: a batch's tile, and elements of k.
-  int tile = 0, k_begin = 0, k_count = 0;
+  // Of the work that was found last: a batch's tile, and elements of k, of which the first `k_before` are of the group
+  // before, so that they begin at a multiple of K_STEP.
+  int tile = 0, k_begin = 0, k_count = 0, k_before = 0;
 
   /// A group without k has one k-block, behind all of A and B, where there are only zeros: so it is as any other's end.
   __device__ __forceinline__ bool at(int index, Work& work) {
@@ -135,13 +139,19 @@ struct KGroupScheduler : ScanningScheduler<KGroupScheduler, 1, 1, 0> {
     const GroupRows its = scan.rows_of(raster(index, args.decomposition, GROUP_M).batch);
     tile = index;
     k_count = ThisWarp::uniform(args.k == 0 ? 0 : its.end - its.begin);
-    k_begin = ThisWarp::uniform(k_count == 0 ? args.k : its.begin);
+    k_begin = ThisWarp::uniform(k_count == 0 ? ceil_div(args.k, K_STEP) * K_STEP : its.begin);
+    if constexpr (K_STEP > 1) {
+      k_before = k_begin % K_STEP;
+      k_begin -= k_before;
+      if (k_count > 0) k_count += k_before;
+    }
     work = its_work();
     return true;
   }
-  __device__ __forceinline__ ToldTile told() const { return {{tile, k_begin, k_count, 0}}; }
+  __device__ __forceinline__ ToldTile told() const { return {{tile, k_begin, k_count, k_before}}; }
   __device__ __forceinline__ bool take(const ToldTile& told, Work& work) {
     tile = told.words[0], k_begin = told.words[1], k_count = told.words[2];
+    if constexpr (K_STEP > 1) k_before = told.words[3];
     work = its_work();
     return tile != ToldTile::NONE;
   }
@@ -159,7 +169,7 @@ struct FromGroup {
   int begin;
   __device__ __forceinline__ int at(int k) const { return begin + k; }
 };
-/// Of the work that the scheduler gave last, and how much of k it has.
+/// Of the work that the scheduler gave last: where its k begins, how much it has of k, and what of that is not its own.
 __device__ __forceinline__ FromZero first_k(const TileScheduler<PARTITION>&) { return {}; }
 __device__ __forceinline__ FromZero first_k(const GroupScheduler&) { return {}; }
 __device__ __forceinline__ FromGroup first_k(const KGroupScheduler& scheduler) { return {scheduler.k_begin}; }
@@ -168,6 +178,13 @@ __device__ __forceinline__ int count_k(const Arguments& args, const AnyScheduler
   return args.k;
 }
 __device__ __forceinline__ int count_k(const Arguments&, const KGroupScheduler& scheduler) { return scheduler.k_count; }
+template <typename AnyScheduler>
+__device__ __forceinline__ int count_k_before(const AnyScheduler&) {
+  return 0;
+}
+__device__ __forceinline__ int count_k_before(const KGroupScheduler& scheduler) {
+  return K_STEP > 1 ? scheduler.k_before : 0;
+}
 
 /// By one thread.
 __device__ __forceinline__ void count(GroupFault& fault, int group) {

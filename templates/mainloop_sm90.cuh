@@ -28,8 +28,9 @@
 //               for the other blocks' threads, too                                                  are there
 // bar.sync 1+c  consumer c: its stage of D is free, or is    128                 consumer c         two a subtile or
 //               full; its partial sums are stored                                                   a split tile
-// bar.sync      groups along k: what is behind a group's end  128 x consumers     all consumers      one a tile that
-// 1+CONSUMERS   is zeros (ping-pong: 1+c, its own)                                                   ends in a k-block
+// bar.sync      groups along k: what is beside a group's own  128 x consumers     all consumers      one a tile that
+// 1+CONSUMERS   is zeros (ping-pong: 1+c, its own)                                                   ends in a k-block,
+//                                                                                                    or begins in one
 //
 // No wait is in a circle: consumers wait for full and for each other's turns, of one k-block, in the order of the work,
 // which is the producer's order, too; the producer waits for empty alone, which no consumer withholds once it has its
@@ -129,8 +130,20 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const auto products = [&](auto width, auto mmas) {
       return TileProducts<decltype(width)::value, decltype(mmas)::value, decltype(release), decltype(between),
                           decltype(behind_last), decltype(scales_of_blocks)>{
-          smem,    consumer,    thread,           first_row,   k_blocks,    count_k(args, scheduler), state, release,
-          between, behind_last, scales_of_blocks, turn_parity, accumulators};
+          smem,
+          consumer,
+          thread,
+          first_row,
+          k_blocks,
+          count_k(args, scheduler),
+          count_k_before(scheduler),
+          state,
+          release,
+          between,
+          behind_last,
+          scales_of_blocks,
+          turn_parity,
+          accumulators};
     };
     using All = Constant<MMAS_M>;
     if (MAY_PASS && rows <= int(first_row)) {

@@ -33,7 +33,7 @@ FILES = {"mainloop_sm80.cuh": ["sm80", "groups"], "operand_loader_sm80.cuh": ["s
          "work_queue_sm90.cuh": ["groups", "along_k"],
          "cluster_sum.cuh": ["cluster_sum"], "store_sm90.cuh": ["store", "groups"],
          "staged_matrices.cuh": ["own_epilogues", "sm90"], "fixup.cuh": ["sm80", "sm90", "cluster_sum"],
-         "groups.cuh": ["groups", "along_k"], "group_tail_sm90.cuh": ["along_k"],
+         "groups.cuh": ["groups", "along_k"], "group_ends_sm90.cuh": ["along_k"],
          "epilogue.cuh": ["sm80", "sm90"], "work_tile.cuh": ["sm80", "sm90", "store"], "pack.cuh": ["pack"],
          "check.cuh": ["check"], "shards_sm90.cuh": ["parallel"], "begin_call.cuh": ["parallel"],
          "wait_for_rank.cuh": ["parallel", "one_shot"], "one_shot.cuh": ["one_shot"], "shard_arguments.cuh": ["parallel"]}

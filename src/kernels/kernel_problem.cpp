@@ -28,7 +28,8 @@ KernelProblem kernel_problem(const NormalProblem& normalised, const KernelConfig
   p.sharding = normalised.sharding;
   if (has_pairs(p) && p.b.layout == Layout::row_major && !config.pack_b) p.b.alignment = alignment_of_pairs(normalised);
   if (p.grouping == Grouping::along_k && !family_of(config).tensor_maps) {
-    // Groups begin anywhere in a row of k, of which cp.async copies what is aligned. TMA finds elements.
+    // Groups begin anywhere in a row of k, of which cp.async copies what is aligned. TMA begins before them
+    // (group_ends_sm90.cuh).
     const int size = int(size_of(p.a.type));
     if (p.a.layout == Layout::row_major) p.a.alignment = size;
     if (p.b.layout == Layout::column_major) p.b.alignment = size;

@@ -63,8 +63,8 @@ def test_gradients_of_experts_on_the_emulator(tmp_path):
     (tmp_path / "further.py").write_text("def arms(case):\n    return {'zeros': lambda i: case.D[i].zero_()}\n")
     done = run("peers_gradients.py", "--arms", str(tmp_path / "further.py"), "--csv", str(tmp_path / "lines.csv"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "WRONG" not in done.stdout and done.stdout.count("zeros (error 1.0e+00)") == 5
-    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 11
+    assert "WRONG" not in done.stdout and done.stdout.count("zeros (error 1.0e+00)") == 6
+    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 13
     assert run("peers_gradients.py", "--sizes", "none").returncode == 1
 
 

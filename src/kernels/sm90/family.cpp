@@ -51,9 +51,6 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (interleaves_b(normalised) && !c.pack_b)
     return "the sm90 main loop takes pairs of columns of a row-major B of 16-bit elements packed";
-  if (p.grouping == Grouping::along_k && (p.a.layout == Layout::row_major || p.b.layout == Layout::column_major))
-    return "groups along k begin anywhere in a row, and TMA loads from multiples of 16 bytes of it on: the sm90 main "
-           "loop takes A column-major and B row-major";
   if (is_empty(normalised)) return "D is empty, which takes no kernel";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   // What is aligned to less comes next, by its own rule.
@@ -82,7 +79,7 @@ TemplateFiles template_files(DataType) {
   return {.geometry = {"geometry", "geometry_sm90"},
           .ptx = {"special_registers", "warp", "barrier", "convert", "math", "global", "shared", "dependent_launch",
                   "elect", "mbarrier", "tma", "stmatrix", "wgmma", "cluster", "system"},
-          .main_loop = {"layout_sm90", "group_tail_sm90", "block_scales_sm90", "multiply_sm90", "own_scales",
+          .main_loop = {"layout_sm90", "group_ends_sm90", "block_scales_sm90", "multiply_sm90", "own_scales",
                         "subtile_vectors", "staged_matrices", "operands_ahead", "store_sm90", "wait_for_rank",
                         "shards_sm90", "work_queue_sm90", "producer_sm90", "cluster_sum", "mainloop_sm90"}};
 }

@@ -94,7 +94,7 @@ class Case:
         self.looked_at = sorted({order[0], order[1], order[-1]})
 
     def _values(self, rows: int, columns: int, device: str) -> Tensor:
-        if self.type == "fp8":  # whose kernels want k contiguous on both sides
+        if self.type == "fp8":  # which tensor cores take with k contiguous alone
             return torch.randn(columns, rows, device=device).to(torch.float8_e4m3fn).t()
         return torch.randn(rows, columns, device=device).bfloat16()
 
@@ -118,6 +118,8 @@ def our_arms(case: Case) -> dict[str, Arm]:
 
 def torch_arms(case: Case) -> dict[str, Arm]:
     if case.type == "added":  # in the type of D alone, and nothing is added
+        return {}
+    if case.type == "fp8" and any(size % 16 for sizes in case.sizes for size in sizes):  # which its kernel asserts
         return {}
     if case.type == "bf16":
         return {"torch": lambda i: torch._grouped_mm(case.dY[i].t(), case.X[i], offs=case.ends[i])}
@@ -176,8 +178,6 @@ def main(arguments: argparse.Namespace) -> int:
         for kind in arguments.types.split(","):
             for draw in arguments.sizes.split(","):
                 for shape in [shape for name in names for shape in CASES[name]]:
-                    if kind == "fp8" and draw == "zipf":
-                        continue  # k contiguous has to begin at multiples of 16 bytes
                     case = Case(kind, draws[draw], shape, device)
                     those = our_arms(case) | further(case)
                     if gpu:
@@ -192,7 +192,7 @@ def main(arguments: argparse.Namespace) -> int:
                             print(f"{name} cannot: {str(error).splitlines()[0][:200]}", flush=True)
                             del those[name]
                     times = timed(those, len(case.sizes), arguments.rounds) if gpu else {}
-                    wrong = not errors["jitgemm"] <= (1e-5 if kind == "added" else 4e-3)
+                    wrong = not errors["jitgemm"] <= (5e-4 if kind == "added" else 4e-3)  # sums are truncated, a row is 1e-3 and more
                     failed = failed or wrong
                     text = f"{kind:6}{draw:8}G{case.G:<4}{case.M:5}x{case.N:<5}{case.rows:7} rows:"
                     for name, error in errors.items():
