@@ -169,21 +169,20 @@ struct FromGroup {
   int begin;
   __device__ __forceinline__ int at(int k) const { return begin + k; }
 };
-/// Of the work that the scheduler gave last: where its k begins, how much it has of k, and what of that is not its own.
+/// Of the work that the scheduler gave last: where its k begins, and how much it has of k.
 __device__ __forceinline__ FromZero first_k(const TileScheduler<PARTITION>&) { return {}; }
 __device__ __forceinline__ FromZero first_k(const GroupScheduler&) { return {}; }
 __device__ __forceinline__ FromGroup first_k(const KGroupScheduler& scheduler) { return {scheduler.k_begin}; }
+/// Elements of k, of which the first `before` are not the tile's.
+struct TileK {
+  int count, before;
+};
 template <typename AnyScheduler>
-__device__ __forceinline__ int count_k(const Arguments& args, const AnyScheduler&) {
-  return args.k;
+__device__ __forceinline__ TileK k_of_tile(const Arguments& args, const AnyScheduler&) {
+  return {args.k, 0};
 }
-__device__ __forceinline__ int count_k(const Arguments&, const KGroupScheduler& scheduler) { return scheduler.k_count; }
-template <typename AnyScheduler>
-__device__ __forceinline__ int count_k_before(const AnyScheduler&) {
-  return 0;
-}
-__device__ __forceinline__ int count_k_before(const KGroupScheduler& scheduler) {
-  return K_STEP > 1 ? scheduler.k_before : 0;
+__device__ __forceinline__ TileK k_of_tile(const Arguments&, const KGroupScheduler& scheduler) {
+  return {scheduler.k_count, K_STEP > 1 ? scheduler.k_before : 0};
 }
 
 /// By one thread.

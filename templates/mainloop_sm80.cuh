@@ -131,7 +131,7 @@ struct StageLoader {
   /// Starts the copy of the next k-block to a stage of the ring.
   __device__ __forceinline__ void begin(u32 stage) {
     if (k < k_end) {
-      const int k_left = !B_BY_POINTERS || has_b ? count_k(args, scheduler) - k * BLOCK_K : 0;
+      const int k_left = !B_BY_POINTERS || has_b ? k_of_tile(args, scheduler).count - k * BLOCK_K : 0;
       if (interior && k_left >= BLOCK_K) {
         a.template begin<true>(stage, k_left);
         b.template begin<true>(stage + TileA::BYTES, k_left);

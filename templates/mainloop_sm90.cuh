@@ -129,20 +129,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
     const auto behind_last = [&]() { ask(ASKS_BEHIND_LAST); };
     const auto products = [&](auto width, auto mmas) {
       return TileProducts<decltype(width)::value, decltype(mmas)::value, decltype(release), decltype(between),
-                          decltype(behind_last), decltype(scales_of_blocks)>{smem,
-                                                                             consumer,
-                                                                             thread,
-                                                                             first_row,
-                                                                             k_blocks,
-                                                                             count_k(args, scheduler),
-                                                                             count_k_before(scheduler),
-                                                                             state,
-                                                                             release,
-                                                                             between,
-                                                                             behind_last,
-                                                                             scales_of_blocks,
-                                                                             turn_parity,
-                                                                             accumulators};
+                          decltype(behind_last), decltype(scales_of_blocks)>{
+          smem,    consumer,    thread,           first_row,   k_blocks,    k_of_tile(args, scheduler), state, release,
+          between, behind_last, scales_of_blocks, turn_parity, accumulators};
     };
     using All = Constant<MMAS_M>;
     if (MAY_PASS && rows <= int(first_row)) {

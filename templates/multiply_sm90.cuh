@@ -80,7 +80,7 @@ __device__ __forceinline__ auto& of_rows(Accumulator (&of_tile)[COUNT], int down
 /// What adds up the products of MMAS times 64 rows and WIDTH columns of a tile's k-blocks, from the state of the
 /// pipeline on. `release` is given the empty barrier of each stage that has been read, `between` the number of each
 /// k-block that is being multiplied, `behind_last` is called once all products have begun; `scales` are those of blocks
-/// of k, or nothing; `k_count` is what there is of k, with the first `k_before`, which are not the group's.
+/// of k, or nothing; `k` is what there is of k.
 template <int WIDTH, int MMAS, typename Release, typename Between, typename BehindLast, typename OfBlocks>
 struct TileProducts {
   static constexpr int AT_ONCE = MMAS < MMAS_AT_ONCE ? MMAS : MMAS_AT_ONCE;
@@ -110,7 +110,8 @@ struct TileProducts {
 
   const SharedMemory& smem;
   u32 consumer, thread, first_row;
-  int k_blocks, k_count, k_before;
+  int k_blocks;
+  TileK k;
   PipelineState& state;
   const Release& release;
   const Between& between;
@@ -124,7 +125,7 @@ struct TileProducts {
   }
   __device__ __forceinline__ void await(const PipelineState& its, int step) const {
     if constexpr (ALONG_K) {
-      const OwnK own{step == 0 ? k_before : 0, k_count - step * BLOCK_K};
+      const OwnK own{step == 0 ? k.before : 0, k.count - step * BLOCK_K};
       if (!own.is_all()) clear_ends(smem, its, own, consumer, thread);
     }
     ptx::mbarrier_wait_parity(smem.full(its.stage), its.phase);
