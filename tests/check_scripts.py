@@ -47,7 +47,7 @@ class Help(unittest.TestCase):
                     self.assertEqual(os.listdir(self.home), [])
 
     def test_so_have_the_commands_of_report(self):
-        for command in ("record", "corpora", "published", "types", "seeds"):
+        for command in ("record", "corpora", "published", "types", "epilogues", "seeds"):
             done = self.run_script(TOOLS / "report.py", command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"tools/report.py {command} ", done.stdout)

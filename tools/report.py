@@ -6,6 +6,7 @@
   tools/report.py corpora CSV...                   a line a corpus
   tools/report.py published CSV                    beside what CUDA-L2 publishes of the same shapes
   tools/report.py types CSV... > types.md          what tools/types_table.sh has measured
+  tools/report.py epilogues CSV... > epilogues.md  what tools/epilogues_table.sh has measured
   tools/report.py parallel CSV > parallel.md       what `jitgemm parallel bench` has measured
   tools/report.py seeds RUNDIR OUT.md              beside the numbers of the seed documents
 
@@ -16,9 +17,9 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from reports import corpora, parallel, published, record, seeds, types  # noqa: E402
+from reports import corpora, epilogues, parallel, published, record, seeds, types  # noqa: E402
 
-COMMANDS = {"record": record.main, "corpora": corpora.main, "published": published.main, "types": types.main,
+COMMANDS = {"record": record.main, "corpora": corpora.main, "published": published.main, "types": types.main, "epilogues": epilogues.main,
             "parallel": parallel.main, "seeds": seeds.main}
 
 

@@ -59,6 +59,57 @@ def test_groups_beside_peers_on_the_emulator(tmp_path):
     assert run("peers_groups.py", "--models", "huge").returncode == 1
 
 
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(EXAMPLES))
+    spec.loader.exec_module(module)
+    sys.path.remove(str(EXAMPLES))
+    return module
+
+
+def test_replays_and_bits_on_the_emulator(tmp_path):
+    done = run("replayed_groups.py", "--replays", "2", "--groups", "5", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("2 replays, 0 wrong") == 4 and done.stdout.count("18 groupings, 0 with other bits") == 2
+    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 7
+
+
+def test_a_replay_that_is_wrong_is_seen():
+    import torch
+
+    replayed = loaded("replayed_groups")
+    for product in [replayed.OfRows(kind, 3, 40, 32, 144, "cpu") for kind in replayed.KINDS] + [replayed.AlongK(3, 40, 16, 24, "cpu")]:
+        product.ends.copy_(torch.tensor([10, 10, 40]))
+        product.d.fill_(float("nan"))
+        product()
+        assert product.wrong() == 0
+        product.d[-1].fill_(float("nan"))  # left out
+        assert product.wrong() > 0
+        product()
+        product.d.mul_(1.1)
+        assert sum(int(product.wrong()) for _ in range(8)) > 0
+    rows = replayed.OfRows("bf16", 3, 40, 32, 144, "cpu")
+    rows.ends.copy_(torch.tensor([10, 20, 30]))
+    rows.d.fill_(0)  # nobody's rows are written
+    rows()
+    assert rows.wrong() == 10
+
+
+def test_int8_beside_peers_on_the_emulator(tmp_path):
+    done = run("peers_int8.py", "--layers", "48x64", "--tokens", "1,40", "--csv", str(tmp_path / "lines.csv"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WRONG" not in done.stdout and len((tmp_path / "lines.csv").read_text().splitlines()) == 3
+    assert run("peers_int8.py").returncode == 1
+
+
+def test_first_uses_on_the_emulator():
+    text = EXAMPLES.parents[1] / "examples" / "epilogues" / "silu_mul.txt"
+    done = run("first_use.py", str(text))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" ms") == 3 and "silu_mul" in done.stdout
+
+
 def test_gradients_of_experts_on_the_emulator(tmp_path):
     (tmp_path / "further.py").write_text("def arms(case):\n    return {'zeros': lambda i: case.D[i].zero_()}\n")
     done = run("peers_gradients.py", "--arms", str(tmp_path / "further.py"), "--csv", str(tmp_path / "lines.csv"))
@@ -78,7 +129,7 @@ def test_ranks_take_gpus(name):
 
 
 @pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py", "peers_groups.py",
-                                  "peers_gradients.py", "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
+                                  "peers_gradients.py", "peers_int8.py", "replayed_groups.py", "first_use.py", "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout

@@ -317,6 +317,7 @@ OTHERS = [
     ("{}/sass.md", "their machine code: loops, registers, spills"),
     ("h200/types.md", "every type, layout and epilogue beside its peers, half of the shapes for some"),
     ("h100/types.md", "the same on an H100, older kernels"),
+    ("h200/epilogues/table.md", "epilogues of one's own beside the product alone, what is built in, and cuBLASLt"),
     ("h100/summary.txt", "what an H100 reaches, and where it falls short"),
     ("{}/candidates.md", "registers and spills of every candidate of the portable loop on every architecture, by NVRTC alone"),
     ("{}/tests.log", "the GPU tests"),
