@@ -96,11 +96,12 @@ def test_a_replay_that_is_wrong_is_seen():
     assert rows.wrong() == 10
 
 
-def test_int8_beside_peers_on_the_emulator(tmp_path):
-    done = run("peers_int8.py", "--layers", "48x64", "--tokens", "1,40", "--csv", str(tmp_path / "lines.csv"))
+def test_scales_beside_peers_on_the_emulator(tmp_path):
+    done = run("peers_scaled.py", "--layers", "48x64", "--tokens", "1,40", "--csv", str(tmp_path / "lines.csv"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "WRONG" not in done.stdout and len((tmp_path / "lines.csv").read_text().splitlines()) == 3
-    assert run("peers_int8.py").returncode == 1
+    assert done.stdout.count("(error") == 12 and "WRONG" not in done.stdout
+    assert len((tmp_path / "lines.csv").read_text().splitlines()) == 13
+    assert run("peers_scaled.py").returncode == 1 and run("peers_scaled.py", "--types", "int4").returncode == 1
 
 
 def test_first_uses_on_the_emulator():
@@ -129,7 +130,7 @@ def test_ranks_take_gpus(name):
 
 
 @pytest.mark.parametrize("name", ["transformer.py", "overhead.py", "swiglu_mlp.py", "moe_layer.py", "peers_groups.py",
-                                  "peers_gradients.py", "peers_int8.py", "replayed_groups.py", "first_use.py", "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
+                                  "peers_gradients.py", "peers_scaled.py", "replayed_groups.py", "first_use.py", "tensor_parallel.py", "peers_parallel.py", "soak_parallel.py"])
 def test_help(name):
     done = run(name, "--help")
     assert done.returncode == 0 and name in done.stdout
