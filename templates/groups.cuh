@@ -129,7 +129,7 @@ struct KGroupScheduler : ScanningScheduler<KGroupScheduler, 1, 1, 0> {
   // before, so that they begin at a multiple of K_STEP.
   int tile = 0, k_begin = 0, k_count = 0, k_before = 0;
 
-  /// A group without k has one k-block, behind all of A and B, where there are only zeros: so it is as any other's end.
+  /// A group without k has one k-block, of which nothing is its own: so it is as any other's end.
   __device__ __forceinline__ bool at(int index, Work& work) {
     if (index >= tiles()) {
       scan.read_to_end();
@@ -139,7 +139,7 @@ struct KGroupScheduler : ScanningScheduler<KGroupScheduler, 1, 1, 0> {
     const GroupRows its = scan.rows_of(raster(index, args.decomposition, GROUP_M).batch);
     tile = index;
     k_count = ThisWarp::uniform(args.k == 0 ? 0 : its.end - its.begin);
-    k_begin = ThisWarp::uniform(k_count == 0 ? ceil_div(args.k, K_STEP) * K_STEP : its.begin);
+    k_begin = ThisWarp::uniform(its.begin);
     if constexpr (K_STEP > 1) {
       k_before = k_begin % K_STEP;
       k_begin -= k_before;
@@ -173,6 +173,7 @@ struct FromGroup {
 __device__ __forceinline__ FromZero first_k(const TileScheduler<PARTITION>&) { return {}; }
 __device__ __forceinline__ FromZero first_k(const GroupScheduler&) { return {}; }
 __device__ __forceinline__ FromGroup first_k(const KGroupScheduler& scheduler) { return {scheduler.k_begin}; }
+
 /// Elements of k, of which the first `before` are not the tile's.
 struct TileK {
   int count, before;

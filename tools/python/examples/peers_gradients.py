@@ -51,6 +51,7 @@ ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of 
 import torch  # noqa: E402
 
 import jitgemm  # noqa: E402
+from beside_peers import all_known, prepare_gpu  # noqa: E402
 from csv_lines import CsvLines  # noqa: E402
 from graph_times import spread, timed  # noqa: E402
 
@@ -155,10 +156,8 @@ def main(arguments: argparse.Namespace) -> int:
     names = arguments.cases.split(",") if arguments.cases else [x for x in CASES if (x == "tiny") != gpu]
     draws = {"uniform": uniform, "zipf": zipf}
     for asked, known in ((names, CASES), (arguments.sizes.split(","), draws), (arguments.types.split(","), TYPES)):
-        for word in asked:
-            if word not in known:
-                print(f"peers_gradients.py: {word} is none of {', '.join(known)}", file=sys.stderr)
-                return 1
+        if not all_known("peers_gradients.py", asked, known):
+            return 1
     if not gpu and names != ["tiny"]:
         print("peers_gradients.py: there is no GPU, and the emulator takes hours for these sizes; use --cases tiny", file=sys.stderr)
         return 1
@@ -167,9 +166,7 @@ def main(arguments: argparse.Namespace) -> int:
     device = "cuda" if gpu else "cpu"
     further = loaded(arguments.arms)
     if gpu:
-        torch.cuda.set_stream(torch.cuda.Stream())  # on which graphs are captured, too
-        jitgemm.set_default_context(jitgemm.Context("cuda", tuning_budget_seconds=arguments.tuning_seconds,
-                                                    tuning_total_budget_seconds=1e6))
+        prepare_gpu(arguments.tuning_seconds)
     print(f"{torch.cuda.get_device_name() if gpu else 'emulator, which says nothing about speed'}, torch {torch.__version__}")
     lines = CsvLines(arguments.csv, COLUMNS)
     ratios: dict[tuple[str, str, str], list[float]] = {}

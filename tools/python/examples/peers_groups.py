@@ -181,17 +181,16 @@ def gate(x: Tensor) -> Tensor:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from graph_times import spread, timed  # not above: a bench of another's loads this file alone
+    from beside_peers import all_known, prepare_gpu  # not above: a bench of another's loads this file alone
+    from graph_times import spread, timed
     from moe_triton import TILES, by_triton, triton
 
     begin = time.perf_counter()
     gpu = torch.cuda.is_available()
     models = arguments.models.split(",") if arguments.models else [x for x in MODELS if (x == "tiny") != gpu]
     for asked, known in ((models, MODELS), (arguments.types.split(","), TILES), (arguments.kinds.split(","), KINDS)):
-        for word in asked:
-            if word not in known:
-                print(f"peers_groups.py: {word} is none of {', '.join(known)}", file=sys.stderr)
-                return 1
+        if not all_known("peers_groups.py", asked, known):
+            return 1
     if not gpu and models != ["tiny"]:
         print("peers_groups.py: there is no GPU, and the emulator takes hours for these sizes; use --models tiny", file=sys.stderr)
         return 1
@@ -199,9 +198,7 @@ def main(arguments: argparse.Namespace) -> int:
     torch.manual_seed(arguments.seed)
     device = "cuda" if gpu else "cpu"
     if gpu:
-        torch.cuda.set_stream(torch.cuda.Stream())  # on which graphs are captured, too
-        jitgemm.set_default_context(jitgemm.Context("cuda", tuning_budget_seconds=arguments.tuning_seconds,
-                                                    tuning_total_budget_seconds=1e6))
+        prepare_gpu(arguments.tuning_seconds)
     where = torch.cuda.get_device_name() if gpu else "emulator, which says nothing about speed"
     print(f"{where}, torch {torch.__version__}, Triton {triton.__version__ if triton else 'not there'}")
     tokens = [int(word) for word in (arguments.tokens or ("1,16" if models == ["tiny"] else "1,8,64,256,512")).split(",")]

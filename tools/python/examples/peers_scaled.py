@@ -38,6 +38,7 @@ ARGUMENTS = parse() if __name__ == "__main__" else None  # --help needs none of 
 import torch  # noqa: E402
 
 import jitgemm  # noqa: E402
+from beside_peers import all_known, prepare_gpu  # noqa: E402
 from csv_lines import CsvLines  # noqa: E402
 from graph_times import spread, timed  # noqa: E402
 
@@ -117,10 +118,8 @@ class Product:
 
 def main(arguments: argparse.Namespace) -> int:
     gpu = torch.cuda.is_available()
-    for kind in arguments.types.split(","):
-        if kind not in TYPES:
-            print(f"peers_scaled.py: {kind} is none of {', '.join(TYPES)}", file=sys.stderr)
-            return 1
+    if not all_known("peers_scaled.py", arguments.types.split(","), TYPES):
+        return 1
     if not gpu and arguments.layers == LAYERS:
         print("peers_scaled.py: there is no GPU, and the emulator takes hours for these sizes; use --layers 48x64", file=sys.stderr)
         return 1
@@ -128,9 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
     random.seed(arguments.seed)
     torch.manual_seed(arguments.seed)
     if gpu:
-        torch.cuda.set_stream(torch.cuda.Stream())  # on which graphs are captured, too
-        jitgemm.set_default_context(jitgemm.Context("cuda", tuning_budget_seconds=arguments.tuning_seconds,
-                                                    tuning_total_budget_seconds=1e6))
+        prepare_gpu(arguments.tuning_seconds)
     print(f"{torch.cuda.get_device_name() if gpu else 'emulator'}, torch {torch.__version__}")
     lines = CsvLines(arguments.csv, ["type", "m", "n", "k", "arm", "us", "spread", "error"])
     ratios: dict[str, list[float]] = {}

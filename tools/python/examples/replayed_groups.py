@@ -48,6 +48,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import jitgemm  # noqa: E402
+from beside_peers import prepare_gpu, tuned_for  # noqa: E402
 from csv_lines import CsvLines  # noqa: E402
 from graph_times import graph_of, timed  # noqa: E402
 from jitgemm import epilogues  # noqa: E402
@@ -236,12 +237,9 @@ def main(arguments: argparse.Namespace) -> int:
     device, name = ("cuda", torch.cuda.get_device_name()) if gpu else ("cpu", "emulator")
     random.seed(arguments.seed)
     torch.manual_seed(arguments.seed)
-    options = {}
     if gpu:
-        torch.cuda.set_stream(torch.cuda.Stream())  # on which graphs are captured, too
-        options = {"tuning_budget_seconds": arguments.tuning_seconds, "tuning_total_budget_seconds": 1e6}
-        jitgemm.set_default_context(jitgemm.Context("cuda", **options))
-    invariant = jitgemm.Context(device, batch_invariant=True, **options)
+        prepare_gpu(arguments.tuning_seconds)
+    invariant = jitgemm.Context(device, batch_invariant=True, **(tuned_for(arguments.tuning_seconds) if gpu else {}))
     lines = CsvLines(arguments.csv, COLUMNS)
     rows, n, k = (2048, 768, 512) if gpu else (96, 64, 144)
     print(f"{name}, torch {torch.__version__}")
