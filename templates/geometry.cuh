@@ -20,7 +20,8 @@ struct KernelParameters {
   int align_a, align_b, align_d;
   bool block_scales;               // of A and B: each k-block's sums are multiplied by them
   bool row_scales, column_scales;  // of A one for each row, of B one for each column
-  bool offset_groups;              // of rows, which begin anywhere
+  bool groups_of_rows;             // a tile has rows of one group, which may end anywhere in it
+  bool offset_groups;              // and begins anywhere
   bool scales_d;                   // D gets scales of its own, one for each row and 128 columns
   bool pairs;                      // two columns of the product, with swap_ab two rows, are one of D
   bool narrows;                    // tiles are as narrow as their group's rows let them be
@@ -36,9 +37,9 @@ constexpr int max_of(int x, int y) { return x > y ? x : y; }
 constexpr int common_divisor(int x, int y) { return y == 0 ? x : common_divisor(y, x % y); }
 constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
 
-/// What the widths of tiles that narrow are multiples of, up to the widest: as wgmma has them for any type, and no more
-/// than eight, each of which is a loop of its own.
-constexpr int width_step(int block_n) { return (block_n + 127) / 128 * 16; }
+/// What the widths of tiles that narrow are multiples of, up to the widest: each is a loop of its own. Of 192 rows a
+/// group, multiples of 32 took 3 % longer (NOTES.md, 66).
+constexpr int width_step = 16;
 
 /// The first rule of each family: behind it no product of two of these, in bytes, wraps.
 constexpr bool are_in_range(const KernelParameters& p) {

@@ -18,7 +18,8 @@ struct Geometry {
   int arriving_groups;     // of warps, that count their arrival at a split tile apart
   int cluster;             // CTAs
   int a_bytes, b_bytes, stage_bytes;
-  int a_part, b_part;  // rows of a box in memory: what each block fetches of A, of B, for those that share it
+  int a_part, b_part;  // rows in memory: what each block fetches of A, of B, for those that share it
+  int a_box, b_box;    // of these, rows of a TMA box
   int scale_a_bytes,
       scale_bytes;  // of a stage: scales of blocks of k, those of A's rows, and of B's columns behind them
   // D leaves a CTA in epilogue subtiles of 64 rows x 128 bytes, 32 rows where these are pairs: each by one or more TMA
@@ -46,6 +47,16 @@ constexpr int smem_align = 1024;  // of the 128-byte swizzle's pattern, 8 rows
 constexpr int part_of_rows(int rows, int sharers, int fold = 1) {
   const int step = 8 * fold;
   return ceil_div(ceil_div(rows, max_of(1, sharers)), step) * step;
+}
+
+/// Rows of a box of groups' rows, of which a block fetches so many for all that share them. Several boxes, so that few
+/// rows are loaded behind a group's end; of 32 they were slower where nobody shares them, by 3 % (NOTES.md, 66).
+constexpr int group_box(int rows, int sharers) {
+  const int most = sharers > 1 ? 32 : 64;
+  int box = rows;
+  for (int count = 2; box > most; ++count)
+    if (rows % (8 * count) == 0) box = rows / count;
+  return box;
 }
 
 constexpr int consumer_rows(int block_m, int warps, bool ping_pong) {
@@ -105,11 +116,14 @@ constexpr Geometry geometry(const KernelParameters& p) {
   g.arriving_groups = p.ping_pong ? 1 : g.consumers;
   g.cluster = p.cluster_m * p.cluster_n * p.cluster_k;
 
-  // TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of block_m (block_n) rows; an M-major
-  // (N-major) tile, of 16-bit elements, is a box of block_k rows for each 64 of M (N), the last one whole. Blocks that
-  // share a tile fetch a part of these rows each.
+  // TMA boxes are 128 bytes wide and swizzled. A K-major tile is one box of block_m (block_n) rows, of groups' rows
+  // several; an M-major (N-major) tile, of 16-bit elements, is a box of block_k rows for each 64 of M (N), the last one
+  // whole. Blocks that share a tile fetch a part of these rows each.
   g.a_part = p.a_k_major ? part_of_rows(p.block_m, p.cluster_n, p.row_fold()) : part_of_rows(p.block_k, p.cluster_n);
   g.b_part = p.b_k_major ? part_of_rows(p.block_n, p.cluster_m, p.column_fold()) : part_of_rows(p.block_k, p.cluster_m);
+  const bool groups_in_a = p.groups_of_rows && !p.swap_ab, groups_in_b = p.groups_of_rows && p.swap_ab;
+  g.a_box = groups_in_a && p.a_k_major ? group_box(g.a_part, p.cluster_n) : g.a_part;
+  g.b_box = groups_in_b && p.b_k_major ? group_box(g.b_part, p.cluster_m) : g.b_part;
   g.a_bytes = (p.a_k_major ? g.a_part * max_of(1, p.cluster_n) : p.block_m) * p.block_k * p.size_a;
   g.b_bytes = (p.b_k_major ? g.b_part * max_of(1, p.cluster_m) : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;
@@ -176,7 +190,7 @@ constexpr const char* broken_rule(const KernelParameters& p) {
       p.cluster_m > 8 || p.cluster_n > 8 || p.cluster_k > 8 || p.cluster_m * p.cluster_n * p.cluster_k > 8)
     return "a cluster is a product of powers of two, of 8 thread blocks at most";
   if (p.block_n % (8 * p.column_fold()) != 0) return "block_n is a multiple of 16 where its columns are pairs";
-  if (geometry(p).a_part > 256 || geometry(p).b_part > 256) return "a TMA box has at most 256 rows";
+  if (geometry(p).a_box > 256 || geometry(p).b_box > 256) return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {
     if (!(p.one_tile || p.split_k) || p.ping_pong)
       return "clusters that split k are data-parallel or split_k, and cooperative";

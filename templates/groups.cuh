@@ -56,7 +56,7 @@ struct ThisWarp {
 constexpr int GROUP_TILE_ROWS = SWAP_AB ? BLOCK_N * CLUSTER_N : BLOCK_M * CLUSTER_M;
 
 /// What a tile's rows are multiples of, but for the last of a group.
-constexpr int GROUP_STEP = NARROWS ? width_step(BLOCK_N) : GROUP_TILE_ROWS;
+constexpr int GROUP_STEP = NARROWS ? width_step : GROUP_TILE_ROWS;
 
 /// The lines of the groups to come are on their way together.
 __device__ __forceinline__ void prefetch_groups(const Arguments& args) {

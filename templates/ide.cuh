@@ -93,7 +93,8 @@ constexpr KernelParameters PARAMETERS{
     PARTITION == Partition::one_tile, PARTITION == Partition::split_k, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
-    GROUPING == Grouping::offsets, SCALING_D == Scaling::block_1x128,
+    GROUPING == Grouping::offsets || GROUPING == Grouping::counts, GROUPING == Grouping::offsets,
+    SCALING_D == Scaling::block_1x128,
     PAIRING != Pairing::none, false, false, SHARDING == Sharding::scattered_d};
 // clang-format on
 

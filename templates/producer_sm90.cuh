@@ -30,11 +30,35 @@ struct MatrixOfMap<true> {
   AddressPlace place;
 };
 
+/// What a tile loads of an operand: all BYTES of a stage's.
+template <int BYTES, int BOX_ROWS, int BOX_BYTES, bool OF_GROUPS>
+struct RowsOfTile {
+  static constexpr int bytes = BYTES;
+  __device__ __forceinline__ RowsOfTile(int, int) {}
+  __device__ __forceinline__ bool has(int) const { return true; }
+};
+/// Of groups' rows the boxes that begin before the tile's end. What lies behind is another group's, and takes its share
+/// of what the L2 and shared memory can move (tools/results/NOTES.md, 66); whatever is in the stage is multiplied
+/// instead, for rows that are never stored.
+template <int BYTES, int BOX_ROWS, int BOX_BYTES>
+struct RowsOfTile<BYTES, BOX_ROWS, BOX_BYTES, true> {
+  int end, bytes;
+  __device__ __forceinline__ RowsOfTile(int first, int its_end)
+      : end(its_end),
+        bytes(ceil_div(clamped(its_end - first, 0, BYTES / BOX_BYTES * BOX_ROWS), BOX_ROWS) * BOX_BYTES) {}
+  __device__ __forceinline__ bool has(int row) const { return row < end; }
+};
+using RowsOfA = RowsOfTile<A_BYTES, A_K_MAJOR ? GEOMETRY.a_box : BOX, A_K_MAJOR ? GEOMETRY.a_box * 128 : BOX_BYTES,
+                           GROUPS_OF_ROWS && !SWAP_AB>;
+using RowsOfB = RowsOfTile<STAGE_BYTES - A_BYTES, B_K_MAJOR ? GEOMETRY.b_box : BOX,
+                           B_K_MAJOR ? GEOMETRY.b_box * 128 : BOX_BYTES, GROUPS_OF_ROWS && SWAP_AB>;
+
 /// Copies this block's part of a tile's operand, ROWS in memory, to all blocks that share it. GATED: these are pairs,
 /// which the map puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
-template <int BLOCK, bool K_MAJOR, int SHARERS, int ROWS, bool GATED, bool BY_POINTERS>
+template <int BLOCK, bool K_MAJOR, int SHARERS, int ROWS, int BOX_ROWS, bool GATED, bool BY_POINTERS, typename Rows>
 __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k,
-                                             const MatrixOfMap<BY_POINTERS>& matrix, int part, u16 sharers) {
+                                             const MatrixOfMap<BY_POINTERS>& matrix, const Rows& rows, int part,
+                                             u16 sharers) {
   const auto copy_5d = [&](u32 to, int inner, int outer, int group, int batch) {
     if constexpr (SHARERS == 1)
       ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
@@ -62,10 +86,15 @@ __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32
   } else if constexpr (K_MAJOR && GATED) {
     copy_pairs(smem, 0, (mn + part * ROWS) / 16);
   } else if constexpr (K_MAJOR) {
-    copy(smem, k, mn + part * ROWS);
+#pragma unroll
+    for (int i = 0; i < ROWS / BOX_ROWS; ++i) {
+      const int row = mn + part * ROWS + i * BOX_ROWS;
+      if (rows.has(row)) copy(smem + i * (BOX_ROWS * 128), k, row);
+    }
   } else {
 #pragma unroll
-    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
+    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i)
+      if (rows.has(mn + i * BOX)) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
   }
 }
 
@@ -111,16 +140,18 @@ struct Producer {
     const auto matrix_a = matrix_of<SWAP_AB>(args.a, tile, source_a.matrix(tile.batch));
     // Without a stride all use one matrix.
     const auto matrix_b = matrix_of<!SWAP_AB>(args.b, tile, BATCHED && args.stride_b != 0 ? tile.batch : 0);
+    const RowsOfA rows_a(tile.row, tile.row_end);
+    const RowsOfB rows_b(tile.column, tile.column_end);
     const auto load_k_block = [&](int k) {
       const u32 full = smem.full(state.stage);
       ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);  // passes in the first pass
       if constexpr (GROUPED) ptx::warp_sync();  // none is left behind, who would find the stage full again
       if (issues) {
-        ptx::mbarrier_arrive_expect_tx(full, STAGE_BYTES + scales.bytes);
-        load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, GEOMETRY.a_part, ROW_FOLD == 2>(
-            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, place.n, sharers_of_a);
-        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, GEOMETRY.b_part, COLUMN_FOLD == 2>(
-            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, place.m,
+        ptx::mbarrier_arrive_expect_tx(full, rows_a.bytes + rows_b.bytes + scales.bytes);
+        load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, GEOMETRY.a_part, GEOMETRY.a_box, ROW_FOLD == 2>(
+            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, rows_a, place.n, sharers_of_a);
+        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, GEOMETRY.b_part, GEOMETRY.b_box, COLUMN_FOLD == 2>(
+            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, rows_b, place.m,
             sharers_of_b);
         scales.copy(smem, state.stage, full, k);
         if constexpr (DEPENDENT_LAUNCH) {

@@ -40,6 +40,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .block_scales = has_block_scales(p),
           .row_scales = p.a.scaling == Scaling::block_1x128,
           .column_scales = p.b.scaling == Scaling::block_1x128,
+          .groups_of_rows = has_groups_of_rows(p),
           .offset_groups = p.grouping == Grouping::offsets,
           .scales_d = has_own_scales_d(p),
           .pairs = has_pairs(p),

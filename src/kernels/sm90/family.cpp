@@ -88,8 +88,7 @@ std::string macros(const KernelProblem& p, const KernelConfig& c) {
   std::vector<int> widths;
   const bool has_widths = narrows(c, p), accumulates = p.accumulation != Accumulation::promoted;
   if (has_widths)
-    for (int step = device::width_step(c.block_n), width = step; width < c.block_n; width += step)
-      widths.push_back(width);
+    for (int width = device::width_step; width < c.block_n; width += device::width_step) widths.push_back(width);
   widths.push_back(device::sm90::geometry(parameters_of(c, p)).columns_promoted);
   return wgmma_macros(p.a.type, p.b.type, widths, accumulates || !has_widths);
 }

@@ -52,8 +52,8 @@ TensorMaps tensor_maps_of(const NormalProblem& normalised, const KernelProblem& 
   const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
   const int box = line_bytes / int(size_of(p.a.type));
   TensorMaps maps;
-  maps.a = map_of(matrix_a(p), box, geometry.a_part);
-  maps.b = map_of(matrix_b(p), box, geometry.b_part);
+  maps.a = map_of(matrix_a(p), box, geometry.a_box);
+  maps.b = map_of(matrix_b(p), box, geometry.b_box);
   if (has_pairs(normalised)) {
     TensorMapSpec& map = c.swap_ab ? maps.a : maps.b;
     if (c.swap_ab ? a_k_major : b_k_major)
