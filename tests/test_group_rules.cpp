@@ -29,6 +29,18 @@ TEST_CASE("What no kernel does with groups is refused, and says what to do", "[g
   p.expected_m = -1;
   CHECK_THAT(problem_refusal(p), ContainsSubstring("expected_m = -1"));
   p = problem;
+  for (Matrix* matrix : {&p.a, &p.d}) {
+    matrix->stride = 0;
+    CHECK(problem_refusal(p) == "no error");
+    matrix->stride = 4096;
+    CHECK_THAT(problem_refusal(p), ContainsSubstring("groups by offsets are parts of one matrix"));
+    *matrix = matrix == &p.a ? problem.a : problem.d;
+  }
+  p.c.stride = 4096;  // which nobody reads
+  CHECK(problem_refusal(p) == "no error");
+  p.beta = 1;
+  CHECK_THAT(problem_refusal(p), ContainsSubstring("stride_c = 4096"));
+  p = problem;
   p.grouping = Grouping(9);
   CHECK_THAT(problem_refusal(p), ContainsSubstring("unknown grouping: use none, offsets, counts or along_k"));
   for (const std::int64_t expected : {20, -1}) {
@@ -96,7 +108,7 @@ TEST_CASE("A problem with groups is its text, and what does not matter is left o
   CHECK(to_string(p) ==
         "m=128 n=64 k=64 a=bf16 b=bf16 d=bf16 layout_b=column_major batch=2 grouping=offsets expected_m=20");
   CHECK(equal(normalise(parse_problem(to_string(normal))), normal));
-  p.a.stride = 5;
+  p.a.stride = 0;
   CHECK(equal(normalise(p), normal));
 }
 

@@ -236,6 +236,11 @@ TEST_CASE("What no kernel does with groups along k is refused, and says what to 
   Problem p = problem_of(64, 64, {100, 28}, e4m3, bf16, rows, columns);
   p.a.scaling = p.b.scaling = Scaling::block_1x128;
   CHECK_THAT(why(p), ContainsSubstring("groups along k begin anywhere in a block of k"));
+  for (Matrix* matrix : {&p.a, &p.b}) {
+    p = problem;
+    matrix->stride = 4096;
+    CHECK_THAT(why(p), ContainsSubstring("groups along k are parts of one matrix"));
+  }
   p = problem;
   p.epilogue.function = define_epilogue(parse_epilogue("// pairs halves\n" + gated::difference.text));
   CHECK_THAT(why(p), ContainsSubstring("no kernel of groups along k takes pairs of columns"));

@@ -193,3 +193,32 @@ TEST_CASE("What a tensor map cannot describe has a rule each", "[tensor_maps]") 
   CHECK(why([](auto& x) { x.outer = 1, x.stride = -3; }) == "");
   CHECK(why([](auto& x) { x.batch = 1, x.batch_stride = 7; }) == "");
 }
+
+TEST_CASE("Rows of groups come in boxes of few, and no other operand's do", "[tensor_maps][groups]") {
+  Problem p{.m = 1000, .n = 1000, .k = 512, .batch = 5};
+  p.a.type = p.b.type = p.d.type = bf16;
+  p.b.layout = Layout::column_major;
+  const auto boxes_of = [&](Grouping grouping, const char* config) {
+    p.grouping = grouping;
+    const NormalProblem normal = normalise(p);
+    const KernelConfig c = parse_kernel_config(config + std::string(" schedule=persistent grid=8"));
+    REQUIRE(why_illegal(c, normal, hopper) == "");
+    const TensorMaps maps = tensor_maps_of(normal, kernel_problem(normal, c), c);
+    return std::pair(maps.a.box_outer, maps.b.box_outer);
+  };
+  struct Case {
+    const char* config;
+    int of_groups, of_weights;
+  };
+  const std::vector<Case> rows_in_a{{"sm90 192x128x64 stages=3 warps=12", 64, 128},
+                                    {"sm90 128x128x64 stages=3 warps=8 cluster=1x2x1", 32, 128},
+                                    {"sm90 64x32x64 stages=3 warps=4", 64, 32}};
+  const std::vector<Case> rows_in_b{{"sm90 128x256x64 stages=3 warps=8 cluster=2x1x1 swap_ab=true", 32, 128},
+                                    {"sm90 128x240x64 stages=3 warps=8 cluster=2x1x1 swap_ab=true", 24, 128},
+                                    {"sm90 128x144x64 stages=3 warps=8 swap_ab=true", 48, 128}};
+  for (const Grouping grouping : {Grouping::offsets, Grouping::counts}) {
+    for (const Case& x : rows_in_a) CHECK(boxes_of(grouping, x.config) == std::pair(x.of_groups, x.of_weights));
+    for (const Case& x : rows_in_b) CHECK(boxes_of(grouping, x.config) == std::pair(x.of_weights, x.of_groups));
+  }
+  CHECK(boxes_of(Grouping::none, rows_in_a[0].config) == std::pair(192, 128));
+}

@@ -19,8 +19,8 @@ struct Matrix {
   /// Times the rows (columns), at least one, it comes to 2^50 bytes at most.
   std::int64_t ld = 0;
   /// Elements from one matrix of a batch to the next; times the batch, and one matrix more, they come to 2^62 bytes at
-  /// most. 0 uses one A, B or C for all. Matrices of D may neither overlap nor interleave, unless a row of each fits
-  /// into ld, side by side.
+  /// most. 0 uses one A, B or C for all; where groups are parts of one matrix it has no other. Matrices of D may
+  /// neither overlap nor interleave, unless a row of each fits into ld, side by side.
   std::int64_t stride = packed_stride;
   /// What plan(), warm() and source() may assume of the pointer, in bytes: a power of two, the element's size at least
   /// and 16 at most. gemm() looks at the pointers it is given instead, but at none that BatchMode::pointers has.

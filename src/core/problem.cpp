@@ -37,8 +37,22 @@ void normalise_groups(NormalProblem& p, const Problem& problem) {
             problem);
   }
   p.expected_m = expected_rows(p);
-  if (p.grouping == Grouping::offsets) p.a.stride = p.c.stride = p.d.stride = 0;
-  if (p.grouping == Grouping::along_k) p.a.stride = p.b.stride = 0;
+  const auto share = [&](const char* name, const Matrix& given, Matrix& matrix) {
+    if (given.stride != packed_stride && given.stride != 0) {
+      invalid(ErrorCode::invalid_problem,
+              "stride_" + std::string(name) + " = " + std::to_string(given.stride) + ", but groups " +
+                  (p.grouping == Grouping::offsets ? "by offsets" : "along k") + " are parts of one matrix " + name +
+                  ": leave it away, or give 0",
+              problem);
+    }
+    matrix.stride = 0;
+  };
+  if (p.grouping == Grouping::counts) return;
+  share("a", problem.a, p.a);
+  if (p.grouping == Grouping::along_k) return share("b", problem.b, p.b);
+  if (reads_c(problem)) share("c", problem.c, p.c);
+  p.c.stride = 0;
+  share("d", problem.d, p.d);
 }
 
 /// The matrices of D one after the other or, a row of each within a leading dimension, side by side. Refuses other ways
