@@ -130,8 +130,12 @@ TEST_CASE("What a configuration may be of pairs follows from groups of 8 of them
              ContainsSubstring("a multiple of 8 columns, of pairs 16"));
   problem.b.layout = Layout::row_major;
   CHECK_THAT(why("sm90 128x128x64 group_m=8 stages=3 warps=8 schedule=data_parallel"),
-             ContainsSubstring("takes pairs of columns of a row-major B of 16-bit elements packed"));
+             ContainsSubstring("takes pairs of columns of a row-major B of 16-bit elements packed (pack=b)"));
   CHECK(why("sm90 128x128x64 group_m=8 stages=3 warps=8 schedule=data_parallel pack=b") == "");
+  problem.grouping = Grouping::offsets, problem.batch = 2;
+  CHECK_THAT(why("sm90 128x128x64 group_m=8 stages=3 warps=8 schedule=persistent grid=8"),
+             ContainsSubstring("packs nothing of groups: give a column-major B"));
+  problem.grouping = Grouping::none, problem.batch = 1;
   // The model chooses the Hopper loop for all of them, packed where it has to be.
   for (const Pairing pairs : pairings)
     for (const Layout layout : {Layout::column_major, Layout::row_major}) {

@@ -50,7 +50,8 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
   if (interleaves_b(normalised) && !c.pack_b)
-    return "the sm90 main loop takes pairs of columns of a row-major B of 16-bit elements packed";
+    return std::string("the sm90 main loop takes pairs of columns of a row-major B of 16-bit elements packed") +
+           (has_groups(p) ? ", and packs nothing of groups: give a column-major B" : " (pack=b)");
   if (is_empty(normalised)) return "D is empty, which takes no kernel";
   if (!reads_ab(p)) return "the sm90 main loop needs an A and B to read: k and alpha are not zero";
   // What is aligned to less comes next, by its own rule.

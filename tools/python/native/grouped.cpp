@@ -34,7 +34,7 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
   const bool as_rows = lies_in(rows, columns), as_columns = may_be_columns && lies_in(columns, rows);
   if (!as_rows && !as_columns && view.elements() > 0)
     refuse_value(shape_text(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
-                 " not lie contiguous in memory; pass a contiguous one");
+                 " not lie contiguous in memory, each before the next; pass a contiguous one");
   const bool by_columns = as_columns && !as_rows;  // steps of an empty one say nothing
   matrix.layout = by_columns ? Layout::column_major : Layout::row_major;
   const std::size_t lines = by_columns ? columns : rows;
