@@ -121,9 +121,8 @@ constexpr Geometry geometry(const KernelParameters& p) {
   // whole. Blocks that share a tile fetch a part of these rows each.
   g.a_part = p.a_k_major ? part_of_rows(p.block_m, p.cluster_n, p.row_fold()) : part_of_rows(p.block_k, p.cluster_n);
   g.b_part = p.b_k_major ? part_of_rows(p.block_n, p.cluster_m, p.column_fold()) : part_of_rows(p.block_k, p.cluster_m);
-  const bool groups_in_a = p.groups_of_rows && !p.swap_ab, groups_in_b = p.groups_of_rows && p.swap_ab;
-  g.a_box = groups_in_a && p.a_k_major ? group_box(g.a_part, p.cluster_n) : g.a_part;
-  g.b_box = groups_in_b && p.b_k_major ? group_box(g.b_part, p.cluster_m) : g.b_part;
+  g.a_box = p.groups_of_rows && !p.swap_ab ? group_box(g.a_part, p.cluster_n) : g.a_part;
+  g.b_box = p.groups_of_rows && p.swap_ab ? group_box(g.b_part, p.cluster_m) : g.b_part;
   g.a_bytes = (p.a_k_major ? g.a_part * max_of(1, p.cluster_n) : p.block_m) * p.block_k * p.size_a;
   g.b_bytes = (p.b_k_major ? g.b_part * max_of(1, p.cluster_m) : ceil_div(p.block_n, 64) * 64) * p.block_k * p.size_a;
   g.stage_bytes = g.a_bytes + g.b_bytes;

@@ -31,7 +31,7 @@ struct MatrixOfMap<true> {
 };
 
 /// What a tile loads of an operand: all BYTES of a stage's.
-template <int BYTES, int BOX_ROWS, int BOX_BYTES, bool OF_GROUPS>
+template <int BYTES, int BOX_ROWS, bool OF_GROUPS>
 struct RowsOfTile {
   static constexpr int bytes = BYTES;
   __device__ __forceinline__ RowsOfTile(int, int) {}
@@ -40,18 +40,16 @@ struct RowsOfTile {
 /// Of groups' rows the boxes that begin before the tile's end. What lies behind is another group's, and takes its share
 /// of what the L2 and shared memory can move (tools/results/NOTES.md, 66); whatever is in the stage is multiplied
 /// instead, for rows that are never stored.
-template <int BYTES, int BOX_ROWS, int BOX_BYTES>
-struct RowsOfTile<BYTES, BOX_ROWS, BOX_BYTES, true> {
+template <int BYTES, int BOX_ROWS>
+struct RowsOfTile<BYTES, BOX_ROWS, true> {
   int end, bytes;
   __device__ __forceinline__ RowsOfTile(int first, int its_end)
-      : end(its_end),
-        bytes(ceil_div(clamped(its_end - first, 0, BYTES / BOX_BYTES * BOX_ROWS), BOX_ROWS) * BOX_BYTES) {}
+      : end(its_end), bytes(ceil_div(clamped(its_end - first, 0, BYTES / 128), BOX_ROWS) * BOX_ROWS * 128) {}
   __device__ __forceinline__ bool has(int row) const { return row < end; }
 };
-using RowsOfA = RowsOfTile<A_BYTES, A_K_MAJOR ? GEOMETRY.a_box : BOX, A_K_MAJOR ? GEOMETRY.a_box * 128 : BOX_BYTES,
-                           GROUPS_OF_ROWS && !SWAP_AB>;
-using RowsOfB = RowsOfTile<STAGE_BYTES - A_BYTES, B_K_MAJOR ? GEOMETRY.b_box : BOX,
-                           B_K_MAJOR ? GEOMETRY.b_box * 128 : BOX_BYTES, GROUPS_OF_ROWS && SWAP_AB>;
+using RowsOfA = RowsOfTile<A_BYTES, GEOMETRY.a_box, GROUPS_OF_ROWS && !SWAP_AB>;
+using RowsOfB = RowsOfTile<STAGE_BYTES - A_BYTES, GEOMETRY.b_box, GROUPS_OF_ROWS && SWAP_AB>;
+static_assert(!GROUPS_OF_ROWS || (SWAP_AB ? B_K_MAJOR : A_K_MAJOR), "groups are of rows of a row-major A");
 
 /// Copies this block's part of a tile's operand, ROWS in memory, to all blocks that share it. GATED: these are pairs,
 /// which the map puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
@@ -93,8 +91,7 @@ __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i)
-      if (rows.has(mn + i * BOX)) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
+    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
   }
 }
 

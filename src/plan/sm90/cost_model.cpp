@@ -106,7 +106,7 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
   launch.loaded_columns = b_k_major_ ? device::sm90::part_of_rows(c.block_n, c.cluster_m, fold) * c.cluster_m
                                      : double(round_up(c.block_n, box_columns));
   if (narrows(c, problem_)) {
-    const int box = b_k_major_ ? device::sm90::geometry(parameters_of(c, problem_)).b_box : box_columns;
+    const int box = device::sm90::geometry(parameters_of(c, problem_)).b_box;
     launch.loaded_columns = std::min(launch.loaded_columns, launch.columns + (box - device::width_step) / 2.);
   }
   return launch;
