@@ -95,11 +95,11 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
     const double tiles = expected_tile_rows(problem_.n, c.block_n);
     launch.columns = std::min(launch.columns, double(problem_.n) / tiles + device::width_step / 2.);
   }
-  launch.multiplied_rows = launch.loaded_rows = launch.rows;
+  launch.multiplied_rows = launch.rows;
   if (has_groups_of_rows(problem_) && !c.swap_ab) {  // consumers pass, and multiply half, where a group has no more
     const double multiplied = wgmma_rows * expected_tile_rows(problem_.m, std::int64_t(wgmma_rows)),
                  tiles = expected_tile_rows(problem_.m, group_tile_rows(c)) * c.cluster_m;
-    launch.multiplied_rows = launch.loaded_rows = std::min(launch.rows, multiplied / tiles);
+    launch.multiplied_rows = std::min(launch.rows, multiplied / tiles);
   }
   launch.elements = launch.multiplied_rows * launch.columns;
   const int fold = pairing_of(problem_) != Pairing::none && !c.swap_ab ? 2 : 1;
@@ -114,7 +114,7 @@ CostModelSm90::Launch CostModelSm90::launch_of(const KernelConfig& c, const Tile
 
 CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
   const KernelConfig& c = l.config;
-  const double n = l.columns, loaded = l.loaded_rows + l.loaded_columns;
+  const double n = l.columns, loaded = l.multiplied_rows + l.loaded_columns;
   Step step;
   step.ingest_clocks = row_bytes_of_step / ingest_bytes_a_clock * loaded * rates_.ingest;
 
@@ -123,7 +123,7 @@ CostModelSm90::Step CostModelSm90::step_of(const Launch& l) const {
       double(std::min<std::int64_t>(l.cluster_tiles.all * c.cluster_k * l.dealing.splits, l.usable / l.cluster));
   const double rows_of_wave = double(std::min<std::int64_t>(l.cluster_tiles.m, std::max(1, c.group_m)));
   const double columns_of_wave = std::max(1., std::min(double(l.cluster_tiles.n), clusters / rows_of_wave));
-  step.rows_us = l.loaded_rows / c.cluster_n * row_us_a_ * contention(columns_of_wave) +
+  step.rows_us = l.multiplied_rows / c.cluster_n * row_us_a_ * contention(columns_of_wave) +
                  l.loaded_columns / c.cluster_m * row_us_b_ * contention(rows_of_wave);
   if (c.ping_pong) step.rows_us *= rates_.ping_pong_row;
 

@@ -33,8 +33,8 @@ class CostModelSm90 {
     int usable = 1, resident = 1;                ///< SMs, and blocks that share one
     std::int64_t tiles = 0;                      ///< of all blocks
     double rows = 0, columns = 0, elements = 0;  ///< of a tile
-    double multiplied_rows = 0;                  ///< of them, on average
-    double loaded_rows = 0, loaded_columns = 0;  ///< of A and B, the latter with those that parts of it come to
+    double multiplied_rows = 0;                  ///< of them, on average, which are those that are loaded
+    double loaded_columns = 0;                   ///< of B, for one, with those that parts of it come to
   };
   /// One k-block of a block, in what it asks of an SM alone and of the L2 with all others.
   struct Step {
