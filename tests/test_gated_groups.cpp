@@ -215,6 +215,5 @@ TEST_CASE("A scale of a group's gate, or of what it lets through, that is missed
 }
 
 TEST_CASE("Scaled pairs of groups are as on the emulator, on a GPU", "[gated_groups][groups][gpu]") {
-  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), scaled_groups, chosen_and_hostile);
+  run_all_on_gpu(scaled_groups, chosen_and_hostile);
 }

@@ -295,7 +295,5 @@ TEST_CASE("Groups by pointers are tuned as they are called", "[groups][pointers]
 }
 
 TEST_CASE("Groups find each B by its pointer, on a GPU", "[groups][pointers][gpu]") {
-  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_b, as_chosen, scales_of_blocks, pointers_that_are_none, tiles_without_b,
-             gated_groups);
+  run_all_on_gpu(ways_to_b, as_chosen, scales_of_blocks, pointers_that_are_none, tiles_without_b, gated_groups);
 }

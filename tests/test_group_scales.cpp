@@ -278,9 +278,20 @@ TEST_CASE("NVRTC makes kernels of groups that are promoted without scales of blo
     }
 }
 
-TEST_CASE("Scaled groups and batches are as on the emulator, on a GPU", "[groups][scales][gpu]") {
+TEST_CASE("Groups have scales of blocks, wherever they begin, on a GPU", "[groups][scales][gpu]") {
+  run_all_on_gpu(ways_to_a_group);
+}
+TEST_CASE("Scaled groups leave consumers tails, on a GPU", "[groups][scales][gpu]") {
+  run_all_on_gpu(tails_of_consumers);
+}
+TEST_CASE("Scaled groups of other types, with epilogues, on a GPU", "[groups][scales][gpu]") {
+  run_all_on_gpu(epilogues_and_types);
+}
+TEST_CASE("Tables out of range read no scale out of range, on a GPU", "[groups][scales][gpu]") {
+  run_all_on_gpu(hostile_tables);
+}
+TEST_CASE("A batch's matrices have scales of blocks of their own, on a GPU", "[scales][gpu]") {
   if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_a_group, tails_of_consumers, epilogues_and_types, hostile_tables);
-  GemmDevice of_batches(GemmDevice::cuda());
-  batches(of_batches);
+  GemmDevice device(GemmDevice::cuda());
+  batches(device);
 }

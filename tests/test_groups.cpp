@@ -350,8 +350,16 @@ TEST_CASE("NVRTC makes kernels of groups without spills", "[groups][cuda]") {
     }
 }
 
-TEST_CASE("Groups are as on the emulator, on a GPU", "[groups][gpu]") {
-  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_d, numbers_of_groups, hostile_tables, types_and_epilogues, as_chosen,
-             epilogues_of_ones_own);
+TEST_CASE("Groups reach D in every way, on a GPU", "[groups][gpu]") { run_all_on_gpu(ways_to_d); }
+TEST_CASE("Groups are few, many, empty and as chosen, on a GPU", "[groups][gpu]") {
+  run_all_on_gpu(numbers_of_groups, as_chosen);
+}
+TEST_CASE("Tables of groups that are broken write nothing out of bounds, on a GPU", "[groups][gpu]") {
+  run_all_on_gpu(hostile_tables);
+}
+TEST_CASE("Groups of every type, with epilogues and scales, on a GPU", "[groups][gpu]") {
+  run_all_on_gpu(types_and_epilogues);
+}
+TEST_CASE("Epilogues of one's own know their group, on a GPU", "[groups][gpu]") {
+  run_all_on_gpu(epilogues_of_ones_own);
 }

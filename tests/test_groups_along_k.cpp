@@ -31,8 +31,8 @@ using jitgemm::test::groups::broken_tables;
 using jitgemm::test::groups::ends_of;
 using jitgemm::test::groups::RecordedGroups;
 using jitgemm::test::groups::run_all_on;
+using jitgemm::test::groups::run_all_on_gpu;
 using jitgemm::test::groups::says_broken;
-using jitgemm::test::groups::why_no_hopper;
 
 namespace {
 
@@ -306,6 +306,5 @@ TEST_CASE("NVRTC makes kernels of groups along k without spills", "[groups][alon
 }
 
 TEST_CASE("Groups along k are as on the emulator, on a GPU", "[groups][along_k][gpu]") {
-  if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
-  run_all_on(GemmDevice::cuda(), ways_to_a_group, types_and_epilogues, as_chosen, hostile_tables);
+  run_all_on_gpu(ways_to_a_group, types_and_epilogues, as_chosen, hostile_tables);
 }
