@@ -299,4 +299,14 @@ inline ContextOptions on_emulator(const std::string& cache, Random& random) {
   return options;
 }
 
+/// Runs a function of a device and random numbers on an emulator with a cache of its own; the test's seed draws both.
+template <typename Cases>
+void run_emulated(const Cases& cases) {
+  INFO("JITGEMM_TEST_SEED=" << test_seed());
+  const TemporaryDirectory cache;
+  Random random(test_seed());
+  TestDevice device(on_emulator(cache.path(), random));
+  cases(device, random);
+}
+
 }  // namespace jitgemm::test::gated

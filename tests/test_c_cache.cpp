@@ -15,21 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A machine: two results, one of them an A100's, and two kernels.
-struct Machine {
-  TemporaryDirectory root;
-  ScopedEnvironment no_system{"JITGEMM_SYSTEM_CACHE_DIR", nullptr};
-  std::string cache = path("cache"), other = path("other"), file = path("a.wisdom");
-
-  Machine() {
-    Home home(cache);
-    home.db.merge({dated(record_of(first), "2026-11-21", 12.5),
-                   dated(record_of(second, 32, device_info_for("sm_80")), "2026-11-20", 7.25)});
-    for (const char* name : {"a", "b"}) home.cache.store(key_of(sample_entry(name)), sample_entry(name));
-  }
-  std::string path(const char* name) const { return (root.path() / name).string(); }
-};
-
 template <typename Struct>
 Struct made(jitgemm_status (*init)(Struct*)) {
   return made_by<Struct>(init);

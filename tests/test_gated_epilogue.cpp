@@ -109,57 +109,43 @@ void sources_of_pairs(TestDevice& device, Random& random) {
 }  // namespace
 
 TEST_CASE("Both columns of a pair meet, by every way out of a kernel", "[gated_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  meets_in_each_configuration(device, random);
+  run_emulated(meets_in_each_configuration);
 }
 
 TEST_CASE("Pairs are of each layout, alignment and type", "[gated_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  layouts_and_types(device, random);
+  run_emulated(layouts_and_types);
 }
 
 TEST_CASE("Pairs are found in rows and columns of B, packed and not", "[gated_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  sources_of_pairs(device, random);
+  run_emulated(sources_of_pairs);
 }
 
 TEST_CASE("A B that is packed slab by slab has both columns of a pair in one", "[gated_epilogue][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  struct Slabs {
-    const char* config;
-    DataType type;
-    std::int64_t n, k;
-  };
-  for (const auto& [text, type, n, k] :
-       {Slabs{"sm90 64x32x64 group_m=8 stages=2 warps=4 schedule=data_parallel pack=b", f16, 208, 190000},
-        Slabs{"sm90 64x16x32 group_m=8 stages=2 warps=4 swap_ab=true schedule=data_parallel pack=b", tf32, 144,
-              130000}})
-    for (const Pairing pairs : pairings)
-      for (const Layout layout : {Layout::row_major, Layout::column_major}) {
-        const KernelConfig config = parse_kernel_config(text);
-        Problem problem = problem_of(3, n, k, f32, layout);
-        problem.a.type = problem.b.type = type;
-        problem.epilogue.function = define_epilogue(parse_epilogue(line_of(pairs) + everything.text));
-        CAPTURE(to_string(problem), int(pairs));
-        const NormalProblem normal = normalise(problem);
-        const Slab slab = slab_of(normal, config);
-        CHECK((slab.columns > 0 && slab.columns < n));
-        CHECK(run(device, problem, pairs, everything, random, {.config = &config}) == "");
-        problem.n = n + 2;  // no whole groups of pairs
-        CHECK(slab_of(normalise(problem), config).rows == 0);
-      }
+  run_emulated([](TestDevice& device, Random& random) {
+    struct Slabs {
+      const char* config;
+      DataType type;
+      std::int64_t n, k;
+    };
+    for (const auto& [text, type, n, k] :
+         {Slabs{"sm90 64x32x64 group_m=8 stages=2 warps=4 schedule=data_parallel pack=b", f16, 208, 190000},
+          Slabs{"sm90 64x16x32 group_m=8 stages=2 warps=4 swap_ab=true schedule=data_parallel pack=b", tf32, 144,
+                130000}})
+      for (const Pairing pairs : pairings)
+        for (const Layout layout : {Layout::row_major, Layout::column_major}) {
+          const KernelConfig config = parse_kernel_config(text);
+          Problem problem = problem_of(3, n, k, f32, layout);
+          problem.a.type = problem.b.type = type;
+          problem.epilogue.function = define_epilogue(parse_epilogue(line_of(pairs) + everything.text));
+          CAPTURE(to_string(problem), int(pairs));
+          const NormalProblem normal = normalise(problem);
+          const Slab slab = slab_of(normal, config);
+          CHECK((slab.columns > 0 && slab.columns < n));
+          CHECK(run(device, problem, pairs, everything, random, {.config = &config}) == "");
+          problem.n = n + 2;  // no whole groups of pairs
+          CHECK(slab_of(normalise(problem), config).rows == 0);
+        }
+  });
 }
 
 TEST_CASE("On a GPU, pairs meet as on the emulator", "[gated_epilogue][gpu]") {

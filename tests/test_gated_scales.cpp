@@ -120,78 +120,62 @@ void scaled_as_chosen(TestDevice& device, Random& random) {
 }  // namespace
 
 TEST_CASE("Pairs have vectors of scales, by every way out of a kernel", "[gated_scales][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  scaled_in_each_configuration(device, vectors, random);
+  run_emulated([](TestDevice& device, Random& random) { scaled_in_each_configuration(device, vectors, random); });
 }
 
 TEST_CASE("Pairs have scales of blocks, by every way out of a kernel", "[gated_scales][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  scaled_in_each_configuration(device, blocks, random);
+  run_emulated([](TestDevice& device, Random& random) { scaled_in_each_configuration(device, blocks, random); });
 }
 
 TEST_CASE("Scaled pairs are of each layout, alignment and size", "[gated_scales][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  scaled_as_chosen(device, random);
+  run_emulated(scaled_as_chosen);
 }
 
 TEST_CASE("A scale of a gate, or of what it lets through, that is missed is seen", "[gated_scales][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  for (const char* const text : {"sm80 64x64x64 stages=3 warps=4 schedule=data_parallel",
-                                 "sm90 64x64x128 stages=3 warps=4 schedule=data_parallel",
-                                 "sm90 64x32x128 stages=3 warps=4 swap_ab=true schedule=data_parallel"})
-    for (const auto& how : {vectors[0], blocks[0], blocks[1], blocks[2], blocks[3]})
-      for (const Pairing pairs : pairings) {
-        const KernelConfig config = parse_kernel_config(text);
-        Problem problem = scaled_problem(35, 72, 272, how, random);
-        problem.d.type = f32;
-        const NormalProblem p = normalise(problem);
-        const std::int64_t width = 72, k_block = is_of_blocks(how[1]) ? random.between(0, 2) : 0;
-        // Of B, a scale of the first and of the second kind.
-        for (const std::int64_t column : {std::int64_t(random.between(0, 71)), width + random.between(0, 71)}) {
-          const std::int64_t ld = scale_ld(p.b.scaling, p.n, p.k);
-          const std::int64_t missed = how[1] == squares          ? column / 128 * ld + k_block
-                                      : how[1] == rows_of_blocks ? k_block * ld + column
-                                                                 : column;
-          CAPTURE(text, to_string(problem), int(pairs), missed);
-          CHECK(run(device, problem, pairs, difference, random, {.config = &config, .missed_b = missed}) != "");
+  run_emulated([](TestDevice& device, Random& random) {
+    for (const char* const text : {"sm80 64x64x64 stages=3 warps=4 schedule=data_parallel",
+                                   "sm90 64x64x128 stages=3 warps=4 schedule=data_parallel",
+                                   "sm90 64x32x128 stages=3 warps=4 swap_ab=true schedule=data_parallel"})
+      for (const auto& how : {vectors[0], blocks[0], blocks[1], blocks[2], blocks[3]})
+        for (const Pairing pairs : pairings) {
+          const KernelConfig config = parse_kernel_config(text);
+          Problem problem = scaled_problem(35, 72, 272, how, random);
+          problem.d.type = f32;
+          const NormalProblem p = normalise(problem);
+          const std::int64_t width = 72, k_block = is_of_blocks(how[1]) ? random.between(0, 2) : 0;
+          // Of B, a scale of the first and of the second kind.
+          for (const std::int64_t column : {std::int64_t(random.between(0, 71)), width + random.between(0, 71)}) {
+            const std::int64_t ld = scale_ld(p.b.scaling, p.n, p.k);
+            const std::int64_t missed = how[1] == squares          ? column / 128 * ld + k_block
+                                        : how[1] == rows_of_blocks ? k_block * ld + column
+                                                                   : column;
+            CAPTURE(text, to_string(problem), int(pairs), missed);
+            CHECK(run(device, problem, pairs, difference, random, {.config = &config, .missed_b = missed}) != "");
+          }
+          CHECK(run(device, problem, pairs, difference, random,
+                    {.config = &config, .missed_a = how[0] == squares ? k_block : random.between(0, 34)}) != "");
+          CHECK(run(device, problem, pairs, difference, random, {.config = &config}) == "");
         }
-        CHECK(run(device, problem, pairs, difference, random,
-                  {.config = &config, .missed_a = how[0] == squares ? k_block : random.between(0, 34)}) != "");
-        CHECK(run(device, problem, pairs, difference, random, {.config = &config}) == "");
-      }
+  });
 }
 
 TEST_CASE("Scales of a B that is packed slab by slab are those of both columns of a pair", "[gated_scales][emulator]") {
-  const TemporaryDirectory cache;
-  Random random(test_seed());
-  CAPTURE(test_seed());
-  TestDevice device(on_emulator(cache.path(), random));
-  const KernelConfig config =
-      parse_kernel_config("sm90 64x32x128 group_m=8 stages=2 warps=4 schedule=data_parallel pack=b");
-  for (const auto& how : {vectors[0], blocks[0], blocks[1]}) {
-    const Pairing pairs = random.pick(pairings);
-    Problem problem = scaled_problem(1, 72, 500'000, how, random);
-    problem.b.layout = Layout::row_major;
-    problem.accumulation = Accumulation::promoted;
-    problem.alpha = 0x1p-6;
-    problem.epilogue.function = define_epilogue(parse_epilogue(line_of(pairs) + difference.text));
-    const Slab slab = slab_of(normalise(problem), config);
-    CAPTURE(to_string(problem), int(pairs));
-    CHECK((slab.columns > 0 && slab.columns < problem.n));
-    CHECK(run(device, problem, pairs, difference, random, {.config = &config}) == "");
-  }
+  run_emulated([](TestDevice& device, Random& random) {
+    const KernelConfig config =
+        parse_kernel_config("sm90 64x32x128 group_m=8 stages=2 warps=4 schedule=data_parallel pack=b");
+    for (const auto& how : {vectors[0], blocks[0], blocks[1]}) {
+      const Pairing pairs = random.pick(pairings);
+      Problem problem = scaled_problem(1, 72, 500'000, how, random);
+      problem.b.layout = Layout::row_major;
+      problem.accumulation = Accumulation::promoted;
+      problem.alpha = 0x1p-6;
+      problem.epilogue.function = define_epilogue(parse_epilogue(line_of(pairs) + difference.text));
+      const Slab slab = slab_of(normalise(problem), config);
+      CAPTURE(to_string(problem), int(pairs));
+      CHECK((slab.columns > 0 && slab.columns < problem.n));
+      CHECK(run(device, problem, pairs, difference, random, {.config = &config}) == "");
+    }
+  });
 }
 
 TEST_CASE("On a GPU, scaled pairs are as on the emulator", "[gated_scales][gpu]") {

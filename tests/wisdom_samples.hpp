@@ -5,6 +5,8 @@
 #include <string>
 
 #include "cache_samples.hpp"
+#include "jitgemm/wisdom.hpp"
+#include "sandbox.hpp"
 #include "tune/wisdom.hpp"
 #include "tuning_samples.hpp"
 
@@ -35,6 +37,22 @@ struct Home {
   TakenWisdom import_from(const std::filesystem::path& file, Kernels kernels = Kernels::take) {
     return take_wisdom({read_wisdom_file(file)}, db, cache, kernels);
   }
+};
+
+/// A machine with two results, one of them an A100's, and two kernels.
+struct Machine {
+  TemporaryDirectory root;
+  ScopedEnvironment no_system{"JITGEMM_SYSTEM_CACHE_DIR", nullptr};
+  std::string cache = path("cache"), other = path("other"), file = path("a.wisdom");
+
+  Machine() {
+    Home home(cache);
+    home.db.merge({dated(record_of(first), "2026-11-21", 12.5),
+                   dated(record_of(second, 32, device_info_for("sm_80")), "2026-11-20", 7.25)});
+    for (const char* name : {"a", "b"}) home.cache.store(key_of(sample_entry(name)), sample_entry(name));
+  }
+  std::string path(const char* name) const { return (root.path() / name).string(); }
+  WisdomSelection all() const { return {.cache_dir = cache}; }
 };
 
 /// All files below a directory with what is in them, but the lock files.
