@@ -322,8 +322,8 @@ inline std::string why_no_hopper() {
   return architecture == "sm_90a" ? "" : "these configurations are Hopper's, and this GPU is " + architecture;
 }
 
-/// The same on a Hopper GPU, if there is one. Most of the time is NVRTC's, so few cases a test: ctest runs tests side
-/// by side.
+/// run_all_on a Hopper GPU, or else skips the test. Most of the time is NVRTC's, so few cases a test: ctest runs tests
+/// side by side.
 template <typename... Cases>
 void run_all_on_gpu(const Cases&... cases) {
   if (const std::string why = why_no_hopper(); !why.empty()) SKIP(why);
