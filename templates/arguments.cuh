@@ -24,6 +24,8 @@ struct Arguments {
   // follows within 192 bytes: on an H100 each line more before the first copy took 60 ns, one beyond the 256 between
   // two tiles 170 (tools/results/NOTES.md, 56).
   bool holds_next_back;  // the next launch on the stream starts when blocks of this one have ended
+  // Of kernels with CLUSTER_AT_LAUNCH: 2^bits blocks along M and N, and a bit for each block of a cluster's first row.
+  unsigned char cluster_m_bits, cluster_n_bits, cluster_row;
   Decomposition decomposition;
   Scalars<Scalar> scalars;
   int m, n, k;  // k = 0 when alpha = 0, A and B are not read then

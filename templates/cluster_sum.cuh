@@ -38,14 +38,13 @@ struct ClusterSum {
     // Room of their own would not save time: all but the last to arrive have done so long before (NOTES.md, 53).
     const u32 lane = thread % 32;
     if (lane < CLUSTER_K)
-      ptx::mbarrier_arrive_cluster(
-          ptx::map_to_rank(smem.peers_done(), ClusterPlace::rank_of(place.m, place.n, int(lane))));
+      ptx::mbarrier_arrive_cluster(ptx::map_to_rank(smem.peers_done(), place.rank_of(place.m, place.n, int(lane))));
     ptx::mbarrier_wait_parity(smem.peers_done(), 0);
     Accumulator kept[STORE_COUNT];
 #pragma unroll
     for (int slice = 0; slice < CLUSTER_K; ++slice) {
       const bool is_own = slice == place.k;
-      const u32 owner = ClusterPlace::rank_of(place.m, place.n, slice);
+      const u32 owner = place.rank_of(place.m, place.n, slice);
       const u32 to = ptx::map_to_rank(slot(place.k, consumer, thread, 0), owner);
       const u32 its_sums_there = ptx::map_to_rank(smem.sums_there(), owner);
 #pragma unroll

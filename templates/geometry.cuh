@@ -10,6 +10,7 @@ struct KernelParameters {
   int block_m, block_n, block_k;  // tile of D, depth of a k-block
   int stages, warps;              // k-blocks in shared memory; warps that multiply
   int cluster_m, cluster_n, cluster_k;
+  bool cluster_at_launch;  // the kernel takes cluster_m and cluster_n from there, and is made as if they were 1
   bool ping_pong, swap_ab;
   bool one_tile;  // a CTA has one tile, and all of its k-blocks
   bool split_k;   // every tile is cut into as many parts along k

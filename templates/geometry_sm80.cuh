@@ -82,7 +82,7 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (p.block_scales && g.accumulator_registers > 64)
     return "a thread that scales blocks of k holds at most 64 registers of accumulators, and as many of the block's";
   if (p.stages < 2 || p.stages > 8) return "at least 2 stages, and 8 at most";
-  if (p.cluster_m != 1 || p.cluster_n != 1 || p.cluster_k != 1 || p.ping_pong || p.swap_ab)
+  if (p.cluster_m != 1 || p.cluster_n != 1 || p.cluster_k != 1 || p.cluster_at_launch || p.ping_pong || p.swap_ab)
     return "clusters, ping-pong and swapped operands are of the sm90 main loop";
   return nullptr;
 }

@@ -154,6 +154,12 @@ constexpr Geometry geometry(const KernelParameters& p) {
   return g;
 }
 
+/// The kernel, as it is made, of a cluster that its launch chooses.
+constexpr KernelParameters alone(KernelParameters p) {
+  p.cluster_m = p.cluster_n = 1;
+  return p;
+}
+
 /// The rule that the parameters break, null if none.
 constexpr const char* broken_rule(const KernelParameters& p) {
   if (!are_in_range(p)) return "tile, stages and warps are in 1..1024";
@@ -188,6 +194,11 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   if (!is_power_of_two(p.cluster_m) || !is_power_of_two(p.cluster_n) || !is_power_of_two(p.cluster_k) ||
       p.cluster_m > 8 || p.cluster_n > 8 || p.cluster_k > 8 || p.cluster_m * p.cluster_n * p.cluster_k > 8)
     return "a cluster is a product of powers of two, of 8 thread blocks at most";
+  // What a stage holds is known before.
+  if (p.cluster_at_launch &&
+      (geometry(p).a_bytes != geometry(alone(p)).a_bytes || geometry(p).b_bytes != geometry(alone(p)).b_bytes))
+    return "a cluster that the launch chooses shares whole parts of 8 rows, of pairs 16: block_m is a multiple of 8 "
+           "cluster_n, block_n of 8 cluster_m";
   if (p.block_n % (8 * p.column_fold()) != 0) return "block_n is a multiple of 16 where its columns are pairs";
   if (geometry(p).a_box > 256 || geometry(p).b_box > 256) return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {

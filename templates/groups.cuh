@@ -227,9 +227,10 @@ __device__ __forceinline__ auto scheduler_of(const Arguments& args, int cta) {
     return TileScheduler<PARTITION>{args.decomposition, cta};
 }
 
-/// The tile of a block at (m, n) of its cluster, of the work that the scheduler gave last.
-template <typename OfBatches>
-__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const OfBatches&, const Work& work, int m, int n) {
+/// The tile of a block at its place in its cluster, of the work that the scheduler gave last.
+template <typename OfBatches, typename Place>
+__device__ __forceinline__ WorkTile work_tile(const Arguments& args, const OfBatches&, const Work& work,
+                                              const Place& place) {
   const auto index_of = [&args](int tile) {
     if constexpr (SHARDED)
       return shard_raster(tile, args.decomposition, GROUP_M, SHARDING, shard_arguments(args).rank,
@@ -238,15 +239,18 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const OfBat
       return raster(tile, args.decomposition, GROUP_M);
   };
   const TileIndex index = index_of(work.tile);
-  return work_tile(args, index.m * CLUSTER_M + m, index.n * CLUSTER_N + n, index.batch);
+  return work_tile(args, index.m * place.blocks_m + place.m, index.n * place.blocks_n + place.n, index.batch);
 }
+template <typename Place>
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const GroupScheduler& scheduler, const Work&,
-                                              int m, int n) {
+                                              const Place& place) {
   const GroupTile& tile = scheduler.tile;
   if constexpr (SWAP_AB)
-    return {(tile.across * CLUSTER_M + m) * BLOCK_M, tile.row + n * BLOCK_N, args.m, tile.row_end, tile.group};
+    return {(tile.across * CLUSTER_M + place.m) * BLOCK_M, tile.row + place.n * BLOCK_N, args.m, tile.row_end,
+            tile.group};
   else
-    return {tile.row + m * BLOCK_M, (tile.across * CLUSTER_N + n) * BLOCK_N, tile.row_end, args.n, tile.group};
+    return {tile.row + place.m * BLOCK_M, (tile.across * CLUSTER_N + place.n) * BLOCK_N, tile.row_end, args.n,
+            tile.group};
 }
 
 /// Where D is one matrix for all groups, or each shard's another, it has no other.

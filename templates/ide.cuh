@@ -59,6 +59,7 @@ constexpr int GROUP_M = 8;
 constexpr int STAGES = 3;
 constexpr int WARPS = 8;
 [[maybe_unused]] constexpr int CLUSTER_M = 1, CLUSTER_N = 1, CLUSTER_K = 1;
+[[maybe_unused]] constexpr bool CLUSTER_AT_LAUNCH = false;
 constexpr bool SWAP_AB = false;
 [[maybe_unused]] constexpr bool PING_PONG = false;
 [[maybe_unused]] constexpr bool DEPENDENT_LAUNCH = true;
@@ -89,8 +90,8 @@ constexpr Pairing PAIRING = Pairing::none;
 
 // clang-format off
 constexpr KernelParameters PARAMETERS{
-    BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, PING_PONG, SWAP_AB,
-    PARTITION == Partition::one_tile, PARTITION == Partition::split_k, PROMOTED, true,
+    BLOCK_M, BLOCK_N, BLOCK_K, STAGES, WARPS, CLUSTER_M, CLUSTER_N, CLUSTER_K, CLUSTER_AT_LAUNCH, PING_PONG,
+    SWAP_AB, PARTITION == Partition::one_tile, PARTITION == Partition::split_k, PROMOTED, true,
     sizeof(ElementA), sizeof(Accumulator), sizeof(ElementD), A_K_MAJOR, B_K_MAJOR, ALIGN_A, ALIGN_B, ALIGN_D,
     is_of_blocks(SCALING_A), SCALING_A == Scaling::block_1x128, SCALING_B == Scaling::block_1x128,
     GROUPING == Grouping::offsets || GROUPING == Grouping::counts, GROUPING == Grouping::offsets,

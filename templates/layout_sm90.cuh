@@ -112,38 +112,84 @@ struct PipelineState {
   }
 };
 
+/// How many blocks a cluster has along M and N, and of what they share each one's part, in rows in memory: known where
+/// the kernel is made.
+template <bool AT_LAUNCH>
+struct ClusterShape {
+  static constexpr int blocks_m = CLUSTER_M, blocks_n = CLUSTER_N, blocks = CLUSTER;
+  static constexpr int part_of_a = GEOMETRY.a_part, part_of_b = GEOMETRY.b_part;
+  __device__ __forceinline__ explicit ClusterShape(const Arguments&) {}
+  /// A bit for each block along N.
+  template <typename Place>
+  static __device__ __forceinline__ u32 row_of(const Place& place) {
+    u32 row = 0;
+    for (int i = 0; i < blocks_n; ++i) row |= 1u << place.rank_of(place.m, i, place.k);
+    return row;
+  }
+};
+
+/// What a launch says: to divide by a number would be some forty instructions before the first copy.
+struct PowerOfTwo {
+  int bits;
+  __device__ __forceinline__ operator int() const { return 1 << bits; }
+};
+__device__ __forceinline__ int operator/(int x, PowerOfTwo by) { return x >> by.bits; }
+__device__ __forceinline__ u32 operator/(u32 x, PowerOfTwo by) { return x >> by.bits; }
+__device__ __forceinline__ u32 operator%(u32 x, PowerOfTwo by) { return x & ((1u << by.bits) - 1); }
+
+static_assert(!CLUSTER_AT_LAUNCH || (CLUSTER_M == 1 && CLUSTER_N == 1), "else parts are of a kernel with one cluster");
+
+template <>
+struct ClusterShape<true> {
+  PowerOfTwo blocks_m, blocks_n, blocks;
+  int part_of_a, part_of_b;
+  u32 row;
+  template <typename Place>
+  __device__ __forceinline__ u32 row_of(const Place& place) const {
+    return row << place.rank_of(place.m, 0, place.k);
+  }
+  __device__ __forceinline__ explicit ClusterShape(const Arguments& args)
+      : blocks_m{args.cluster_m_bits},
+        blocks_n{args.cluster_n_bits},
+        blocks{blocks_m.bits + blocks_n.bits + (CLUSTER_K >= 2) + (CLUSTER_K >= 4) + (CLUSTER_K >= 8)},
+        part_of_a(GEOMETRY.a_part / blocks_n),
+        part_of_b(GEOMETRY.b_part / blocks_m),
+        row(args.cluster_row) {}
+};
+
 /// A block's place in its cluster, whose blocks are numbered along M first, then along N, then along K.
-struct ClusterPlace {
+struct ClusterPlace : ClusterShape<CLUSTER_AT_LAUNCH> {
   u32 rank;
   int m, n, k;
 
-  __device__ __forceinline__ ClusterPlace() : rank(CLUSTER > 1 ? ptx::cluster_rank() : 0) {
-    m = rank % CLUSTER_M;
-    n = rank / CLUSTER_M % CLUSTER_N;
-    k = rank / (CLUSTER_M * CLUSTER_N);
+  __device__ __forceinline__ explicit ClusterPlace(const Arguments& args)
+      : ClusterShape(args), rank(CLUSTER > 1 || CLUSTER_AT_LAUNCH ? ptx::cluster_rank() : 0) {
+    m = rank % blocks_m;
+    n = rank / blocks_m % blocks_n;
+    k = CLUSTER_AT_LAUNCH && CLUSTER_K == 1 ? 0 : rank / blocks_m / blocks_n;
   }
-  static __device__ __forceinline__ u32 rank_of(int m, int n, int k) { return (k * CLUSTER_N + n) * CLUSTER_M + m; }
+  __device__ __forceinline__ u32 rank_of(int its_m, int its_n, int its_k) const {
+    return (its_k * blocks_n + its_n) * blocks_m + its_m;
+  }
+  /// The number of this cluster, of those of the grid.
+  __device__ __forceinline__ int cluster() const { return int(ptx::block_index()) / blocks; }
 
   /// Blocks with the same rows of A, or columns of B, a bit each.
-  __device__ __forceinline__ u16 sharers_of_a() const {
-    u32 blocks = 0;
-    for (int i = 0; i < CLUSTER_N; ++i) blocks |= 1u << rank_of(m, i, k);
-    return u16(blocks);
-  }
-  __device__ __forceinline__ u16 sharers_of_b() const { return u16(((1u << CLUSTER_M) - 1) << rank_of(0, n, k)); }
+  __device__ __forceinline__ u16 sharers_of_a() const { return u16(row_of(*this)); }
+  __device__ __forceinline__ u16 sharers_of_b() const { return u16(((1u << blocks_m) - 1) << rank_of(0, n, k)); }
 
-  /// The blocks that this one shares an operand with, itself included: CLUSTER_M + CLUSTER_N - 1, in some order.
-  static constexpr int SHARERS = CLUSTER_M + CLUSTER_N - 1;
+  /// The blocks that this one shares an operand with, itself included, in some order.
+  __device__ __forceinline__ int sharers() const { return blocks_m + blocks_n - 1; }
   __device__ __forceinline__ u32 sharer(int i) const {
-    const int other_n = i - CLUSTER_M;
-    return i < CLUSTER_M ? rank_of(i, n, k) : rank_of(m, other_n + (other_n >= n), k);
+    const int other_n = i - blocks_m;
+    return i < blocks_m ? rank_of(i, n, k) : rank_of(m, other_n + (other_n >= n), k);
   }
 };
 
 /// One block's part of a cluster's work that the scheduler gave last, found before the wait for its operands.
 __device__ __forceinline__ WorkTile tile_of(const Arguments& args, const Scheduler& scheduler, const Work& work,
                                             const ClusterPlace& place) {
-  WorkTile tile = work_tile(args, scheduler, work, place.m, place.n);
+  WorkTile tile = work_tile(args, scheduler, work, place);
   ptx::compute_now(tile.row);
   ptx::compute_now(tile.column);
   return tile;

@@ -108,7 +108,7 @@ struct StageLoader {
 
   __device__ __forceinline__ void begin_work(Work& work, bool exists) {
     if (exists) {
-      const WorkTile tile = work_tile(args, scheduler, work, 0, 0);
+      const WorkTile tile = work_tile(args, scheduler, work, NoCluster{});
       const int first = first_k(scheduler).at(work.k_begin * BLOCK_K);
       a.seek(args.a, batch_offset(tile.batch, args.stride_a), tile.row, tile.row_end, first);
       if constexpr (B_BY_POINTERS) {

@@ -7,7 +7,7 @@
 // full(stage)   the producer's thread, and the bytes of A    1, and the bytes    consumers that     one a pass of
 //               and B, from each block that fetches them                         multiply it        the ring
 // empty(stage)  a lane of each warp that has multiplied it,  4 warps, x          the producer's     one a pass; the
-//               in each block that the stage is sent to      consumers, SHARERS  thread (of groups  first wait passes
+//               in each block that the stage is sent to      consumers, sharers  thread (of groups  first wait passes
 //                                                                                its warp)
 // turn(c)       ping-pong: a lane of each warp of the other  4                   consumer c         one an item of c,
 //               consumer, once its products are issued                                              of 0 one passes
@@ -69,16 +69,18 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
                                         u32 consumer, u32 thread) {
   const u32 lane = thread % 32;
   const u32 first_row = PING_PONG ? 0 : consumer * CONSUMER_ROWS;
-  Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
+  Scheduler scheduler = scheduler_of(args, place.cluster());
   // Of a warp, one lane for each block that waits for it before it fetches again.
-  const bool releases = lane < ClusterPlace::SHARERS;
+  const bool releases = lane < u32(place.sharers());
+  int here = releases && place.sharers() == 1, elsewhere = releases && place.sharers() > 1;
+  if constexpr (CLUSTER_AT_LAUNCH) {  // not once a k-block
+    ptx::compute_now(here);
+    ptx::compute_now(elsewhere);
+  }
   const u32 released = place.sharer(int(lane));
   const auto release = [&](u32 empty) {
-    if (!releases) return;
-    if constexpr (ClusterPlace::SHARERS == 1)
-      ptx::mbarrier_arrive(empty);
-    else
-      ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
+    if (here) ptx::mbarrier_arrive(empty);
+    if (elsewhere) ptx::mbarrier_arrive_cluster(ptx::map_to_rank(empty, released));
   };
 
   PlaceOfD scattered(args, smem, consumer, thread);
@@ -177,12 +179,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const SharedMemor
 }
 
 /// One thread.
-__device__ __forceinline__ void initialise_barriers(const SharedMemory& smem) {
+__device__ __forceinline__ void initialise_barriers(const SharedMemory& smem, const ClusterPlace& place) {
 #pragma unroll
   for (int stage = 0; stage < STAGES; ++stage) {
     ptx::mbarrier_init(smem.full(stage), 1);
     // A lane of each warp that multiplies the stage, in each block that it is sent to.
-    ptx::mbarrier_init(smem.empty(stage), (PING_PONG ? 1 : CONSUMERS) * 4 * ClusterPlace::SHARERS);
+    ptx::mbarrier_init(smem.empty(stage), (PING_PONG ? 1 : CONSUMERS) * 4 * place.sharers());
   }
   if constexpr (PING_PONG) {
     ptx::mbarrier_init(smem.turn(0), 4);  // a lane of each warp
@@ -207,10 +209,10 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
   if constexpr (GROUPED || HAS_BLOCK_SCALES) base = ptx::warp_uniform(base);
   const SharedMemory smem{base};
   const u32 warp = ptx::warp_uniform(ptx::thread_index() / 32), thread = ptx::thread_index() % 128;
-  const ClusterPlace place;
+  const ClusterPlace place(args);
 
   if (warp == 1) {
-    if (ptx::elect_one()) initialise_barriers(smem);
+    if (ptx::elect_one()) initialise_barriers(smem, place);
   } else if (warp == 2 && ptx::elect_one()) {
     ptx::prefetch_tensormap(&args.map_a);
     ptx::prefetch_tensormap(&args.map_b);
@@ -222,7 +224,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     if (warp == 0) {
       produce(args, smem, place);
     } else {
-      await_barriers();
+      await_barriers(place);
       if constexpr (SCATTERS_D) {
         if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
         if (int(warp) <= CONSUMERS) move(args, smem, place, warp - 1, thread % 32);
@@ -230,7 +232,7 @@ __device__ __forceinline__ void gemm(const Arguments& args) {
     }
   } else {
     if constexpr (CONSUMERS > 1) ptx::setmaxnreg_inc<CONSUMER_REGISTERS>();
-    await_barriers();
+    await_barriers(place);
     if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
     consume(args, smem, place, warp / 4 - 1, thread);
   }

@@ -51,25 +51,32 @@ using RowsOfA = RowsOfTile<A_BYTES, GEOMETRY.a_box, GROUPS_OF_ROWS && !SWAP_AB>;
 using RowsOfB = RowsOfTile<STAGE_BYTES - A_BYTES, GEOMETRY.b_box, GROUPS_OF_ROWS && SWAP_AB>;
 static_assert(!GROUPS_OF_ROWS || (SWAP_AB ? B_K_MAJOR : A_K_MAJOR), "groups are of rows of a row-major A");
 
-/// Copies this block's part of a tile's operand, ROWS in memory, to all blocks that share it. GATED: these are pairs,
-/// which the map puts 8 and 8 in turn; of ragged ones it has no groups, but all rows (tensor_maps.cpp).
-template <int BLOCK, bool K_MAJOR, int SHARERS, int ROWS, int BOX_ROWS, bool GATED, bool BY_POINTERS, typename Rows>
+/// What a block fetches of an operand for all blocks that share it: its part, of so many rows in memory.
+struct Part {
+  int number, rows;
+  u16 sharers;
+};
+
+/// Copies this block's part of a tile's operand, of BOXES where it is K-major, to all blocks that share it, or if it is
+/// not SHARED to its own alone. GATED: these are pairs, which the map puts 8 and 8 in turn; of ragged ones it has no
+/// groups, but all rows (tensor_maps.cpp).
+template <int BLOCK, bool K_MAJOR, bool SHARED, int BOXES, int BOX_ROWS, bool GATED, bool BY_POINTERS, typename Rows>
 __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32 barrier, int mn, int k,
-                                             const MatrixOfMap<BY_POINTERS>& matrix, const Rows& rows, int part,
-                                             u16 sharers) {
+                                             const MatrixOfMap<BY_POINTERS>& matrix, const Rows& rows,
+                                             const Part& part) {
   const auto copy_5d = [&](u32 to, int inner, int outer, int group, int batch) {
-    if constexpr (SHARERS == 1)
-      ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
+    if constexpr (SHARED)
+      ptx::tma_load_multicast_5d(to, map, barrier, inner, outer, 0, group, batch, part.sharers);
     else
-      ptx::tma_load_multicast_5d(to, map, barrier, inner, outer, 0, group, batch, sharers);
+      ptx::tma_load_5d(to, map, barrier, inner, outer, 0, group, batch);
   };
   const auto copy = [&](u32 to, int inner, int outer) {
     if constexpr (BY_POINTERS)
       copy_5d(to, inner, outer, matrix.place.low, matrix.place.high);
-    else if constexpr (SHARERS == 1)
-      ptx::tma_load_3d(to, map, barrier, inner, outer, matrix.number);
+    else if constexpr (SHARED)
+      ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, matrix.number, part.sharers);
     else
-      ptx::tma_load_multicast_3d(to, map, barrier, inner, outer, matrix.number, sharers);
+      ptx::tma_load_3d(to, map, barrier, inner, outer, matrix.number);
   };
   [[maybe_unused]] const auto copy_pairs = [&](u32 to, int outer, [[maybe_unused]] int group) {
     if constexpr (BY_POINTERS)
@@ -77,27 +84,28 @@ __device__ __forceinline__ void load_operand(u32 smem, const TensorMap* map, u32
     else
       copy_5d(to, k, outer, group, matrix.number);
   };
-  smem += part * ROWS * 128;
+  const int first = part.number * part.rows;
+  smem += first * 128;
   if constexpr (K_MAJOR && GATED && RAGGED_PAIRS) {
 #pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) copy_pairs(smem + i * (16 * 128), (mn + part * ROWS) / 2 + i * 8, 0);
+    for (int i = 0; i < part.rows / 16; ++i) copy_pairs(smem + i * (16 * 128), (mn + first) / 2 + i * 8, 0);
   } else if constexpr (K_MAJOR && GATED) {
-    copy_pairs(smem, 0, (mn + part * ROWS) / 16);
+    copy_pairs(smem, 0, (mn + first) / 16);
   } else if constexpr (K_MAJOR) {
 #pragma unroll
-    for (int i = 0; i < ROWS / BOX_ROWS; ++i) {
-      const int row = mn + part * ROWS + i * BOX_ROWS;
+    for (int i = 0; i < BOXES; ++i) {
+      const int row = mn + first + i * BOX_ROWS;
       if (rows.has(row)) copy(smem + i * (BOX_ROWS * 128), k, row);
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i) copy(smem + i * BOX_BYTES, mn + i * BOX, k + part * ROWS);
+    for (int i = 0; i < ceil_div(BLOCK, BOX); ++i) copy(smem + i * BOX_BYTES, mn + i * BOX, k + first);
   }
 }
 
 /// Returns once the barriers of all blocks of the cluster are initialised.
-__device__ __forceinline__ void await_barriers() {
-  if constexpr (CLUSTER > 1) {
+__device__ __forceinline__ void await_barriers(const ClusterPlace& place) {
+  if (place.blocks > 1) {
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();
   } else {
@@ -113,7 +121,8 @@ struct Producer {
   const SharedMemory& smem;
   const ClusterPlace& place;
   bool issues = true;
-  u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
+  Part part_of_a{place.n, place.part_of_a, place.sharers_of_a()};
+  Part part_of_b{place.m, place.part_of_b, place.sharers_of_b()};
   PipelineState state = {};
   SourceOfA source_a{args};
   // Said behind the first copy, which everyone waits for (tools/results/NOTES.md, 56).
@@ -128,9 +137,24 @@ struct Producer {
       return MatrixOfMap<false>{number};
   }
 
-  /// `items` gave the work. Where it is fetched, the next is asked for as many k-blocks before the end as there are
-  /// stages.
+  /// `items` gave the work. A loop for each way to share: a branch in the loop took 50 clocks a k-block, and a
+  /// multicast to one block, beside one to several, takes longer than a copy (tools/results/NOTES.md, 68).
   template <typename Items, typename FirstK>
+  __device__ __forceinline__ void load(Items& items, const Work& work, const WorkTile& tile, const FirstK& its_k) {
+    if constexpr (!CLUSTER_AT_LAUNCH)
+      load<(CLUSTER_N > 1), (CLUSTER_M > 1)>(items, work, tile, its_k);
+    else if (place.blocks_n > 1 && place.blocks_m > 1)
+      load<true, true>(items, work, tile, its_k);
+    else if (place.blocks_n > 1)
+      load<true, false>(items, work, tile, its_k);
+    else if (place.blocks_m > 1)
+      load<false, true>(items, work, tile, its_k);
+    else
+      load<false, false>(items, work, tile, its_k);
+  }
+
+  /// Where work is fetched, the next is asked for as many k-blocks before the end as there are stages.
+  template <bool SHARES_A, bool SHARES_B, typename Items, typename FirstK>
   __device__ __forceinline__ void load(Items& items, const Work& work, const WorkTile& tile, const FirstK& its_k) {
     const TileScales<HAS_BLOCK_SCALES> scales(args, tile);
     const TensorMap* const map_a = source_a.map(tile.batch);
@@ -145,11 +169,10 @@ struct Producer {
       if constexpr (GROUPED) ptx::warp_sync();  // none is left behind, who would find the stage full again
       if (issues) {
         ptx::mbarrier_arrive_expect_tx(full, rows_a.bytes + rows_b.bytes + scales.bytes);
-        load_operand<BLOCK_M, A_K_MAJOR, CLUSTER_N, GEOMETRY.a_part, GEOMETRY.a_box, ROW_FOLD == 2>(
-            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, rows_a, place.n, sharers_of_a);
-        load_operand<BLOCK_N, B_K_MAJOR, CLUSTER_M, GEOMETRY.b_part, GEOMETRY.b_box, COLUMN_FOLD == 2>(
-            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, rows_b, place.m,
-            sharers_of_b);
+        load_operand<BLOCK_M, A_K_MAJOR, SHARES_A, GEOMETRY.a_part / GEOMETRY.a_box, GEOMETRY.a_box, ROW_FOLD == 2>(
+            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, rows_a, part_of_a);
+        load_operand<BLOCK_N, B_K_MAJOR, SHARES_B, GEOMETRY.b_part / GEOMETRY.b_box, GEOMETRY.b_box, COLUMN_FOLD == 2>(
+            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, rows_b, part_of_b);
         scales.copy(smem, state.stage, full, k);
         if constexpr (DEPENDENT_LAUNCH) {
           if (lets_next_start) ptx::griddepcontrol_launch_dependents();
@@ -170,7 +193,8 @@ struct Producer {
   }
   /// The block outlives what others do at its barriers.
   __device__ __forceinline__ void await_sharers() {
-    if constexpr (ClusterPlace::SHARERS > 1) {
+    if (place.sharers() > 1) {
+#pragma unroll(CLUSTER_AT_LAUNCH ? 1 : STAGES)
       for (int stage = 0; stage < STAGES; ++stage) {
         ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
         state.advance();
@@ -181,12 +205,12 @@ struct Producer {
 
 /// One warp.
 __device__ __forceinline__ void produce(const Arguments& args, const SharedMemory& smem, const ClusterPlace& place) {
-  Scheduler scheduler = scheduler_of(args, int(ptx::block_index()) / CLUSTER);
+  Scheduler scheduler = scheduler_of(args, place.cluster());
   Producer producer{args, smem, place};
   Work work{};
   if constexpr (GROUPED) {
     // Memory that a kernel before may write says what there is to do, and it takes the warp to find out.
-    await_barriers();
+    await_barriers(place);
     const bool is_elected = producer.issues = ptx::elect_one();
     if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
     FetchedWork items(scheduler, args, smem, place, is_elected);
@@ -197,7 +221,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const SharedMemor
   } else {
     bool more = scheduler.first(work);
     WorkTile tile = tile_of(args, scheduler, work, place);
-    await_barriers();
+    await_barriers(place);
     if (!ptx::elect_one()) return;
     if constexpr (DEPENDENT_LAUNCH) ptx::griddepcontrol_wait();
     while (more) {

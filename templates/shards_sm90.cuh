@@ -221,7 +221,7 @@ __device__ __forceinline__ void move_tile(const ShardArguments& args, const Work
 __device__ __forceinline__ void move(const Arguments& arguments, const SharedMemory& smem, const ClusterPlace& place,
                                      u32 consumer, u32 lane) {
   const ShardArguments& args = shard_arguments(arguments);
-  Scheduler scheduler = scheduler_of(arguments, int(ptx::block_index()) / CLUSTER);
+  Scheduler scheduler = scheduler_of(arguments, place.cluster());
   u32 item = 0, moved = 0;
   Work work;
   for (bool more = scheduler.first(work); more; more = scheduler.next(work)) {

@@ -24,6 +24,11 @@ struct WorkTile {
   }
 };
 
+/// Of a kernel without clusters, a block's place in its own.
+struct NoCluster {
+  static constexpr int blocks_m = 1, blocks_n = 1, m = 0, n = 0;
+};
+
 /// Tile (m, n) of matrix `batch`.
 __device__ __forceinline__ WorkTile work_tile(const Arguments& args, int m, int n, int batch) {
   return {m * BLOCK_M, n * BLOCK_N, args.m, args.n, batch};

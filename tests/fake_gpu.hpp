@@ -138,10 +138,11 @@ struct FakeGpu : FakeDriver {
     if (x.decomposition.splits > 1 || x.decomposition.stream_k_tiles > 0) {
       if (!holds(x.partials, 4) || !holds(x.counters, 4) || *x.counters != 0) return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
+    const std::vector<float> a = f32_of(x.a, x.m, x.k, x.lda), b = f32_of(x.b, x.k, x.n, x.ldb);
     for (int i = 0; i < x.m; ++i) {
       for (int j = 0; j < x.n; ++j) {
         float sum = 0;
-        for (int l = 0; l < x.k; ++l) sum += f32_of(x.a, i * x.lda + l) * f32_of(x.b, l * x.ldb + j);
+        for (int l = 0; l < x.k; ++l) sum += a[std::size_t(i) * x.k + l] * b[std::size_t(l) * x.n + j];
         store(sum, x.d, i * x.ldd + j, f16);
       }
     }
@@ -289,16 +290,13 @@ struct FakeGpu : FakeDriver {
  private:
   static inline std::atomic<long> slowness = 1;  // of the kernel launched last, so that no two are equally fast
 
-  static float f32_of(const void* array, std::int64_t i) {
-    static const std::vector<float> values = [] {
-      std::vector<float> all(1 << 16);
-      for (std::size_t bits = 0; bits < all.size(); ++bits) {
-        const auto one = std::uint16_t(bits);
-        all[bits] = float(load(&one, 0, f16));
-      }
-      return all;
-    }();
-    return values[static_cast<const std::uint16_t*>(array)[i]];
+  /// Rows of a matrix of f16, one after the other.
+  static std::vector<float> f32_of(const void* matrix, int rows, int columns, std::int64_t ld) {
+    std::vector<float> values;
+    values.reserve(std::size_t(rows) * std::size_t(columns));
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < columns; ++j) values.push_back(float(load(matrix, i * ld + j, f16)));
+    return values;
   }
 };
 

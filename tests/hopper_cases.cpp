@@ -57,6 +57,7 @@ enum Axis {
   rows,
   width,
   cluster,
+  at_launch,
   swapped,
   stages,
   m,
@@ -82,6 +83,7 @@ const std::vector<int> axis_sizes{int(sm90_type_count),
                                   int(row_choices.size()),
                                   int(widths.size()),
                                   int(clusters.size()),
+                                  2,
                                   2,
                                   int(stage_choices.size()),
                                   6,
@@ -138,7 +140,8 @@ std::string make_case(const std::vector<int>& row, Random& random, GemmCase& gem
             .ping_pong = tile_rows.ping_pong,
             .swap_ab = row[swapped] == 1,
             .pack_a = at(operands, operand_a, 0).packed,
-            .pack_b = at(operands, operand_b, 0).packed};
+            .pack_b = at(operands, operand_b, 0).packed,
+            .cluster_at_launch = row[at_launch] == 1};
   apply(at(schedules, schedule, 0), config);
   config.grid *= cluster_size_of(config);
   p.a.type = types.a, p.b.type = types.b, p.d.type = types.d;

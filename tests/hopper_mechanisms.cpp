@@ -26,6 +26,13 @@ KernelConfig in_cluster(KernelConfig config, int m, int n, int k = 1) {
   return config;
 }
 
+/// Of a kernel that serves all.
+KernelConfig in_any_cluster(KernelConfig config, int m, int n, int k = 1) {
+  config = in_cluster(config, m, n, k);
+  config.cluster_at_launch = true;
+  return config;
+}
+
 KernelConfig swapped(KernelConfig config) {
   config.swap_ab = true;
   return config;
@@ -87,6 +94,12 @@ std::vector<Mechanism> hopper_mechanisms() {
   add("cluster", {.m = 200, .n = 150, .k = 313, .b = {.layout = columns}},
       dealt(in_cluster(tile(72, 1, 2), 2, 2), persistent, 2));
   add("cluster", {.m = 100, .n = 300, .k = 250, .beta = 1}, in_cluster(swapped(tile(40)), 4, 1));
+  add("cluster", {.m = 311, .n = 123, .k = 313, .b = {.layout = columns}},
+      dealt(in_any_cluster(tile(64, 1, 2), 2, 2), persistent, 2));
+  add("cluster", {.m = 150, .n = 300, .k = 313, .a = {.layout = columns}, .beta = 1},
+      dealt(in_any_cluster(ping_pong(64, 64), 1, 4), persistent, 1));
+  add("cluster", {.m = 90, .n = 170, .k = 440, .batch = 2}, in_any_cluster(tile(72), 1, 1));
+  add("cluster_sum", {.m = 100, .n = 130, .k = 440}, in_any_cluster(swapped(tile(64)), 2, 1, 4));
 
   add("ping_pong", {.m = 311, .n = 123, .k = 250}, dealt(ping_pong(64, 64, 2), persistent, 2));
   add("ping_pong", {.m = 200, .n = 201, .k = 313, .beta = 1}, dealt(ping_pong(128, 72), stream_k, 3));

@@ -1,10 +1,12 @@
 #include "reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <vector>
 
 #include "activations.hpp"
 #include "core/operand_matrix.hpp"
@@ -52,6 +54,17 @@ double decode(int bits, const Format& f) {
     value = f.ieee && magnitude == f.infinity_bits() ? infinity : std::numeric_limits<double>::quiet_NaN();
   }
   return bits & f.sign_bit() ? -value : value;
+}
+
+/// decode() of all bits: references load millions.
+const std::vector<double>& values_of(DataType type) {
+  const auto all = [](const Format& f) {
+    std::vector<double> values(std::size_t(1) << f.bits);
+    for (std::size_t bits = 0; bits < values.size(); ++bits) values[bits] = decode(int(bits), f);
+    return values;
+  };
+  static const std::array tables{all(format_of(f16)), all(format_of(bf16)), all(format_of(e4m3)), all(format_of(e5m2))};
+  return tables[type == f16 ? 0 : type == bf16 ? 1 : type == e4m3 ? 2 : 3];
 }
 
 int encode(double value, const Format& f) {
@@ -222,10 +235,10 @@ double load(const void* array, std::int64_t i, DataType type) {
       return as(std::int32_t());
     case f16:
     case bf16:
-      return decode(as(std::uint16_t()), format_of(type));
+      return values_of(type)[as(std::uint16_t())];
     case e4m3:
     case e5m2:
-      return decode(as(std::uint8_t()), format_of(type));
+      return values_of(type)[as(std::uint8_t())];
     case DataType::automatic:
       break;
   }

@@ -132,7 +132,7 @@ TEST_CASE("A configuration's and a call's fields go there and back", "[c]") {
   config.block_m = 64, config.block_n = 192, config.block_k = 48;
   config.group_m = 5, config.stages = 6, config.warps = 7;
   config.cluster_m = 2, config.cluster_n = 3, config.cluster_k = 4;
-  config.ping_pong = config.swap_ab = config.pack_a = config.pack_b = 1;
+  config.ping_pong = config.swap_ab = config.pack_a = config.pack_b = config.cluster_at_launch = 1;
   config.schedule = JITGEMM_SPLIT_K;
   config.splits = 8, config.grid = 9;
   const KernelConfig same{.main_loop = MainLoop(JITGEMM_MAIN_LOOP_SM90),
@@ -151,16 +151,17 @@ TEST_CASE("A configuration's and a call's fields go there and back", "[c]") {
                           .pack_b = true,
                           .schedule = Schedule::split_k,
                           .splits = 8,
-                          .grid = 9};
+                          .grid = 9,
+                          .cluster_at_launch = true};
   CHECK(c::config_of(&config) == same);
   const jitgemm_config back = c::to_c(same);
   CHECK(struct_bytes(back) == struct_bytes(config));
-  for (auto flag :
-       {&jitgemm_config::ping_pong, &jitgemm_config::swap_ab, &jitgemm_config::pack_a, &jitgemm_config::pack_b}) {
+  for (auto flag : {&jitgemm_config::ping_pong, &jitgemm_config::swap_ab, &jitgemm_config::pack_a,
+                    &jitgemm_config::pack_b, &jitgemm_config::cluster_at_launch}) {
     jitgemm_config one = new_config();
     one.*flag = -5;  // anything but 0 is yes
     const KernelConfig set = c::config_of(&one);
-    CHECK(set.ping_pong + set.swap_ab + set.pack_a + set.pack_b == 1);
+    CHECK(set.ping_pong + set.swap_ab + set.pack_a + set.pack_b + set.cluster_at_launch == 1);
     CHECK(c::to_c(set).*flag == 1);
   }
 

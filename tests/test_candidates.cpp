@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "core/enumerators.hpp"
 #include "core/problem.hpp"
+#include "jit/source_generator.hpp"
 #include "kernels/family.hpp"
 #include "kernels/launch_shape.hpp"
 #include "kernels/legality.hpp"
@@ -152,6 +153,39 @@ TEST_CASE("Large problems have Hopper tiles that leave little of the last wave i
     CHECK(least >= 1);
     CHECK(least < products);
   }
+}
+
+TEST_CASE("A kernel whose launch chooses the cluster is one text, and has a refit for each that shares whole parts",
+          "[candidates]") {
+  const DeviceInfo device = device_info_for("sm_90a");
+  const NormalProblem problem =
+      normalise({.m = 4096, .n = 4096, .k = 1024, .b = {.layout = Layout::column_major}, .d = {f32}});
+  const auto clusters_of = [&](int block_n, int cluster_k) {
+    const KernelConfig kernel{.main_loop = MainLoop::sm90,
+                              .block_m = 64,
+                              .block_n = block_n,
+                              .block_k = 64,
+                              .stages = 4,
+                              .warps = 4,
+                              .cluster_k = cluster_k,
+                              .cluster_at_launch = true};
+    std::set<std::string> clusters, texts;
+    for (const KernelConfig& config : refits(kernel, problem, device)) {
+      CHECK((config.cluster_at_launch && config.cluster_k == cluster_k));
+      CHECK(compiled_part(config) == compiled_part(kernel));
+      clusters.insert(std::to_string(config.cluster_m) + "x" + std::to_string(config.cluster_n));
+      texts.insert(generate(problem, config, device).text);
+    }
+    CHECK(texts.size() == 1);
+    KernelConfig fixed = kernel;
+    fixed.cluster_at_launch = false;
+    CHECK(!texts.contains(generate(problem, fixed, device).text));
+    return clusters;
+  };
+  CHECK(clusters_of(64, 1) == std::set<std::string>{"1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "4x2", "2x4"});
+  CHECK(clusters_of(48, 1) == std::set<std::string>{"1x1", "2x1", "1x2", "2x2", "1x4", "2x4"});
+  CHECK(clusters_of(40, 1) == std::set<std::string>{"1x1", "1x2", "1x4"});
+  CHECK(clusters_of(64, 2) == std::set<std::string>{"1x1", "2x1", "1x2", "2x2", "4x1", "1x4"});
 }
 
 TEST_CASE("A problem without work has a candidate all the same", "[candidates]") {

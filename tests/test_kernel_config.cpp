@@ -66,6 +66,8 @@ TEST_CASE("A configuration prints as one short line", "[kernel_config]") {
             .main_loop = MainLoop::sm90, .warps = 8, .cluster_k = 4, .ping_pong = true, .swap_ab = true}) ==
         "sm90 128x128x32 group_m=8 stages=3 warps=8 cluster=1x1x4 swap_ab=true consumers=ping_pong "
         "schedule=data_parallel");
+  CHECK(to_string(KernelConfig{.main_loop = MainLoop::sm90, .cluster_m = 2, .cluster_at_launch = true}) ==
+        "sm90 128x128x32 group_m=8 stages=3 warps=4 cluster=2x1x1 cluster_at_launch=true schedule=data_parallel");
   CHECK(parse_kernel_config("consumers=cooperative swap_ab=false") == KernelConfig{});
   CHECK(parse_kernel_config("pack=a") == KernelConfig{.pack_a = true});
   CHECK(parse_kernel_config("pack=b") == KernelConfig{.pack_b = true});
@@ -91,7 +93,8 @@ TEST_CASE("Every configuration reads back as it was printed", "[kernel_config]")
                               .pack_b = random.between(0, 1) == 1,
                               .schedule = random.pick(schedules),
                               .splits = draw(64),
-                              .grid = draw(70'000)};
+                              .grid = draw(70'000),
+                              .cluster_at_launch = random.between(0, 1) == 1};
     const KernelConfig again = parse_kernel_config(to_string(config));
     if (again != config) FAIL(to_string(config) << " reads back as " << to_string(again));
     if (hash_value(again) != hash_value(config)) FAIL("equal configurations hash differently");
@@ -235,6 +238,31 @@ TEST_CASE("Clusters have 8 blocks at most, which share tiles of any width", "[ke
     for (const int blocks : {0, 4, 12}) CHECK(why(grid(blocks), wgmma) == "");
     for (const int blocks : {1, 3, 6, 13}) CHECK_THAT(why(grid(blocks), wgmma), ContainsSubstring("multiple of 4"));
   }
+}
+
+TEST_CASE("A launch chooses the cluster of whole tiles, whose parts are whole", "[kernel_config]") {
+  const auto at_launch = [](auto change) { return [=](KernelConfig& c) { c.cluster_at_launch = true, change(c); }; };
+  const auto cluster = [&](int m, int n, int block_n) {
+    return at_launch([=](KernelConfig& c) { c.cluster_m = m, c.cluster_n = n, c.block_n = block_n; });
+  };
+  const NormalProblem k_major = normalise({.m = 512, .n = 512, .k = 512, .b = {.layout = Layout::column_major}});
+  CHECK(why(cluster(4, 2, 96), wgmma, k_major) == "");
+  CHECK(why(cluster(1, 8, 40), wgmma, k_major) == "");
+  CHECK(why(cluster(8, 1, 40), wgmma) == "");  // an N-major B is split along k
+  for (const int width : {40, 104})
+    CHECK_THAT(why(cluster(2, 1, width), wgmma, k_major), ContainsSubstring("whole parts"));
+  CHECK_THAT(why(cluster(8, 1, 96), wgmma, k_major), ContainsSubstring("block_n of 8 cluster_m"));
+  CHECK_THAT(why(cluster(4, 4, 96), wgmma, k_major), ContainsSubstring("8 thread blocks at most"));
+  CHECK_THAT(why(at_launch([](KernelConfig& c) { c.schedule = Schedule::split_k, c.splits = 2; }), wgmma),
+             ContainsSubstring("whole tiles: data_parallel or persistent"));
+  CHECK_THAT(why(at_launch([](KernelConfig& c) { c.schedule = Schedule::stream_k, c.grid = 8; }), wgmma),
+             ContainsSubstring("whole tiles: data_parallel or persistent"));
+  Problem groups{.m = 512, .n = 512, .k = 512, .batch = 4};
+  groups.b.layout = Layout::column_major;
+  groups.grouping = Grouping::offsets;
+  CHECK_THAT(why(at_launch([](KernelConfig& c) { c.schedule = Schedule::persistent; }), wgmma, normalise(groups)),
+             ContainsSubstring("no cluster of groups"));
+  CHECK_THAT(why(at_launch([](KernelConfig&) {})), ContainsSubstring("clusters"));
 }
 
 TEST_CASE("Clusters that split k have one tile or part, are cooperative and have work and room for all",

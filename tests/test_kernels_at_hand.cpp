@@ -129,6 +129,36 @@ TEST_CASE("A damaged kernel is not at hand, those of the system's layer are", "[
   CHECK(context.counters().compiles == 1);
 }
 
+TEST_CASE("A kernel whose launch chooses the cluster serves in several", "[at_hand][emulator]") {
+  const TemporaryDirectory cache;
+  const KernelConfig any_cluster =
+      parse_kernel_config("sm90 64x64x64 group_m=4 stages=4 warps=4 cluster_at_launch=true schedule=data_parallel");
+  const Problem p = problem_of(520, 504, 192);
+  ContextOptions options = options_in(cache.path(), 0);
+  options.architecture = "sm_90a";
+  {
+    Context context(options);
+    context.compile(p, any_cluster);
+  }
+  options.at_hand_within = HUGE_VAL;
+  Context context(options);
+  const Plan plan = context.plan(p);
+  CHECK(plan.source == PlanSource::at_hand);
+  CHECK(plan.config.cluster_at_launch);
+  CHECK(runs_right(context, p));
+  for (const auto& [m, n] :
+       {std::array{1, 1}, std::array{2, 1}, std::array{1, 4}, std::array{2, 4}, std::array{8, 1}}) {
+    KernelConfig config = any_cluster;
+    config.cluster_m = m, config.cluster_n = n;
+    const std::vector<std::uint16_t> a(std::size_t(p.m * p.k), 0x3c00), b(std::size_t(p.k * p.n), 0x3c00);
+    std::vector<float> d(std::size_t(p.m * p.n), std::numeric_limits<float>::quiet_NaN());
+    context.gemm(p, {.a = a.data(), .b = b.data(), .d = d.data()}, nullptr, config);
+    CAPTURE(m, n);
+    CHECK(std::ranges::all_of(d, [&](float x) { return x == float(p.k); }));
+  }
+  CHECK(context.counters().compiles == 0);
+}
+
 TEST_CASE("A kernel serves with the grid and splits that each problem asks for", "[at_hand][emulator]") {
   const TemporaryDirectory cache;
   const Problem few_tiles = problem_of(64, 64, 1024), many_tiles = problem_of(256, 256, 64);

@@ -80,7 +80,7 @@ LOWER_BOUNDS = ("work.k_begin", "source_begin")
 FLAGS = r"has_x|has_y|interior"
 # Compared with one of these, what lets one thread of many, or a few, act: a mask too.
 ELECTED = r"thread|lane|warp|ptx::thread_index\(\)"
-ELECTING = r"0|1|2|CLUSTER|CLUSTER_K|ClusterPlace::SHARERS"
+ELECTING = r"0|1|2|CLUSTER|CLUSTER_K|u32\(place\.sharers\(\)\)"
 
 # Removals that change no result by their nature: file, code (alone or -> what is left of it), what its line contains,
 # reason.

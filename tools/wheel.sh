@@ -68,6 +68,11 @@ fitting() {  # python: the wheel that it would install
     echo "$out/$(cd "$folder" && ls jitgemm-*.whl)"
 }
 
+tests_of() {  # environment, files
+  # A shell's background jobs ignore Ctrl-C, which is tested.
+  (cd "$work" && env --default-signal=INT "$1/bin/python" -m pytest -q -p no:cacheprovider "${@:2}")
+}
+
 check() {  # python, its version, wheel
   local contents bytes ms environment=$work/test-$2
   contents=$("$1" -m zipfile -l "$3")
@@ -81,15 +86,20 @@ check() {  # python, its version, wheel
     awk -F'|' 'END { printf "%d\n", $2 / 1000 }'; done | sort -n | head -n 1)
   ((ms <= most_import_ms)) || die "import jitgemm takes $ms ms; $most_import_ms are the bound"
   quietly "$environment/bin/pip" install -q "${packages[@]}"
-  # A shell's background jobs ignore Ctrl-C, which is tested.
   if [[ -e $fakes/libnccl.so.2 ]]; then export JITGEMM_FAKE_NCCL=$fakes/libnccl.so.2; fi
-  (cd "$work" && env --default-signal=INT "$environment/bin/python" -m pytest -q -p no:cacheprovider "$OLDPWD/tests/python") ||
-    die "tests of $3 fail with $1"
-  # In a process of their own, which finds no other driver.
+  # Faults in a process of their own, which finds no other driver, beside the others.
+  local faults=0 others=0 process=
   if [[ -e $fakes/libcuda.so.1 ]]; then
-    (cd "$work" && JITGEMM_FAKE_CUDA=$fakes "$environment/bin/python" -m pytest -q -p no:cacheprovider \
-      "$OLDPWD"/tests/python/test_faults*.py) || die "fault injection tests of $3 fail with $1"
+    JITGEMM_FAKE_CUDA=$fakes tests_of "$environment" "$PWD"/tests/python/test_faults*.py >"$work/faults" 2>&1 &
+    process=$!
   fi
+  tests_of "$environment" "$PWD/tests/python" || others=$?
+  if [[ $process ]]; then
+    wait "$process" || faults=$?
+    cat "$work/faults"
+  fi
+  ((others == 0)) || die "tests of $3 fail with $1"
+  ((faults == 0)) || die "fault injection tests of $3 fail with $1"
   say "$(basename "$3"): $bytes bytes, imported in $ms ms by Python $2"
 }
 

@@ -306,7 +306,7 @@ typedef struct jitgemm_config {
   jitgemm_schedule schedule;
   int32_t splits;  ///< of split_k, else 1
   int32_t grid;    ///< thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile
-  int32_t reserved_word;
+  int32_t cluster_at_launch;  ///< flag
 } jitgemm_config;
 
 /// Fill a struct in with the defaults of its C++ counterpart, and its size. Others than C pass the bytes of the struct

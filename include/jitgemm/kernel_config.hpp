@@ -45,6 +45,10 @@ struct KernelConfig {
   int splits = 1;  ///< of split_k, else 1
   /// Thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile, which splits none.
   int grid = 0;
+  /// sm90: one kernel serves all cluster_m and cluster_n, which its launch says, where others are made for one cluster;
+  /// of whole tiles (data_parallel and persistent), without groups and shards, where block_m is a multiple of
+  /// 8 cluster_n and block_n one of 8 cluster_m. For sets of few kernels.
+  bool cluster_at_launch = false;
 
   bool operator==(const KernelConfig&) const = default;
 };

@@ -172,7 +172,7 @@ Operands operands_of(const jitgemm_operands* given) {
 
 jitgemm_config to_c(const KernelConfig& config) {
   const auto& [main_loop, block_m, block_n, block_k, group_m, stages, warps, cluster_m, cluster_n, cluster_k, ping_pong,
-               swap_ab, pack_a, pack_b, schedule, splits, grid] = config;
+               swap_ab, pack_a, pack_b, schedule, splits, grid, cluster_at_launch] = config;
   jitgemm_config to{};
   to.size = sizeof to;
   to.main_loop = number_of(main_loop);
@@ -192,15 +192,15 @@ jitgemm_config to_c(const KernelConfig& config) {
   to.schedule = number_of(schedule);
   to.splits = splits;
   to.grid = grid;
+  to.cluster_at_launch = cluster_at_launch;
   return to;
 }
 
 KernelConfig config_of(const jitgemm_config* given) {
   const jitgemm_config from = read(given);
-  check_reserved("jitgemm_config", from.reserved_word);
   KernelConfig to;
   auto& [main_loop, block_m, block_n, block_k, group_m, stages, warps, cluster_m, cluster_n, cluster_k, ping_pong,
-         swap_ab, pack_a, pack_b, schedule, splits, grid] = to;
+         swap_ab, pack_a, pack_b, schedule, splits, grid, cluster_at_launch] = to;
   main_loop = enumerator_of<MainLoop>(from.main_loop);
   block_m = from.block_m;
   block_n = from.block_n;
@@ -218,6 +218,7 @@ KernelConfig config_of(const jitgemm_config* given) {
   schedule = enumerator_of<Schedule>(from.schedule);
   splits = from.splits;
   grid = from.grid;
+  cluster_at_launch = from.cluster_at_launch != 0;
   return to;
 }
 

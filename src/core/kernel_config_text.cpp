@@ -88,6 +88,7 @@ bool parse_word(std::string_view word, KernelConfig& config, std::string_view& f
   if (field == "stages") return parse_int(value, config.stages);
   if (field == "warps") return parse_int(value, config.warps);
   if (field == "cluster") return parse_extents(value, config.cluster_m, config.cluster_n, config.cluster_k);
+  if (field == "cluster_at_launch") return parse_flag(value, "false", "true", config.cluster_at_launch);
   if (field == "consumers") return parse_flag(value, "cooperative", "ping_pong", config.ping_pong);
   if (field == "swap_ab") return parse_flag(value, "false", "true", config.swap_ab);
   if (field == "pack") return parse_pack(value, config.pack_a, config.pack_b);
@@ -106,6 +107,7 @@ std::string text_of(const KernelConfig& config) {
   if (config.cluster_m != 1 || config.cluster_n != 1 || config.cluster_k != 1) {
     text += " cluster=" + number(config.cluster_m) + "x" + number(config.cluster_n) + "x" + number(config.cluster_k);
   }
+  if (config.cluster_at_launch) text += " cluster_at_launch=true";
   if (config.swap_ab) text += " swap_ab=true";
   if (config.ping_pong) text += " consumers=ping_pong";
   if (config.pack_a || config.pack_b)

@@ -172,6 +172,13 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   set_extents(args, p);
   args.decomposition = shape.decomposition;
   args.holds_next_back = shape.holds_next_back;
+  if (c.cluster_at_launch) {
+    args.cluster_m_bits = static_cast<unsigned char>(std::countr_zero(unsigned(c.cluster_m)));
+    args.cluster_n_bits = static_cast<unsigned char>(std::countr_zero(unsigned(c.cluster_n)));
+    unsigned row = 0;
+    for (int n = 0; n < c.cluster_n; ++n) row |= 1u << n * c.cluster_m;
+    args.cluster_row = static_cast<unsigned char>(row);
+  }
   args.partials = workspace.memory;
   args.counters = workspace.counters;
 

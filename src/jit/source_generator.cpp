@@ -223,10 +223,11 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
   const device::Partition partition = partition_of(c);
   const bool promoted = parameters_of(c, p).promoted;
   const bool a_k_major = p.a.layout == Layout::row_major, b_k_major = p.b.layout == Layout::column_major;
+  const KernelConfig compiled = compiled_part(c);
 
   KernelSource source;
   source.architecture = device.architecture();
-  source.config = to_string(compiled_part(c));
+  source.config = to_string(compiled);
   source.entry = entry_of(p, c);
   if (asked.sharding != Sharding::none) source.entry.append("_").append(sharding_name(asked.sharding));
 
@@ -238,9 +239,10 @@ KernelSource outline(const NormalProblem& asked, const KernelConfig& c, const De
             {"group_m", std::to_string(c.group_m)},
             {"stages", std::to_string(c.stages)},
             {"warps", std::to_string(c.warps)},
-            {"cluster_m", std::to_string(c.cluster_m)},
-            {"cluster_n", std::to_string(c.cluster_n)},
-            {"cluster_k", std::to_string(c.cluster_k)},
+            {"cluster_m", std::to_string(compiled.cluster_m)},
+            {"cluster_n", std::to_string(compiled.cluster_n)},
+            {"cluster_k", std::to_string(compiled.cluster_k)},
+            {"cluster_at_launch", flag(compiled.cluster_at_launch)},
             {"ping_pong", flag(c.ping_pong)},
             {"promoted", flag(promoted)},
             {"swap_ab", flag(c.swap_ab)},

@@ -36,6 +36,7 @@ KernelConfig compiled_part(const KernelConfig& config) {
     same.schedule = schedule;
     if (partition_of(same) == partition_of(config)) compiled.schedule = schedule;
   }
+  if (config.cluster_at_launch) compiled.cluster_m = compiled.cluster_n = 1;
   compiled.splits = 1;
   compiled.grid = 0;
   compiled.pack_a = compiled.pack_b = false;

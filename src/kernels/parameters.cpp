@@ -23,6 +23,7 @@ device::KernelParameters parameters_of(const KernelConfig& c, const KernelProble
           .cluster_m = c.cluster_m,
           .cluster_n = c.cluster_n,
           .cluster_k = c.cluster_k,
+          .cluster_at_launch = c.cluster_at_launch,
           .ping_pong = c.ping_pong,
           .swap_ab = c.swap_ab,
           .one_tile = partition_of(c) == device::Partition::one_tile,

@@ -24,15 +24,19 @@ std::vector<KernelConfig> refits(const KernelConfig& kernel, const NormalProblem
     literal.pack_a = needs_packing_a(problem);
     literal.pack_b = needs_packing_b(problem);
   }
-  if (!why_illegal(literal, problem, device).empty()) return {};
-  KernelConfig tile = literal;
-  tile.schedule = Schedule::data_parallel;
-  std::vector<KernelConfig> all = plan_family_of(kernel.main_loop).schedules(tile, problem, device);
-  std::erase_if(all, [&](const KernelConfig& config) {
-    return compiled_part(config) != compiled_part(literal) || config == literal ||
-           !why_illegal(config, problem, device).empty();
-  });
-  all.insert(all.begin(), literal);
+  const PlanFamily& family = plan_family_of(kernel.main_loop);
+  std::vector<KernelConfig> all;
+  const bool chooses = kernel.cluster_at_launch && family.clusters;
+  for (const KernelConfig& whole : chooses ? family.clusters(literal) : std::vector{literal}) {
+    if (!why_illegal(whole, problem, device).empty()) continue;
+    all.push_back(whole);
+    KernelConfig tile = whole;
+    tile.schedule = Schedule::data_parallel;
+    for (const KernelConfig& config : family.schedules(tile, problem, device))
+      if (compiled_part(config) == compiled_part(literal) && config != whole &&
+          why_illegal(config, problem, device).empty())
+        all.push_back(config);
+  }
   return all;
 }
 

@@ -11,7 +11,8 @@ namespace jitgemm {
 std::vector<KernelConfig> candidates(const NormalProblem& problem, const DeviceInfo& device);
 
 /// Of one kernel, the legal configurations that are worth ranking: what is compiled in is as in `kernel`; schedule,
-/// grid and splits, and what is packed, are the problem's. Empty if the kernel cannot compute it.
+/// grid and splits, what is packed, and a cluster that the launch chooses, are the problem's. Empty if the kernel
+/// cannot compute it.
 std::vector<KernelConfig> refits(const KernelConfig& kernel, const NormalProblem& problem, const DeviceInfo& device);
 
 }  // namespace jitgemm

@@ -22,6 +22,9 @@ struct PlanFamily {
   /// The ways to deal out the work of a configuration's tile that are worth ranking, legal or not.
   std::vector<KernelConfig> (*schedules)(const KernelConfig& tile, const NormalProblem& problem,
                                          const DeviceInfo& device);
+  /// Of a kernel whose launch chooses the cluster, its tile in each that is worth ranking, legal or not. Null: no
+  /// launch of the family chooses any.
+  std::vector<KernelConfig> (*clusters)(const KernelConfig& kernel);
   /// The time of one launch that packs nothing, on a device that is not emulated.
   PredictedTime (*predict)(const KernelConfig& config, const NormalProblem& problem, const RatedDevice& device);
   /// So many of the best candidates, of those that the filter allows, without a prediction of each; null: there is no

@@ -17,6 +17,7 @@ std::vector<RankedConfig> shortlist(const std::vector<RankedConfig>& sorted, std
                                     const IsLegal& is_legal) {
   const auto same_tile = [](KernelConfig x, const KernelConfig& y) {
     x.schedule = y.schedule, x.splits = y.splits, x.grid = y.grid, x.group_m = y.group_m;
+    if (x.cluster_at_launch) x.cluster_m = y.cluster_m, x.cluster_n = y.cluster_n;
     return x == y;
   };
   std::vector<RankedConfig> chosen, others;

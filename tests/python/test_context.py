@@ -285,6 +285,16 @@ def test_paths_may_be_bytes(tmp_path):
     assert context.counters.launches == 1 and not (tmp_path / "b'").exists()
 
 
+@pytest.mark.skipif(bool(jitgemm.devices()), reason="there is a CUDA device")
+def test_the_default_context_without_a_gpu():
+    with pytest.raises(RuntimeError) as error:
+        jitgemm.default_context()
+    assert error.value.code == "no_device"
+    jitgemm.default_context("cpu").check()  # what help() says to use
+    for function in (jitgemm.default_context, jitgemm.Context.check):
+        assert "no CUDA driver" in function.__doc__ and 'default_context("cpu")' in function.__doc__
+
+
 def test_another_default_context():
     program = """
         import jitgemm, numpy, pytest

@@ -176,6 +176,30 @@ def test_scales_of_blocks_that_are_refused(scale_a, scale_b, message):
         jitgemm.grouped_mm(a, b, np.array([5, 20], "int32"), scale_a=scale_a, scale_b=scale_b)
 
 
+@pytest.mark.parametrize("dtype, along_k, arguments, message", [
+    ("float8_e4m3fn", True, dict(scale_a=np.ones((16, 2), "f4"), scale_b=np.ones((2, 24), "f4")),
+     r"scale_a is \(16, 2\): pass one value or a contiguous \(16,\)$"),
+    ("int8", False, dict(scale_a=np.ones((2, 16), "f4").T, scale_b=np.ones((2, 2, 24), "f4"), out_dtype="float32"),
+     r"scale_a is \(16, 2\): pass one value or a contiguous \(16,\)$"),
+    ("int8", False, dict(scale_a=np.ones(1, "f4")), "where a is int8 and the result int32, .* pass a floating-point out or out_dtype$"),
+    ("bfloat16", False, dict(scale_a=np.ones(1, "f4")), "where a is bfloat16 .* multiply the operand, or the result, by it$"),
+    ("bfloat16", True, dict(scale_b=np.ones(24, "f4")), "scale_b is given .* multiply the operand, or the result, by it$"),
+])
+def test_advice_on_scales_is_what_the_call_takes(dtype, along_k, arguments, message):
+    a, b = random((16, 256), dtype), random((256, 24) if along_k else (2, 256, 24), dtype)
+    with pytest.raises(ValueError, match=message):
+        jitgemm.grouped_mm(a, b, np.array([5, 16], "int32"), **arguments)
+
+
+@pytest.mark.parametrize("a", [random((16, 4))[::-1], np.broadcast_to(random((1, 4)), (16, 4)), random((32, 8))[::2, ::2]])
+def test_rows_that_do_not_lie_one_before_the_next(a):
+    offs = np.array([1, 4], "int32")
+    for b, which in ((random((2, 4, 8)), "its rows do not"), (random((4, 8)), "neither its rows nor its columns")):
+        with pytest.raises(ValueError, match=rf"^a is \(16, 4\), and {which} lie .*; pass .* torch's \.contiguous\(\) or numpy"):
+            jitgemm.grouped_mm(a, b, offs)
+        jitgemm.grouped_mm(np.ascontiguousarray(a), b, offs)
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 

@@ -143,8 +143,8 @@ const HostCompiler::Found& HostCompiler::find() {
         .with_log(version.output);
   found.version = version.output.substr(0, version.output.find('\n'));
 
-  // -O1: -O2 takes half as long again to compile, and the kernels run no faster to speak of.
-  found.flags = {"-std=c++20", "-O1", "-fPIC", "-Werror=return-type", "-Wno-psabi", "-ffp-contract=off"};
+  // -Og: -O1 takes half as long again to compile, which few kernels run long enough to make up.
+  found.flags = {"-std=c++20", "-Og", "-fPIC", "-Werror=return-type", "-Wno-psabi", "-ffp-contract=off"};
   // By itself zig compiles for the very CPU that it runs on, and with half of UBSan.
   if (found.is_zig) found.flags.insert(found.flags.end(), {"-mcpu=baseline", "-fno-sanitize=undefined"});
   if (with_asan) found.flags.push_back("-fsanitize=address");

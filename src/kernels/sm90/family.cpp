@@ -5,6 +5,7 @@
 #include "core/type_rules.hpp"
 #include "geometry_sm90.cuh"
 #include "kernels/kernel_problem.hpp"
+#include "kernels/launch_shape.hpp"
 #include "kernels/packing.hpp"
 #include "kernels/parameters.hpp"
 #include "kernels/sm90/residence.hpp"
@@ -46,6 +47,15 @@ std::string why_unaligned(const KernelConfig& c, const KernelProblem& p) {
   return of_a.empty() ? why("B", "pack=b", b) : of_a;
 }
 
+/// What has a place in a cluster's order that the kernel was made for, or sums that it shares.
+std::string why_no_cluster_at_launch(const KernelConfig& c, const NormalProblem& p) {
+  const device::Partition partition = partition_of(c);
+  if (partition != device::Partition::one_tile && partition != device::Partition::whole_tiles)
+    return "a launch chooses the cluster of whole tiles: data_parallel or persistent";
+  if (has_groups(p) || p.sharding != Sharding::none) return "a launch chooses no cluster of groups, nor of shards";
+  return {};
+}
+
 std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, const KernelProblem& p,
                         const DeviceInfo& device) {
   if (!device.has_wgmma()) return "the sm90 main loop needs an sm_90a device";
@@ -59,6 +69,8 @@ std::string why_illegal(const KernelConfig& c, const NormalProblem& normalised, 
   parameters.align_a = parameters.align_b = 16;
   if (const char* rule = device::sm90::broken_rule(parameters)) return rule;
   if (std::string why = why_unaligned(c, p); !why.empty()) return why;
+  if (c.cluster_at_launch)
+    if (std::string why = why_no_cluster_at_launch(c, normalised); !why.empty()) return why;
   if (normalised.sharding != Sharding::none) {
     const device::sm90::Geometry geometry = device::sm90::geometry(parameters_of(c, p));
     if (std::string why = why_unshardable(c, normalised, geometry, device); !why.empty()) return why;

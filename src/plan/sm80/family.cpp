@@ -17,6 +17,7 @@ std::vector<double*> fitted_rates(DeviceRates& rates) {
 const PlanFamily sm80_plan{.main_loop = MainLoop::sm80,
                            .candidates = candidates_sm80,
                            .schedules = schedules_sm80,
+                           .clusters = nullptr,
                            .predict = predict_sm80,
                            .shortlist = nullptr,
                            .typical = nullptr,

@@ -190,6 +190,16 @@ std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& asked, const DeviceInfo
   return {tiles_of(false), tiles_of(true)};
 }
 
+std::vector<KernelConfig> clusters_sm90(const KernelConfig& kernel) {
+  std::vector<KernelConfig> all;
+  for (const Cluster& cluster : clusters) {
+    if (cluster.k != kernel.cluster_k) continue;
+    all.push_back(kernel);
+    all.back().cluster_m = cluster.m, all.back().cluster_n = cluster.n;
+  }
+  return all;
+}
+
 std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelProblem& problem,
                                          const DeviceInfo& device) {
   std::vector<KernelConfig> result;

@@ -38,6 +38,9 @@ struct TilesSm90 {
 };
 std::array<TilesSm90, 2> tiles_sm90(const NormalProblem& normalised, const DeviceInfo& device);
 
+/// A kernel whose launch chooses the cluster, in each that candidates have.
+std::vector<KernelConfig> clusters_sm90(const KernelConfig& kernel);
+
 /// The ways to deal out a tile's work, legal or not.
 std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelProblem& kernel_problem,
                                          const DeviceInfo& device);

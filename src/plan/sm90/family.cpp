@@ -48,6 +48,7 @@ std::vector<double*> fitted_rates(DeviceRates& rates) {
 const PlanFamily sm90_plan{.main_loop = MainLoop::sm90,
                            .candidates = candidates_sm90,
                            .schedules = schedules,
+                           .clusters = clusters_sm90,
                            .predict = predict,
                            .shortlist = shortlist_sm90,
                            .typical = typical,

@@ -14,7 +14,7 @@ std::size_t warm_list(Context& context, const std::string& file, int jobs);
 /// Such a list, of the kernels that serve aligned 16-bit problems, squares and decoding best: the first 24
 /// and the first 48 are the sets.
 extern const char* const few_kernels_sm90;
-/// The first `kernels` of it, for problems of these types and layouts, as far as they are legal there.
+/// The first `kernels` of it that are legal for problems of these types and layouts.
 std::size_t warm_few(Context& context, const ProblemOptions& problem, std::size_t kernels, int jobs);
 
 }  // namespace jitgemm::cli

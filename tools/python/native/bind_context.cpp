@@ -326,7 +326,9 @@ void bind_context(nb::module_& module) {
           },
           "stream"_a = nb::none(), nb::sig("def check(self, stream: object = None) -> None"),
           "Waits for the stream. Raises where offs or counts of a grouped_mm() since the last check went backwards or "
-          "out of range, or a matrix of its MatrixPointers had no memory.")
+          "out of range, or a matrix of its MatrixPointers had no memory.\n\n"
+          "Of arrays on the CPU, check default_context(\"cpu\"), the emulator's, or the Context(\"cpu\") that was\n"
+          "given: without a GPU default_context() itself raises \"no CUDA driver\".")
       .def_prop_ro("device", [](ContextHandle& self) { return self->device(); })
       .def_prop_ro("counters", [](ContextHandle& self) { return self->counters(); });
   module.def("devices", &cuda_devices, nb::call_guard<WithoutLock>(),
@@ -344,7 +346,9 @@ void bind_context(nb::module_& module) {
         return default_context({cuda, cuda ? std::max(0, options.cuda_device) : 0});
       },
       "device"_a = "cuda", nb::rv_policy::reference,
-      "The Context that serves arrays on a device when no other is named.");
+      "The Context that serves arrays on a device when no other is named.\n\n"
+      "device: \"cuda\" (the first), \"cuda:N\" or \"cpu\", the emulator, which serves arrays on the CPU. Without a\n"
+      "GPU the others raise RuntimeError, \"no CUDA driver\" say; default_context(\"cpu\") is the one to use there.");
 }
 
 }  // namespace jitgemm::python

@@ -33,8 +33,10 @@ void set_matrix(Matrix& matrix, const View& view, const char* name, bool may_be_
   };
   const bool as_rows = lies_in(rows, columns), as_columns = may_be_columns && lies_in(columns, rows);
   if (!as_rows && !as_columns && view.elements() > 0)
-    refuse_value(shape_text(name, view) + ", and its " + (may_be_columns ? "matrices do" : "rows do") +
-                 " not lie contiguous in memory, each before the next; pass a contiguous one");
+    refuse_value(shape_text(name, view) + ", and " +
+                 (may_be_columns ? "neither its rows nor its columns lie" : "its rows do not lie") +
+                 " contiguous in memory, each before the next; pass a contiguous one, as torch's .contiguous() or "
+                 "numpy.ascontiguousarray() makes it");
   const bool by_columns = as_columns && !as_rows;  // steps of an empty one say nothing
   matrix.layout = by_columns ? Layout::column_major : Layout::row_major;
   const std::size_t lines = by_columns ? columns : rows;
@@ -243,24 +245,32 @@ void GroupedCall::set_types_and_layouts() {
 
 void GroupedCall::set_scales() {
   Problem& p = problem_;
-  for (const auto& [scales, name] : {std::pair{&scale_a_, "scale_a"}, {&scale_b_, "scale_b"}})
-    if (*scales && (*scales)->view().type != DataType::f32)
-      throw nb::type_error((std::string(name) + " must be float32").c_str());
+  for (const auto& [scales, name] : {std::pair{&scale_a_, "scale_a"}, {&scale_b_, "scale_b"}}) {
+    if (!*scales) continue;
+    if ((*scales)->view().type != DataType::f32) throw nb::type_error((std::string(name) + " must be float32").c_str());
+    // The library's own advice is matmul's alpha.
+    if (!takes_scales(p))
+      refuse_value(std::string(name) + " is given where a is " + name_of(p.a.type) + " and the result " +
+                   name_of(p.d.type) + ", and kernels scale 8-bit floats, and int8 into floating-point results; " +
+                   (p.a.type == DataType::s8 ? "pass a floating-point out or out_dtype"
+                                             : "multiply the operand, or the result, by it"));
+  }
   const ScaledOperand scaled_a{"scale_a", "jitgemm.block_scales(scale_a, a)", false, by_counts_ ? p.batch : 0, p.m,
                                p.k},
       scaled_b{"scale_b", "jitgemm.block_scales() of the weights (groups, N, K), its last two dimensions swapped",
                true,      std::max<std::int64_t>(1, p.batch),
                p.n,       p.k};
-  if (!along_k_ && p.a.type != DataType::s8 && scale_a_ && scale_b_ && scale_a_->view().rank == scaled_a.rank() &&
+  const bool may_be_blocks = !along_k_ && p.a.type != DataType::s8;
+  if (may_be_blocks && scale_a_ && scale_b_ && scale_a_->view().rank == scaled_a.rank() &&
       scale_b_->view().rank == scaled_b.rank()) {
     operands_.scale_a = block_scales_of(scale_a_->view(), scaled_a, p.a.scaling);
     operands_.scale_b = block_scales_of(scale_b_->view(), scaled_b, p.b.scaling);
     return;
   }
-  operands_.scale_a =
-      scales_of(scale_a_, by_counts_ ? Shape{2, {p.batch, p.m}} : Shape{1, {p.m}}, "scale_a", p.a.scaling);
+  operands_.scale_a = scales_of(scale_a_, by_counts_ ? Shape{2, {p.batch, p.m}} : Shape{1, {p.m}}, "scale_a",
+                                may_be_blocks, p.a.scaling);
   operands_.scale_b =
-      scales_of(scale_b_, along_k_ ? Shape{1, {p.n}} : Shape{2, {p.batch, p.n}}, "scale_b", p.b.scaling);
+      scales_of(scale_b_, along_k_ ? Shape{1, {p.n}} : Shape{2, {p.batch, p.n}}, "scale_b", may_be_blocks, p.b.scaling);
 }
 
 void GroupedCall::set_bias() {

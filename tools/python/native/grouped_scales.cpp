@@ -8,14 +8,16 @@
 
 namespace jitgemm::python {
 
-const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling) {
+const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, bool or_blocks,
+                       Scaling& scaling) {
   if (!scales) return nullptr;
   const View& view = scales->view();
   if (view.elements() != 1) {
     const View contiguous = contiguous_view(vectors, DataType::f32);
     if (!alike(view, contiguous))
-      refuse_value(shape_text(name, view) + ": pass one value, a contiguous " + to_string(vectors) +
-                   " or, for both operands of 8-bit floats, one for each 128 of k");
+      refuse_value(shape_text(name, view) + ": pass one value" + (or_blocks ? ", a" : " or a") + " contiguous " +
+                   to_string(vectors) +
+                   (or_blocks ? " or, for both operands of 8-bit floats, one for each 128 of k" : ""));
     scaling = Scaling::vector;
   }
   return static_cast<const float*>(view.data);

@@ -8,8 +8,10 @@
 
 namespace jitgemm::python {
 
-/// One value, or a contiguous vector of each group's. nullptr: none.
-const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, Scaling& scaling);
+/// One value, or a contiguous vector of each group's. nullptr: none. `or_blocks`: whether blocks' are named beside
+/// these where others are refused.
+const float* scales_of(const std::optional<Array>& scales, const Shape& vectors, const char* name, bool or_blocks,
+                       Scaling& scaling);
 
 /// An operand's matrices with k along the last dimension of theirs, as A's are, and `groups` sets of scales, 0 if there
 /// is one for all.
