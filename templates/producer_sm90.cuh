@@ -121,8 +121,7 @@ struct Producer {
   const SharedMemory& smem;
   const ClusterPlace& place;
   bool issues = true;
-  Part part_of_a{place.n, place.part_of_a, place.sharers_of_a()};
-  Part part_of_b{place.m, place.part_of_b, place.sharers_of_b()};
+  u16 sharers_of_a = place.sharers_of_a(), sharers_of_b = place.sharers_of_b();
   PipelineState state = {};
   SourceOfA source_a{args};
   // Said behind the first copy, which everyone waits for (tools/results/NOTES.md, 56).
@@ -170,9 +169,11 @@ struct Producer {
       if (issues) {
         ptx::mbarrier_arrive_expect_tx(full, rows_a.bytes + rows_b.bytes + scales.bytes);
         load_operand<BLOCK_M, A_K_MAJOR, SHARES_A, GEOMETRY.a_part / GEOMETRY.a_box, GEOMETRY.a_box, ROW_FOLD == 2>(
-            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, rows_a, part_of_a);
+            smem.a(state.stage), map_a, full, tile.row, its_k.at(k * BLOCK_K), matrix_a, rows_a,
+            Part{place.n, place.part_of_a, sharers_of_a});
         load_operand<BLOCK_N, B_K_MAJOR, SHARES_B, GEOMETRY.b_part / GEOMETRY.b_box, GEOMETRY.b_box, COLUMN_FOLD == 2>(
-            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, rows_b, part_of_b);
+            smem.b(state.stage), &args.map_b, full, tile.column, its_k.at(k * BLOCK_K), matrix_b, rows_b,
+            Part{place.m, place.part_of_b, sharers_of_b});
         scales.copy(smem, state.stage, full, k);
         if constexpr (DEPENDENT_LAUNCH) {
           if (lets_next_start) ptx::griddepcontrol_launch_dependents();
