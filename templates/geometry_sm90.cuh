@@ -197,8 +197,11 @@ constexpr const char* broken_rule(const KernelParameters& p) {
   // What a stage holds is known before.
   if (p.cluster_at_launch &&
       (geometry(p).a_bytes != geometry(alone(p)).a_bytes || geometry(p).b_bytes != geometry(alone(p)).b_bytes))
-    return "a cluster that the launch chooses shares whole parts of 8 rows, of pairs 16: block_m is a multiple of 8 "
-           "cluster_n, block_n of 8 cluster_m";
+    return "a cluster that the launch chooses shares whole parts of a K-major operand's 8 rows, of pairs 16: block_m "
+           "is "
+           "a multiple of 8 cluster_n where A is, block_n of 8 cluster_m where B is; without cluster_at_launch parts "
+           "may "
+           "come to more";
   if (p.block_n % (8 * p.column_fold()) != 0) return "block_n is a multiple of 16 where its columns are pairs";
   if (geometry(p).a_box > 256 || geometry(p).b_box > 256) return "a TMA box has at most 256 rows";
   if (p.cluster_k > 1) {

@@ -327,6 +327,10 @@ TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli
   const Output bad = jitgemm("warm --configs few.txt --device emulator");
   CHECK(bad.status == 1);
   CHECK_THAT(bad.err, ContainsSubstring("few.txt:1"));
+  write_file(jitgemm.path("few.txt"), "m=8 n=8 k=8; sm80 7x7x7\n");
+  const Output illegal = jitgemm("warm --configs few.txt --device emulator");
+  CHECK(illegal.status == 1);
+  CHECK_THAT(illegal.err, ContainsSubstring("sm80 7x7x7") && ContainsSubstring("of the list: "));
 }
 
 TEST_CASE("jitgemm wisdom cover says so where nothing was measured, and which file is damaged", "[cli][wisdom]") {

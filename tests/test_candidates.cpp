@@ -188,6 +188,23 @@ TEST_CASE("A kernel whose launch chooses the cluster is one text, and has a refi
   CHECK(clusters_of(64, 2) == std::set<std::string>{"1x1", "2x1", "1x2", "2x2", "4x1", "1x4"});
 }
 
+TEST_CASE("A persistent kernel serves in a grid, of few stages, too", "[candidates]") {
+  const DeviceInfo device = device_info_for("sm_90a");
+  const NormalProblem problem = normalise({.m = 8192, .n = 8192, .k = 512});
+  for (const int stages : {2, 3, 5}) {
+    const KernelConfig kernel{.main_loop = MainLoop::sm90,
+                              .block_m = 128,
+                              .block_n = 128,
+                              .block_k = 64,
+                              .stages = stages,
+                              .warps = 8,
+                              .schedule = Schedule::persistent};
+    CAPTURE(stages);
+    CHECK(std::ranges::any_of(refits(kernel, problem, device),
+                              [&](const KernelConfig& c) { return c.grid == device.sm_count && c.stages == stages; }));
+  }
+}
+
 TEST_CASE("A problem without work has a candidate all the same", "[candidates]") {
   for (const Problem& problem :
        {Problem{.m = 0, .n = 5, .k = 5}, Problem{.m = 5, .n = 0, .k = 5}, Problem{.m = 5, .n = 5, .k = 0},

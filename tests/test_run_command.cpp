@@ -27,6 +27,18 @@ TEST_CASE("jitgemm run checks what it computed and says where the kernel came fr
   CHECK_THAT(cached.out, ContainsSubstring("from the disk cache"));
 }
 
+TEST_CASE("jitgemm run measures a problem once, among kernels at hand, too", "[cli]") {
+  NEEDS_COMMAND();
+  for (const char* among : {"", " --at-hand-within 1000"}) {
+    const Command jitgemm;
+    REQUIRE(jitgemm("run --tuning off" + small_product).status == 0);
+    const std::string tuned = "run --tuning on --tuning-budget 0.02" + small_product + among;
+    CAPTURE(tuned);
+    CHECK_THAT(jitgemm(tuned).out, ContainsSubstring("measured"));
+    CHECK_THAT(jitgemm(tuned).out, !ContainsSubstring("tuning "));
+  }
+}
+
 TEST_CASE("jitgemm run takes every part of a problem, and prints JSON alone to stdout", "[cli]") {
   NEEDS_COMMAND();
   const Command jitgemm;

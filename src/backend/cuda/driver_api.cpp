@@ -5,7 +5,8 @@
 namespace jitgemm::cuda {
 namespace {
 
-constexpr const char* without_device = "install the NVIDIA driver, or use the device emulator or compile_only";
+constexpr const char* without_device =
+    "install the NVIDIA driver, or use the device emulator (\"cpu\" in Python) or compile_only";
 
 using Symbol = std::function<void*(const char*)>;
 

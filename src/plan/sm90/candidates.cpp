@@ -212,7 +212,7 @@ std::vector<KernelConfig> schedules_sm90(const KernelConfig& tile, const KernelP
     config.splits = splits;
     config.grid = grid;
     config.stages = std::min(config.stages, stages_that_fit(config, problem, device, 1));
-    if (config.stages >= fewest_stages) result.push_back(config);
+    if (config.stages >= std::min(fewest_stages, tile.stages)) result.push_back(config);
   };
   if (has_groups(problem)) {
     with(Schedule::persistent, 1, slots);

@@ -100,8 +100,9 @@ class Run {
   void choose() {
     const auto begin = std::chrono::steady_clock::now();
     const Counters before = context_.counters();
-    const bool tune = !config_ && multiplies(problem_) && tunes() && plan_.source != PlanSource::exact &&
-                      plan_.source != PlanSource::measured;
+    const bool is_measured = plan_.source == PlanSource::exact || plan_.source == PlanSource::measured ||
+                             (plan_.source == PlanSource::at_hand && plan_.measured_us > 0);
+    const bool tune = !config_ && multiplies(problem_) && tunes() && !is_measured;
     if (tune) {
       Progress progress("tuning");
       const TuneReport report = context_.tune(problem_, [&](int done, int total) { progress.update(done, total); });

@@ -112,7 +112,9 @@ void add_warm(CLI::App& app) {
   options->device.add_to(*command);
   options->device.add_tuning_to(*command);
   command->add_option("--shapes", options->shapes, "A file of `m n k` lines")->group("Problem");
-  command->add_option("--configs", options->configs, "Instead what `jitgemm wisdom cover --list` wrote")
+  command
+      ->add_option("--configs", options->configs,
+                   "Instead what `jitgemm wisdom cover --list` wrote: a `problem; configuration` a line")
       ->group("Problem");
   command
       ->add_option("--candidates", options->candidates,

@@ -19,9 +19,17 @@ namespace {
 /// Compiles them, and what tuning among them checks results by, so that it needs no compiler either.
 std::size_t compile_list(Context& context, const KernelList& list, int jobs) {
   Progress progress("warming");
-  parallel_for(
-      int(list.size()), jobs, [&](int i) { context.compile(list[std::size_t(i)].first, list[std::size_t(i)].second); },
-      [&](int done) { progress.update(done, int(list.size())); });
+  const auto compile = [&](int i) {
+    const auto& [problem, config] = list[std::size_t(i)];
+    try {
+      context.compile(problem, config);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_config) throw;
+      throw Error(error.code(),
+                  fmt::format("\"{}; {}\" of the list: {}", to_string(problem), to_string(config), error.what()));
+    }
+  };
+  parallel_for(int(list.size()), jobs, compile, [&](int done) { progress.update(done, int(list.size())); });
   std::set<std::string> kinds;
   for (auto [problem, config] : list) {
     problem.m = problem.n = problem.k = 1;
