@@ -194,8 +194,9 @@ struct Producer {
   }
   /// The block outlives what others do at its barriers.
   __device__ __forceinline__ void await_sharers() {
+    constexpr int AT_ONCE = CLUSTER_AT_LAUNCH ? 1 : STAGES;
     if (place.sharers() > 1) {
-#pragma unroll(CLUSTER_AT_LAUNCH ? 1 : STAGES)
+#pragma unroll AT_ONCE
       for (int stage = 0; stage < STAGES; ++stage) {
         ptx::mbarrier_wait_parity(smem.empty(state.stage), state.phase ^ 1);
         state.advance();
