@@ -246,10 +246,10 @@ __device__ __forceinline__ WorkTile work_tile(const Arguments& args, const Group
                                               const Place& place) {
   const GroupTile& tile = scheduler.tile;
   if constexpr (SWAP_AB)
-    return {(tile.across * CLUSTER_M + place.m) * BLOCK_M, tile.row + place.n * BLOCK_N, args.m, tile.row_end,
+    return {(tile.across * place.blocks_m + place.m) * BLOCK_M, tile.row + place.n * BLOCK_N, args.m, tile.row_end,
             tile.group};
   else
-    return {tile.row + place.m * BLOCK_M, (tile.across * CLUSTER_N + place.n) * BLOCK_N, tile.row_end, args.n,
+    return {tile.row + place.m * BLOCK_M, (tile.across * place.blocks_n + place.n) * BLOCK_N, tile.row_end, args.n,
             tile.group};
 }
 

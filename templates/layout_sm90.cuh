@@ -166,6 +166,7 @@ struct ClusterPlace : ClusterShape<CLUSTER_AT_LAUNCH> {
       : ClusterShape(args), rank(CLUSTER > 1 || CLUSTER_AT_LAUNCH ? ptx::cluster_rank() : 0) {
     m = rank % blocks_m;
     n = rank / blocks_m % blocks_n;
+    // The compiler does not see that it is 0 where the launch says how many blocks there are.
     k = CLUSTER_AT_LAUNCH && CLUSTER_K == 1 ? 0 : rank / blocks_m / blocks_n;
   }
   __device__ __forceinline__ u32 rank_of(int its_m, int its_n, int its_k) const {

@@ -333,6 +333,17 @@ TEST_CASE("jitgemm wisdom cover picks kernels that jitgemm warm compiles", "[cli
   CHECK_THAT(illegal.err, ContainsSubstring("sm80 7x7x7") && ContainsSubstring("of the list: "));
 }
 
+TEST_CASE("jitgemm warm has as many kernels of its list in layouts and types that it was not drawn for",
+          "[cli][nvrtc]") {
+  NEEDS_COMMAND();
+  for (const char* kind : {"--type f16 --layout tn", "--type e4m3 --layout nt"}) {
+    const Output warm = Command()(std::string("warm --arch sm_90a --device compile_only --kernels 3 --json ") + kind);
+    INFO(kind << warm.err);
+    REQUIRE(warm.status == 0);
+    CHECK(warm.json()["configurations"] == 3);
+  }
+}
+
 TEST_CASE("jitgemm wisdom cover says so where nothing was measured, and which file is damaged", "[cli][wisdom]") {
   NEEDS_COMMAND();
   const Command jitgemm;

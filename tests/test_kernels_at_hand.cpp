@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -38,12 +39,16 @@ Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType type
   return {.m = m, .n = n, .k = k, .a = {type}, .b = {type}, .d = {f32}};
 }
 
-/// Of A and B full of ones, which D says how many were added of.
-bool runs_right(Context& context, const Problem& p) {
+/// Of A and B full of ones, which D says how many were added of. Without a configuration, as the context chooses.
+bool runs_right(Context& context, const Problem& p, const std::optional<KernelConfig>& config = {}) {
   const std::uint16_t one = p.a.type == f16 ? 0x3c00 : 0x3f80;
   const std::vector<std::uint16_t> a(std::size_t(p.m * p.k), one), b(std::size_t(p.k * p.n), one);
   std::vector<float> d(std::size_t(p.m * p.n), std::numeric_limits<float>::quiet_NaN());
-  context.gemm(p, {.a = a.data(), .b = b.data(), .d = d.data()});
+  const Operands operands{.a = a.data(), .b = b.data(), .d = d.data()};
+  if (config)
+    context.gemm(p, operands, nullptr, *config);
+  else
+    context.gemm(p, operands);
   return std::ranges::all_of(d, [&](float x) { return x == float(p.k); });
 }
 
@@ -150,11 +155,8 @@ TEST_CASE("A kernel whose launch chooses the cluster serves in several", "[at_ha
        {std::array{1, 1}, std::array{2, 1}, std::array{1, 4}, std::array{2, 4}, std::array{8, 1}}) {
     KernelConfig config = any_cluster;
     config.cluster_m = m, config.cluster_n = n;
-    const std::vector<std::uint16_t> a(std::size_t(p.m * p.k), 0x3c00), b(std::size_t(p.k * p.n), 0x3c00);
-    std::vector<float> d(std::size_t(p.m * p.n), std::numeric_limits<float>::quiet_NaN());
-    context.gemm(p, {.a = a.data(), .b = b.data(), .d = d.data()}, nullptr, config);
     CAPTURE(m, n);
-    CHECK(std::ranges::all_of(d, [&](float x) { return x == float(p.k); }));
+    CHECK(runs_right(context, p, config));
   }
   CHECK(context.counters().compiles == 0);
 }

@@ -46,9 +46,9 @@ struct KernelConfig {
   /// Thread blocks of the persistent and stream-K schedules, of whole clusters; 0: a cluster a tile, which splits none.
   int grid = 0;
   /// sm90: one kernel serves all cluster_m and cluster_n, which its launch says, where others are made for one cluster.
-  /// For sets of few kernels: it takes 0 to 4 % longer. Of whole tiles (data_parallel and persistent), without groups
-  /// and shards; block_m is a multiple of 8 cluster_n where the kernel's A is K-major, block_n of 8 cluster_m where its
-  /// B is, of pairs 16.
+  /// For sets of few kernels: it takes 0 to 4 % longer, seldom more. Of whole tiles (data_parallel and persistent),
+  /// without groups and shards; block_m is a multiple of 8 cluster_n where the kernel's A is K-major, block_n of 8
+  /// cluster_m where its B is, of pairs 16.
   bool cluster_at_launch = false;
 
   bool operator==(const KernelConfig&) const = default;

@@ -175,9 +175,7 @@ device::Arguments make_arguments(const NormalProblem& normalised, const KernelCo
   if (c.cluster_at_launch) {
     args.cluster_m_bits = static_cast<unsigned char>(std::countr_zero(unsigned(c.cluster_m)));
     args.cluster_n_bits = static_cast<unsigned char>(std::countr_zero(unsigned(c.cluster_n)));
-    unsigned row = 0;
-    for (int n = 0; n < c.cluster_n; ++n) row |= 1u << n * c.cluster_m;
-    args.cluster_row = static_cast<unsigned char>(row);
+    args.cluster_row = static_cast<unsigned char>(((1 << c.cluster_m * c.cluster_n) - 1) / ((1 << c.cluster_m) - 1));
   }
   args.partials = workspace.memory;
   args.counters = workspace.counters;
